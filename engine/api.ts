@@ -18,12 +18,15 @@ export type {
 export { WINDOWS } from './contract/config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './contract/errors.ts';
 export type { FactPath, FactValue } from './contract/facts.ts';
+export type { AttemptRecord } from './contract/forwarding.ts';
+export type { JsonSchema, ValueOf } from './contract/json-schema.ts';
 export type {
   AuditLog,
   AuditRecord,
   BearerTokens,
   Billed,
   CacheLifetime,
+  ChargedAttempt,
   Clock,
   CounterName,
   CounterStatus,
@@ -44,6 +47,7 @@ export type {
   ModelCaller,
   ModelCatalog,
   ModelRefusal,
+  MoveDecision,
   Outcome,
   PricedRoute,
   PriceNote,
@@ -65,7 +69,6 @@ export {
   type Capability,
   type DrainLimits,
   defineStage,
-  type JsonSchema,
   type JsonValue,
   type Relay,
   type RequestBody,
@@ -75,8 +78,8 @@ export {
   type StageContext,
   type StageDefinition,
   type StageHooks,
-  type ValueOf,
 } from './contract/stage.ts';
+export type { TraceIdentity } from './contract/telemetry.ts';
 export { matchesGlob } from './kit/glob.ts';
 export { isEventStream } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';

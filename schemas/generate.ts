@@ -10,13 +10,16 @@ import { stages } from '../stages/index.ts';
 import { decisivePage } from './generate/decisive.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
 import { printedExamples } from './generate/examples.ts';
+import { failoverPage } from './generate/failover.ts';
 import { headersPage } from './generate/headers.ts';
 import { json } from './generate/json.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
+import { observabilityFiles } from './generate/observability/files.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { requirementsPage } from './generate/requirements.ts';
+import { telemetryPage } from './generate/telemetry.ts';
 import { translationPage } from './generate/translation.ts';
-import { typesOf } from './generate/types.ts';
+import { definitionsOf, typeOfFile, typesOf } from './generate/types.ts';
 
 const SCHEMAS = import.meta.dirname;
 const GENERATED = join(SCHEMAS, 'generated');
@@ -37,7 +40,11 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
   const printed = await printedExamples(stages);
   return new Map([
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
-    ['../../engine/contract/config-files.ts', typesOf({ GatewayFile: sources.gateway, Profile: sources.profile })],
+    ['../../engine/contract/config-files.ts', typeOfFile('GatewayFile', sources.gateway, './config-parts.ts')],
+    [
+      '../../engine/contract/config-parts.ts',
+      typesOf([...definitionsOf([sources.gateway]), ['Profile', sources.profile]]),
+    ],
     ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],
@@ -48,10 +55,13 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     ['reference/operators.md', operatorsPage()],
     ['reference/errors.md', errorsPage(stages)],
     ['reference/decisive-fields.md', decisivePage()],
+    ['reference/failover.md', failoverPage()],
     ['reference/translation.md', translationPage()],
     ['reference/headers.md', headersPage()],
+    ['reference/telemetry.md', telemetryPage()],
     ['reference/diagnostics.md', diagnosticsPage(printed)],
     ['reference/requirements.md', requirementsPage()],
+    ...observabilityFiles().map(([path, text]) => [`../../examples/observability/${path}`, text] as const),
   ]);
 }
 

@@ -17,7 +17,7 @@ export default defineStage({
   create(_options, { config }) {
     const can = new Set(config.upstreams.filter(({ supports }) => supports.stream_usage).map(({ name }) => name));
     return {
-      request(ctx): undefined {
+      attempt(ctx): void {
         if (!ctx.get('request.stream') || ctx.get('request.protocol') !== 'chat') return;
         if (ctx.get('route.protocol') !== 'chat' || !can.has(ctx.get('route.upstream'))) return;
         const options = optionsOf(ctx.body!.value('stream_options'));

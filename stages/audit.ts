@@ -1,4 +1,4 @@
-import { type AuditRecord, defineStage, nanoToUsd, type StageContext } from '../engine/api.ts';
+import { type AttemptRecord, type AuditRecord, defineStage, nanoToUsd, type StageContext } from '../engine/api.ts';
 
 const READS = ['request.id', 'request.method', 'request.path', 'request.protocol', 'request.received_at'] as const;
 
@@ -15,6 +15,9 @@ const READS_IF_SET = [
   'request.input_tokens_estimate',
   'request.input_tokens_max',
   'request.cache.ttl',
+  'cache.requested_ttl',
+  'cache.effective_ttl',
+  'cache.downgraded',
   'principal.groups',
   'principal.token.name',
   'principal.token.group',
@@ -37,6 +40,8 @@ const READS_IF_SET = [
   'route.upstream',
   'route.protocol',
   'route.rule',
+  'route.candidates',
+  'route.dropped',
   'spend.rule',
   'request.limit_rule',
   'spend.reserved_nano_usd',
@@ -91,6 +96,8 @@ function describeInputs(ctx: AuditContext): AuditRecord {
     input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
     input_tokens_max: ctx.get('request.input_tokens_max'),
     cache_ttl: ctx.get('request.cache.ttl'),
+    cache_requested_ttl: ctx.get('cache.requested_ttl'),
+    ...describeDowngrade(ctx),
     other_models: ctx.get('request.other_models'),
     service_tier: ctx.get('request.service_tier'),
     speed: ctx.get('request.speed'),
@@ -100,11 +107,23 @@ function describeInputs(ctx: AuditContext): AuditRecord {
   };
 }
 
+/** That a shorter lifetime of the prompt cache was asked for than the client asked for; nothing elsewhere. */
+function describeDowngrade(ctx: AuditContext): AuditRecord {
+  if (ctx.get('cache.downgraded') !== true) return {};
+  return { cache_effective_ttl: ctx.get('cache.effective_ttl'), cache_downgraded: true };
+}
+
 /** What is out of the ordinary about the bill: as what it was billed, and that more was reported than is possible. */
 function describeBill(ctx: AuditContext): AuditRecord {
   const billed = ctx.get('usage.billed');
   const clamped = ctx.get('usage.provenance')?.cost === 'clamped';
   return { ...(billed && { billed }), ...(clamped && { clamped }) };
+}
+
+/** Every attempt, where the first was not the only one or did not serve; the other fields tell all about one that did. */
+function describeAttempts({ attempts }: AuditContext): readonly AttemptRecord[] | undefined {
+  const [first] = attempts;
+  return first === undefined || (attempts.length === 1 && first.outcome === 'answered') ? undefined : attempts;
 }
 
 /** What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt. */
@@ -115,6 +134,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
   return {
     at: new Date(now).toISOString(),
     request_id: ctx.get('request.id'),
+    trace_id: ctx.trace.trace_id,
     user: ctx.get('principal.email') ?? null,
     principal: ctx.get('principal.id') ?? null,
     token_id: ctx.get('principal.token.id') ?? null,
@@ -128,12 +148,15 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     upstream: ctx.get('route.upstream') ?? null,
     upstream_protocol: ctx.get('route.protocol'),
     route_rule: ctx.get('route.rule') ?? null,
+    candidates: ctx.get('route.candidates'),
+    dropped: ctx.get('route.dropped'),
     spend_rule: ctx.get('spend.rule') ?? ctx.get('request.limit_rule') ?? null,
     reserved_usd: reserved === undefined ? undefined : nanoToUsd(reserved),
     unreserved: ctx.get('spend.unreserved'),
     status: ctx.get('outcome.status') ?? null,
     upstream_status: ctx.get('upstream.status') ?? null,
-    attempts: ctx.get('upstream.attempts'),
+    sends: ctx.get('upstream.attempts'),
+    attempts: describeAttempts(ctx),
     retry: ctx.get('upstream.retry'),
     certainty: ctx.get('upstream.certainty'),
     upstream_request_id: ctx.get('upstream.request_id') ?? null,

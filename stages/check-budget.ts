@@ -1,9 +1,11 @@
 import {
+  type AttemptRecord,
+  type ChargedAttempt,
   defineStage,
   type LimitStatus,
   type ModelConfig,
+  type MoveDecision,
   type Outcome,
-  type ReservationDecision,
   type ReservationRequest,
   type StageContext,
   StageError,
@@ -12,7 +14,9 @@ import {
 } from '../engine/api.ts';
 import {
   ASKED_FACTS,
+  attemptPrices,
   cacheLifetime,
+  chargeFailed,
   choicesOf,
   compileLimits,
   highestCost,
@@ -27,7 +31,9 @@ import {
   servedAsAsked,
   settleUnmetered,
   windowOf,
+  withAttempts,
 } from '../engine/money/index.ts';
+import { mayBeBilled } from '../engine/upstreams/index.ts';
 
 const READS = [...IDENTITY_FACTS.reads, 'request.received_at', ...ASKED_FACTS.reads, 'principal.groups'] as const;
 
@@ -43,6 +49,7 @@ const READS_IF_SET = [
   'upstream.status',
   'error.code',
   'usage.provenance',
+  'spend.unreserved',
 ] as const;
 
 const WRITES = [
@@ -55,11 +62,17 @@ const WRITES = [
 
 type BudgetContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
-/** What was reserved for a request, in nano-USD and tokens, and the status of its limits in money with it. */
+/** What was reserved for a request, in nano-USD and tokens, where, and the status of its limits in money with it. */
 interface Reserved {
+  readonly upstream: string;
+  readonly upstream_model: string;
   readonly amount_nano_usd: number;
   readonly tokens: TokenCounts;
   readonly statuses: readonly LimitStatus[];
+  /** Attempts that there were when it was reserved. */
+  readonly attempts: number;
+  /** Where the last upstream that was asked for had no room: the rule whose limit it was. */
+  readonly refused_by?: string;
 }
 
 /** What a request may come to. */
@@ -75,6 +88,12 @@ interface Forecast {
 
 const NONE_POSSIBLE = { input: 0, output: 0, input_limit: 0, other_runs: 0 };
 const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, possible: NONE_POSSIBLE, likely_tokens: 0 };
+
+const LIMIT_CODES: ReadonlySet<string> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
+
+function isOfUpstream({ scope }: LimitStatus): boolean {
+  return scope.split('+').includes('upstream');
+}
 
 /** There are servers that take a bound of 0 for none. */
 function refuseZero(ctx: BudgetContext, { name, supports }: UpstreamConfig): void {
@@ -121,6 +140,7 @@ export default defineStage({
     const { reserve, overshoot_percent, status = 429, advice } = config.spend_limits ?? {};
     const headers = limitHeaders(config.server.profile.header_prefix);
     const style = { status, advice, headers };
+    const isBilled = charge === 'full' ? mayBeBilled : () => false;
 
     function forecast(ctx: BudgetContext, id: string, upstream_name: string): Forecast {
       if (charge === 'nothing') return FREE;
@@ -196,9 +216,10 @@ export default defineStage({
       };
     }
 
-    async function reserveFor(request: ReservationRequest): Promise<ReservationDecision> {
+    /** What the ledger says, or an error that tells callers that limits cannot be read. */
+    async function inStore<Decision>(ask: () => Promise<Decision>): Promise<Decision> {
       try {
-        return await ledger.reserve(request);
+        return await ask();
       } catch (error) {
         if (!(error instanceof StageError) || error.code !== 'store_unavailable') throw error;
         const more = { status: error.status, details: error.details, cause: error };
@@ -209,28 +230,82 @@ export default defineStage({
       }
     }
 
+    /** Earlier attempts, whose money stays reserved where they were made. */
+    function heldFor(ctx: BudgetContext): readonly ChargedAttempt[] {
+      const prices = attemptPrices(ctx, services, isBilled);
+      return ctx.attempts.map((attempt: AttemptRecord) => chargeFailed(attempt, prices));
+    }
+
+    /** Where requests may go out while the store is away, they move too: their money then counts where it was reserved. */
+    async function moveInStore(ctx: BudgetContext, request: ReservationRequest): Promise<MoveDecision> {
+      try {
+        return await inStore(() => ctx.reservation!.move(request, heldFor(ctx)));
+      } catch (error) {
+        const may_go_out = request.on_store_error === 'allow';
+        if (!may_go_out || !(error instanceof StageError) || error.code !== 'store_unavailable') throw error;
+        return { exceeded: [], shadows: [], statuses: [] };
+      }
+    }
+
+    /** Moves what is reserved to the upstream that the route names now, or refuses the request there. */
+    async function moveReservation(ctx: BudgetContext, reserved: Reserved): Promise<void> {
+      const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
+      const request = reservationFor(ctx, expected);
+      const { amount_nano_usd, upstream, upstream_model } = request;
+      const decision = await moveInStore(ctx, request);
+      const { exceeded, shadows, statuses } = decision;
+      for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
+      if (exceeded.length > 0) {
+        ctx.state = { ...reserved, refused_by: exceeded[0]!.rule } satisfies Reserved;
+        throw refusal(ctx, request, decision);
+      }
+      const where = { upstream, upstream_model, attempts: ctx.attempts.length };
+      ctx.state = { ...where, amount_nano_usd, tokens: expected.most, statuses } satisfies Reserved;
+      ctx.noteLimits(statuses);
+      if (ctx.get('spend.unreserved') !== true) ctx.set('spend.reserved_nano_usd', amount_nano_usd);
+      ctx.set('spend.most_nano_usd', expected.most_nano_usd);
+      ctx.set('spend.most_tokens', expected.possible);
+    }
+
+    /** Reserves at the first upstream whose own limits have room; a limit that is not its own has none elsewhere either. */
+    async function reserveFirst(ctx: BudgetContext) {
+      for (;;) {
+        const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
+        const request = reservationFor(ctx, expected);
+        const decision = await inStore(() => ledger.reserve(request));
+        const { exceeded, shadows } = decision;
+        for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
+        if (exceeded.length === 0) return { expected, request, decision };
+        if (exceeded.every(isOfUpstream) && ctx.passOver('limit')) continue;
+        ctx.set('spend.rule', exceeded[0]!.rule);
+        throw refusal(ctx, request, decision);
+      }
+    }
+
+    function refusal(ctx: BudgetContext, request: ReservationRequest, { exceeded, decided_at }: MoveDecision) {
+      ctx.noteLimits(exceeded.filter(({ unit }) => unit === 'nano_usd'));
+      // Windows end by the database's clock, which this machine's need not agree with.
+      return refuseForLimits(exceeded, request, style, decided_at ?? clock.now());
+    }
+
     /** What a request comes to that nobody metered. */
     function unmetered(ctx: BudgetContext, { amount_nano_usd, tokens }: Reserved): Outcome {
-      const [status, error] = [ctx.get('upstream.status'), ctx.get('error.code')];
-      const ended = { status, error, aborted: ctx.aborted, relayed_bytes: ctx.relayed_bytes };
-      return settleUnmetered({ amount_nano_usd, tokens, ended, counts_possible: reserve === 'worst_case' });
+      const { aborted, relayed_bytes } = ctx;
+      const ended = { status: ctx.get('upstream.status'), error: ctx.get('error.code'), aborted, relayed_bytes };
+      const outcome = settleUnmetered({ amount_nano_usd, tokens, ended, counts_possible: reserve === 'worst_case' });
+      return withAttempts(outcome, ctx.attempts, attemptPrices(ctx, services, isBilled));
     }
 
     return {
       async request(ctx) {
-        const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
-        const request = reservationFor(ctx, expected);
-        const { amount_nano_usd } = request;
-        const { reservation, exceeded, shadows, statuses, unreserved, decided_at } = await reserveFor(request);
-        for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
-        if (exceeded.length > 0) {
-          ctx.set('spend.rule', exceeded[0]!.rule);
-          // Windows end by the database's clock, which this machine's need not agree with.
-          throw refuseForLimits(exceeded, request, style, decided_at ?? clock.now());
-        }
+        const { expected, request, decision } = await reserveFirst(ctx);
+        const { amount_nano_usd, upstream, upstream_model } = request;
+        const { reservation, statuses, unreserved } = decision;
         try {
           ctx.reservation = reservation;
-          ctx.state = { amount_nano_usd, tokens: expected.most, statuses } satisfies Reserved;
+          const where = { upstream, upstream_model, attempts: 0 };
+          ctx.state = { ...where, amount_nano_usd, tokens: expected.most, statuses } satisfies Reserved;
+          ctx.noteLimits(statuses);
         } catch (error) {
           // The stage ran out of time meanwhile: its `finish` has been, and nobody else would give the reservation back.
           void reservation?.release();
@@ -242,23 +317,31 @@ export default defineStage({
         if (unreserved) ctx.set('spend.unreserved', true);
         return undefined;
       },
+      attempt(ctx) {
+        const reserved = ctx.state as Reserved | undefined;
+        if (ctx.reservation === undefined || reserved === undefined) return undefined;
+        const { upstream, upstream_model, attempts } = reserved;
+        const is_there = upstream === ctx.get('route.upstream') && upstream_model === ctx.get('route.upstream_model');
+        return is_there && attempts === ctx.attempts.length ? undefined : moveReservation(ctx, reserved);
+      },
       // What the upstream says about limits is about the gateway's account. Its errors are passed on as they are.
       response(ctx, head) {
         if (head.status >= 400) return;
-        const reserved = ctx.state as Reserved | undefined;
-        head.replaceAll(headers.prefix, headers.onSuccess(reserved?.statuses ?? []));
+        head.replaceAll(headers.prefix, headers.onSuccess((ctx.state as Reserved | undefined)?.statuses ?? []));
       },
       // Nothing is awaited: the ledger keeps what it can't write yet, and the client has its answer.
       finish(ctx) {
         const { reservation } = ctx;
         const reserved = ctx.state as Reserved | undefined;
         if (reservation === undefined || reserved === undefined) return;
+        const { refused_by } = reserved;
+        if (refused_by !== undefined && LIMIT_CODES.has(ctx.get('error.code')!)) ctx.set('spend.rule', refused_by);
         if (!ctx.get('upstream.attempts')) {
           void reservation.release();
         } else if (ctx.get('usage.provenance') === undefined) {
-          reservation.settle(unmetered(ctx, reserved)).catch((error) => {
-            log.error({ err: error, request_id: ctx.get('request.id') }, 'a request could not be settled');
-          });
+          const fields = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
+          const settled = reservation.settle(unmetered(ctx, reserved));
+          settled.catch((err: unknown) => log.error({ err, ...fields }, 'a request could not be settled'));
         }
       },
     };

@@ -16,6 +16,7 @@ export default defineStage({
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: managed-settings' }],
   reads: ['principal.email', 'principal.groups'],
+  writes: ['policy.names'],
   raises: ['policy_not_found'],
   needs: ['respond'],
   terminal: true,
@@ -26,7 +27,8 @@ export default defineStage({
         if (policy === undefined) {
           throw new StageError('policy_not_found', 'No managed policy is meant for you; clients go on without one.');
         }
-        const { etag, body } = policy;
+        const { etag, body, names } = policy;
+        ctx.set('policy.names', names);
         // Everybody has other settings, and they hold from the next time a client asks.
         const headers = { etag, 'cache-control': 'private, no-cache' };
         if (isNamed(etag, ctx.headers['if-none-match'])) return { kind: 'answer', status: 304, headers, body: '' };

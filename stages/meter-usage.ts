@@ -1,4 +1,5 @@
 import {
+  type AttemptRecord,
   type CacheLifetime,
   defineStage,
   type EffectivePrice,
@@ -10,6 +11,7 @@ import {
 } from '../engine/api.ts';
 import { createOnceLog } from '../engine/kit/index.ts';
 import {
+  attemptPrices,
   billFor,
   type Charged,
   chargeFor,
@@ -19,6 +21,7 @@ import {
   emptyBill,
   endingOf,
   IDENTITY_FACTS,
+  inputCost,
   moreToReserve,
   NO_TOKENS,
   type Possible,
@@ -29,8 +32,10 @@ import {
   settleUnknown,
   unpricedTools,
   watchReservation,
+  withAttempts,
 } from '../engine/money/index.ts';
 import { definitionOf, newUsageReading, type UsageReader, type UsageReading } from '../engine/protocols/index.ts';
+import { mayBeBilled } from '../engine/upstreams/index.ts';
 
 /** What is kept between the events of one response. */
 interface Metering {
@@ -59,6 +64,9 @@ const READS_IF_SET = [
   'request.inference_geo',
   'request.other_models',
   'request.max_tokens',
+  'cache.requested_ttl',
+  'cache.effective_ttl',
+  'cache.downgraded',
   'route.protocol',
   'spend.most_tokens',
   'spend.reserved_nano_usd',
@@ -97,7 +105,9 @@ const NO_TOOLS = Object.freeze({});
 /** The model and what its use costs at the upstream, at the moment the request arrived. */
 function pricedModel(ctx: MeterContext, { models }: Services) {
   const model = models.find(ctx.get('request.model'))!;
-  const route = { upstream: ctx.get('route.upstream'), at: ctx.get('request.received_at') };
+  // The route may name an upstream that it could not be made ready for.
+  const upstream = ctx.attempts.at(-1)?.upstream ?? ctx.get('route.upstream');
+  const route = { upstream, at: ctx.get('request.received_at') };
   return { model, route, price: models.price(model, route) };
 }
 
@@ -109,7 +119,7 @@ function expected(ctx: MeterContext, { context_window: own, max_output_tokens }:
     input_estimate: Math.min(estimate, context_window),
     input_most: Math.min(ctx.get('request.input_tokens_max') ?? estimate, context_window),
     output_max: (ctx.get('request.max_tokens') ?? max_output_tokens) * (ctx.get('request.choices') ?? 1),
-    cache_asked: ctx.get('request.cache.ttl') as CacheLifetime,
+    cache_asked: (ctx.get('cache.downgraded') === true ? '5m' : ctx.get('request.cache.ttl')) as CacheLifetime,
     asked: servedAsAsked((path) => ctx.get(path)),
   };
 }
@@ -125,8 +135,8 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
   return { ...metering, watch: watchReservation({ reserved, most, price, input_estimate, cache_asked, asked }) };
 }
 
-function writeFacts(ctx: MeterContext, charge: Charge): void {
-  const { usage, provenance, cost, billed, possibly_billed_nano_usd = 0 } = charge;
+function writeFacts(ctx: MeterContext, { usage, billed }: Charge, outcome: Outcome): void {
+  const { provenance, cost_nano_usd: cost, possibly_billed_nano_usd = 0 } = outcome;
   if (billed?.model !== undefined) ctx.set('usage.answered_model', billed.model);
   if (billed !== undefined) ctx.set('usage.billed', { ...billed });
   ctx.set('usage.input_tokens', usage.input);
@@ -140,12 +150,18 @@ function writeFacts(ctx: MeterContext, charge: Charge): void {
   if (possibly_billed_nano_usd > 0) ctx.set('usage.possibly_billed_nano_usd', possibly_billed_nano_usd);
 }
 
-/** Hands the ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
-function settle(ctx: MeterContext, { ledger, log }: Services, charge: Charge): void {
+/** How long the prompt was to be kept, and what its upstream was asked for; nothing where it was not to be kept. */
+function cacheLifetimes(ctx: MeterContext): Pick<Outcome, 'cache_requested_ttl' | 'cache_effective_ttl'> {
+  const requested = ctx.get('cache.requested_ttl') ?? 'none';
+  if (requested === 'none') return {};
+  return { cache_requested_ttl: requested, cache_effective_ttl: ctx.get('cache.effective_ttl') ?? requested };
+}
+
+/** What a charge comes to in the ledger. */
+function outcomeOf(ctx: MeterContext, charge: Charge): Outcome {
   const { usage, provenance, cost, billed, possibly_billed_nano_usd = 0 } = charge;
   const { server_tools, ...tokens } = usage;
-  const reservation = ctx.reservation ?? ledger.unreserved(requestIdentity(ctx));
-  const outcome = {
+  return {
     status: ctx.get('upstream.status') ?? null,
     aborted: ctx.get('outcome.aborted') ?? false,
     tokens,
@@ -154,13 +170,37 @@ function settle(ctx: MeterContext, { ledger, log }: Services, charge: Charge): v
     ...(server_tools && { server_tools }),
     ...(billed && { billed }),
     ...(possibly_billed_nano_usd > 0 && { possibly_billed_nano_usd }),
+    ...cacheLifetimes(ctx),
   };
-  reservation.settle(outcome).catch((error: unknown) => {
-    log.error({ err: error, request_id: ctx.get('request.id') }, 'a request could not be settled');
-  });
+}
+
+/** Hands the ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
+function settle(ctx: MeterContext, { ledger, log }: Services, outcome: Outcome): void {
+  const reservation = ctx.reservation ?? ledger.unreserved(requestIdentity(ctx));
+  const fields = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
+  const settled = reservation.settle(outcome);
+  settled.catch((err: unknown) => log.error({ err, ...fields }, 'a request could not be settled'));
+}
+
+/** The last attempt, where it did not serve the request and nobody ended it. */
+function lastFailed(ctx: MeterContext): AttemptRecord | undefined {
+  const last = ctx.attempts.at(-1);
+  return last === undefined || last.outcome === 'answered' || last.outcome === 'gone' ? undefined : last;
+}
+
+/** What was read of the last attempt: where several failed, the client may have the answer of another one. */
+function readOfLast(ctx: MeterContext): UsageReading | undefined {
+  const is_of_another = lastFailed(ctx) !== undefined && ctx.attempts.length > 1 && ctx.get('error.code') === undefined;
+  return is_of_another ? undefined : (ctx.state as Metering | undefined)?.reading;
 }
 
 function howItEnded(ctx: MeterContext, reading: UsageReading): Ending {
+  const failed = lastFailed(ctx);
+  const is_error_alone = reading.failed && !reading.seen && reading.deltas === 0;
+  if (failed !== undefined && (is_error_alone || readOfLast(ctx) === undefined)) {
+    return mayBeBilled(failed) ? 'failed' : 'refused';
+  }
+  if (ctx.attempts.at(-1)?.certainty === 'not_sent') return 'refused';
   return endingOf(reading, {
     status: ctx.get('upstream.status'),
     aborted: ctx.get('outcome.aborted') ?? false,
@@ -181,7 +221,8 @@ function createCharger(services: Services) {
   /** Logs what is odd about a charge. @returns what its provenance notes of it. */
   function noteOddities(ctx: MeterContext, reading: UsageReading, charged: Charged, price: EffectivePrice) {
     const { usage, impossible, unpriced_serving } = charged;
-    const fields = { request_id: ctx.get('request.id'), upstream: ctx.get('route.upstream') };
+    const request = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
+    const fields = { ...request, upstream: ctx.get('route.upstream') };
     const model = ctx.get('request.model');
     if (reading.unusable)
       log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
@@ -239,7 +280,10 @@ function createCharger(services: Services) {
     if (ending === 'known' || ending === 'refused') return { usage, provenance, billed, cost };
     const { input_estimate: input, output_max: output } = bounds;
     const most = most_reserved ?? Math.max(cost, costOf(price, { ...NO_TOKENS, input, output }));
-    const known = { known: cost, most, usual: usualCost(ctx), counts_possible: worst_case };
+    // What was not answered at all is taken to have been read, and no more.
+    const is_unanswered = lastFailed(ctx) !== undefined && !reading.seen && reading.deltas === 0;
+    const bound = is_unanswered ? { most: inputCost(ctx, models, route.upstream), usual: undefined } : undefined;
+    const known = { known: cost, most, usual: usualCost(ctx), counts_possible: worst_case, ...bound };
     const { by, cost_nano_usd, possibly_billed_nano_usd } = settleUnknown(ending, known);
     const known_by = by === undefined ? provenance : { ...provenance, cost: by };
     return { usage, provenance: known_by, billed, cost: cost_nano_usd, possibly_billed_nano_usd };
@@ -276,8 +320,13 @@ export default defineStage({
   below: ['check-budget'],
   create({ charge }, services) {
     const charged = createCharger(services);
+    const isBilled = charge === 'full' ? mayBeBilled : () => false;
     return {
       ...(charge === 'full' && {
+        // What an upstream said that did not serve is no part of the bill.
+        attempt(ctx: MeterContext) {
+          if (ctx.state !== undefined) ctx.state = undefined;
+        },
         event(ctx: MeterContext, event: ResponseEvent) {
           ctx.state ??= startMetering(ctx, services);
           const { reading, read, watch } = ctx.state as Metering;
@@ -289,10 +338,11 @@ export default defineStage({
       }),
       finish(ctx) {
         if (!ctx.get('upstream.attempts')) return;
-        const reading = (ctx.state as Metering | undefined)?.reading ?? newUsageReading();
+        const reading = readOfLast(ctx) ?? newUsageReading();
         const result: Charge = charge === 'nothing' ? { ...emptyBill(), cost: 0 } : charged(ctx, reading);
-        writeFacts(ctx, result);
-        settle(ctx, services, result);
+        const outcome = withAttempts(outcomeOf(ctx, result), ctx.attempts, attemptPrices(ctx, services, isBilled));
+        writeFacts(ctx, result, outcome);
+        settle(ctx, services, outcome);
       },
     };
   },

@@ -1,10 +1,11 @@
 import { defineStage, type Services, type StageContext, StageError } from '../engine/api.ts';
 import { isPlain, jsonTypeProblem } from '../engine/kit/index.ts';
 import { limitHeaders, limitsAtOnce, refuseForLimits } from '../engine/money/index.ts';
-import { readBodyFacts } from '../engine/protocols/index.ts';
-import { modelNames, servedNames, windowAsked } from '../engine/upstreams/index.ts';
+import { type BodyFacts, readBodyFacts, sessionKey } from '../engine/protocols/index.ts';
+import { modelNames, servedNames, sharesSessions, windowAsked } from '../engine/upstreams/index.ts';
 
 const CALLER = [
+  'principal.id',
   'principal.email',
   'principal.groups',
   'principal.team',
@@ -28,10 +29,14 @@ const WRITES = [
   'request.message_count',
   'request.image_count',
   'request.unproven_reasoning',
+  'request.session_key',
+  'request.continues',
+  'request.holds_state',
   'request.input_tokens_estimate',
   'request.input_tokens_max',
   'request.context_window',
   'request.cache.ttl',
+  'cache.requested_ttl',
   'request.service_tier',
   'request.speed',
   'request.inference_geo',
@@ -95,6 +100,14 @@ function refuseOtherThanJson(headers: StageContext['headers']): void {
   }
 }
 
+/** Without a session of its own a request belongs to the one of its caller. */
+function noteSession(ctx: BodyContext, { key, continues }: NonNullable<BodyFacts['session']>): void {
+  const caller = ctx.get('principal.id');
+  const session = key ?? (caller === undefined ? undefined : sessionKey('caller', caller));
+  if (session !== undefined) ctx.set('request.session_key', session);
+  if (continues !== undefined) ctx.set('request.continues', continues);
+}
+
 export default defineStage({
   name: 'read-body',
   version: 1,
@@ -120,12 +133,14 @@ export default defineStage({
     const refuseBusyCaller = limitCallersAtOnce(services);
     const isModel = modelNames(services.config);
     const words = servedNames(services.config);
+    const wants_session = sharesSessions(services.config);
     return {
       async request(ctx) {
         refuseOtherThanJson(ctx.headers);
         await refuseBusyCaller?.(ctx);
         const body = await ctx.readBody();
-        const facts = await readBodyFacts(ctx.get('request.protocol'), body, isModel);
+        const session_headers = wants_session ? ctx.headers : undefined;
+        const facts = await readBodyFacts(ctx.get('request.protocol'), body, { isModel, session_headers });
         // A model nobody has is refused by the stage that routes.
         const model = models.find(facts.model)?.id ?? facts.model;
         ctx.set('request.body_bytes', body.bytes.length);
@@ -142,11 +157,14 @@ export default defineStage({
         ctx.set('request.message_count', facts.message_count);
         ctx.set('request.image_count', facts.image_count);
         if (facts.unproven_reasoning !== undefined) ctx.set('request.unproven_reasoning', facts.unproven_reasoning);
+        ctx.set('request.holds_state', facts.holds_state);
+        if (wants_session) noteSession(ctx, facts.session!);
         ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
         ctx.set('request.input_tokens_max', facts.input_tokens_max);
         const context_window = windowAsked(ctx.headers);
         if (context_window !== undefined) ctx.set('request.context_window', context_window);
         ctx.set('request.cache.ttl', facts.cache_ttl);
+        ctx.set('cache.requested_ttl', facts.cache_requested);
         const { service_tier, speed, inference_geo } = facts.served;
         if (service_tier !== undefined && words.has(service_tier)) ctx.set('request.service_tier', service_tier);
         if (speed !== undefined && words.has(speed)) ctx.set('request.speed', speed);

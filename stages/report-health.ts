@@ -14,11 +14,11 @@ const OPTIONS = {
     },
     tells: {
       type: 'array',
-      items: { enum: ['configuration'] },
+      items: { enum: ['configuration', 'upstreams'] },
       uniqueItems: true,
       default: [],
       description:
-        'Parts to tell about without effect on the status: configuration says when it was loaded and whether the last reload failed.',
+        'Parts to tell about without effect on the status: configuration says when it was loaded and whether the last reload failed; upstreams says of each by name whether it is closed (as it should be), open, half_open, limited, drained, its credential refused or a model missing, until when, and of how many models. Hosts and reasons are for administrators: see `appscli upstreams list`.',
     },
   },
 } as const;
@@ -38,7 +38,8 @@ function describe(parts: Parts, { checks: asked, tells }: ValueOf<typeof OPTIONS
   const away = checks.filter((name) => parts[name]?.ok !== true);
   const serves = away.every((name) => parts[name]?.needed === false);
   const status = stopping ? 'stopping' : away.length === 0 ? 'ok' : serves ? 'degraded' : 'unavailable';
-  const body = { status, checks: states, ...told };
+  const reason = serves ? undefined : away.map((name) => parts[name]?.reason).find((words) => words !== undefined);
+  const body = { status, checks: states, ...(reason !== undefined && { reason }), ...told };
   return answerJson(serves && !stopping ? 200 : 503, body, { 'cache-control': 'no-store' });
 }
 
@@ -54,8 +55,8 @@ export default defineStage({
       yaml: '- stage: report-health\n  options: { checks: [database, spool] }',
     },
     {
-      title: 'Readiness that also says whether the last reload failed',
-      yaml: '- stage: report-health\n  options: { checks: [database, spool], tells: [configuration] }',
+      title: 'Readiness that also says whether the last reload failed and how the upstreams are',
+      yaml: '- stage: report-health\n  options: { checks: [database, spool], tells: [configuration, upstreams] }',
     },
   ],
   needs: ['respond'],

@@ -1,38 +1,118 @@
 import {
+  type CacheLifetime,
   defineStage,
+  type FactPath,
   type FactView,
   type ModelCaller,
   type ModelConfig,
   matchesGlob,
   type PricedRoute,
+  type ResponseEvent,
   type Services,
+  type StageContext,
   type TokenCounts,
-  type UpstreamConfig,
 } from '../engine/api.ts';
 import type { DecisiveChoice } from '../engine/protocols/index.ts';
 import { type RoutingRule, routingRules } from '../engine/rules/index.ts';
 import {
+  CACHE_FACTS,
+  type Choice,
+  type Choosing,
+  chooseCandidates,
   createDecisiveCheck,
+  createRoute,
+  createSessionKeeper,
   MODEL_FACTS,
   modelFacts,
   modelNotFound,
+  type Needs,
+  type Place,
+  type Route,
   refuseDecisiveQuery,
   UPSTREAM_FACTS,
-  upstreamFacts,
 } from '../engine/upstreams/index.ts';
 
 interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly holds: (facts: FactView) => boolean;
-  readonly upstream: UpstreamConfig;
+  readonly route: Route;
+}
+
+/** Facts that change with the upstream a request is with. */
+const CANDIDATE_FACTS = [
+  ...UPSTREAM_FACTS,
+  ...CACHE_FACTS,
+  'request.other_models',
+] as const satisfies readonly FactPath[];
+
+const READS = [
+  'request.protocol',
+  'request.model',
+  'request.received_at',
+  'principal.email',
+  'principal.groups',
+] as const;
+
+const READS_IF_SET = [
+  'request.alias',
+  'request.session_key',
+  'request.continues',
+  'request.holds_state',
+  'principal.token.group',
+  'request.input_tokens_estimate',
+  'request.max_tokens',
+  'request.choices',
+  'request.image_count',
+  'cache.requested_ttl',
+  'cache.effective_ttl',
+  'route.upstream',
+  'request.decisive_fields',
+] as const;
+
+const WRITES = [
+  'route.estimate_nano_usd',
+  'route.rule',
+  'route.candidates',
+  'route.dropped',
+  ...MODEL_FACTS,
+  ...CANDIDATE_FACTS,
+] as const;
+
+type RouteContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
+
+/** What is kept of a request whose route has several upstreams. */
+interface Routed {
+  readonly has_boundaries: boolean;
+  /** Whether the upstream's next event may tell the identifier of a response that it keeps. */
+  awaits_response: boolean;
+}
+
+/** Makes the routes of a pipeline; those that lead to the same are one. */
+function routeMaker({
+  models,
+  pipeline,
+}: Services): (upstreams: RoutingRule['upstreams'], rule?: Parameters<typeof createRoute>[2]) => Route {
+  const surroundings = {
+    upstream: (name: string) => models.upstream(name),
+    translates: pipeline.stages.includes('translate'),
+  };
+  const known = new Map<string, Route>();
+  return (upstreams, rule) => {
+    const route = createRoute(upstreams, surroundings, rule);
+    if (!known.has(route.key)) known.set(route.key, route);
+    return known.get(route.key)!;
+  };
 }
 
 /**
  * The rules each model can reach, in file order. Models are known at load: of hundreds of rules a request sees only
  * those for its model.
  */
-function compileRules({ config, condition, models }: Services): ReadonlyMap<ModelConfig, readonly CompiledRule[]> {
-  const compiled = routingRules(config).map(({ name, mode, logic, upstream }): CompiledRule => {
-    return { name, mode, holds: condition(logic), upstream: models.upstream(upstream) };
+function compileRules(
+  { config, condition, models }: Services,
+  routeTo: ReturnType<typeof routeMaker>,
+): ReadonlyMap<ModelConfig, readonly CompiledRule[]> {
+  const compiled = routingRules(config).map(({ name, mode, logic, upstreams }, index): CompiledRule => {
+    return { name, mode, holds: condition(logic), route: routeTo(upstreams, config.routing.rules[index]!) };
   });
   const covers = (index: number, model: ModelConfig) =>
     config.routing.rules[index]!.models?.some((glob) => matchesGlob(glob, model.id)) ?? true;
@@ -97,22 +177,59 @@ export default defineStage({
     { title: 'Route by the rules of gateway.yaml', yaml: '- stage: resolve-route' },
     { title: 'Under another name in diagnostics', yaml: '- stage: resolve-route\n  id: route' },
   ],
-  reads: ['request.protocol', 'request.model', 'request.received_at', 'principal.email', 'principal.groups'],
-  readsIfSet: [
-    'request.alias',
-    'principal.token.group',
-    'request.input_tokens_estimate',
-    'request.max_tokens',
-    'request.choices',
-    'request.decisive_fields',
-  ],
-  writes: ['route.estimate_nano_usd', 'route.rule', 'request.other_models', ...MODEL_FACTS, ...UPSTREAM_FACTS],
-  raises: ['model_not_found', 'invalid_request'],
+  reads: READS,
+  readsIfSet: READS_IF_SET,
+  writes: WRITES,
+  raises: ['model_not_found', 'invalid_request', 'upstream_unavailable'],
+  needs: ['raw-body'],
   create(_options, services) {
-    const { models } = services;
-    const rules_by_model = compileRules(services);
-    const default_upstream = models.upstream(services.config.routing.default_upstream);
-    const checkDecisive = createDecisiveCheck(services.config, models);
+    const { models, config, clock } = services;
+    const routeTo = routeMaker(services);
+    const rules_by_model = compileRules(services, routeTo);
+    const default_upstream = config.routing.default_upstreams[0]!.upstream;
+    const default_route = routeTo(config.routing.default_upstreams);
+    const checkDecisive = createDecisiveCheck(config, models);
+    const sessions = createSessionKeeper(services.upstreams);
+    const routes = [default_route, ...[...rules_by_model.values()].flat().map(({ route }) => route)];
+    const keeps_responses = services.pipeline.protocol === 'responses' && routes.some((route) => route.has_boundaries);
+    const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
+
+    /** What tells whether an upstream takes what the request says about models, prices and accounts. */
+    function decider(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): Needs['decide'] {
+      const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveChoice>> | undefined;
+      if (decisive === undefined) {
+        return ctx.url.includes('?') ? ({ upstream }) => refuseDecisiveQuery(ctx.url, upstream) ?? [] : undefined;
+      }
+      const facts = services.facts(ctx);
+      const routeOf = (other: ModelConfig) =>
+        findRule(rules_by_model.get(other)!, factsFor(facts, other)).rule?.route ?? default_route;
+      const called = ctx.get('request.alias') ?? model.id;
+      const at = ctx.get('request.received_at');
+      return ({ upstream }: Place) => {
+        refuseDecisiveQuery(ctx.url, upstream);
+        const servesThere = (other: ModelConfig) => routeOf(other).upstreams.has(upstream.name);
+        return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere });
+      };
+    }
+
+    /** Facts about a route of several upstreams. */
+    function noteSeveral(ctx: RouteContext, { has_boundaries }: Route, { candidates, spare, dropped }: Choice): void {
+      ctx.set(
+        'route.candidates',
+        candidates.slice(0, candidates.length - spare).map(({ upstream }) => upstream.name),
+      );
+      if (dropped !== undefined) ctx.set('route.dropped', dropped);
+      const awaits_response = has_boundaries && keeps_responses && ctx.body?.value('store') !== false;
+      ctx.state = { has_boundaries, awaits_response } satisfies Routed;
+    }
+
+    function noteResponse(ctx: RouteContext, { data }: ResponseEvent): void {
+      const routed = ctx.state as Routed | undefined;
+      if (!routed?.awaits_response) return;
+      routed.awaits_response = false;
+      sessions.keepStored(data, ctx.get('route.upstream')!);
+    }
+
     return {
       request(ctx) {
         const id = ctx.get('request.model');
@@ -134,29 +251,49 @@ export default defineStage({
           output: ctx.get('request.max_tokens'),
           choices: ctx.get('request.choices') ?? 1,
         };
-        const priced_as = { upstream: default_upstream.name, at: ctx.get('request.received_at') };
-        const is_free = ctx.get('request.protocol') === 'count_tokens';
+        const priced_as = { upstream: default_upstream, at: ctx.get('request.received_at') };
+        const protocol = ctx.get('request.protocol');
+        const is_free = protocol === 'count_tokens';
         ctx.set('route.estimate_nano_usd', is_free ? 0 : likelyCost(models, model, tokens, priced_as));
         const rules = rules_by_model.get(model)!;
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 
-        const upstream = rule?.upstream ?? default_upstream;
-        const other = shadows?.find((shadow) => shadow.upstream !== upstream);
+        const route = rule?.route ?? default_route;
+        const other = shadows?.find((shadow) => shadow.route !== route);
         if (other !== undefined) ctx.noteShadow(`routing:${other.name}`);
-        const there = upstreamFacts(ctx.get('request.protocol'), model, upstream);
-        for (const path of UPSTREAM_FACTS) if (there[path] !== undefined) ctx.set(path, there[path]);
         ctx.set('route.rule', rule?.name ?? 'default');
-        refuseDecisiveQuery(ctx.url, upstream);
-        const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveChoice>> | undefined;
-        if (decisive !== undefined) {
-          const facts = services.facts(ctx);
-          const upstreamOf = (other: ModelConfig) =>
-            findRule(rules_by_model.get(other)!, factsFor(facts, other)).rule?.upstream ?? default_upstream;
-          const others = checkDecisive(decisive, { caller, model, called, upstream, at: priced_as.at, upstreamOf });
-          if (others.length > 0) ctx.set('request.other_models', others);
-        }
+        const needs: Needs = {
+          // Nothing tells how many tokens an image is.
+          tokens: ctx.get('request.image_count') ? 0 : tokens.input + (tokens.output ?? 0),
+          cache_ttl: (ctx.get('cache.requested_ttl') ?? 'none') as CacheLifetime,
+          model: id,
+          session_key: ctx.get('request.session_key'),
+          continues: ctx.get('request.continues'),
+          holds_state: ctx.get('request.holds_state') ?? false,
+          decide: decider(ctx, caller, model),
+        };
+        const places = route.places(model, protocol);
+        const { candidates, spare, dropped } = chooseCandidates(route, places, needs, choosing);
+        ctx.candidates = candidates;
+        const { facts } = candidates[0]!;
+        for (const path of CANDIDATE_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
+        if (places.length > 1) noteSeveral(ctx, route, { candidates, spare, dropped });
         return undefined;
       },
+      // Whoever serves a session has its prompts from now on.
+      response(ctx, { status }) {
+        const routed = ctx.state as Routed | undefined;
+        if (routed === undefined || status >= 300) return;
+        sessions.keep({
+          upstream: ctx.get('route.upstream')!,
+          session_key: ctx.get('request.session_key'),
+          model: ctx.get('request.model'),
+          continues: ctx.get('request.continues'),
+          cache_ttl: ctx.get('cache.effective_ttl'),
+          has_boundaries: routed.has_boundaries,
+        });
+      },
+      ...(keeps_responses && { event: noteResponse }),
     };
   },
 });

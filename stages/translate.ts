@@ -30,7 +30,8 @@ export default defineStage({
   below: ['check-budget', 'meter-usage'],
   create(_options, { models, clock }) {
     return {
-      async request(ctx): Promise<undefined> {
+      async attempt(ctx): Promise<void> {
+        ctx.state = undefined;
         const protocol = ctx.get('request.protocol');
         const from = protocolOf(protocol);
         const to = ctx.get('route.protocol') as Protocol;

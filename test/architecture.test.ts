@@ -81,6 +81,7 @@ const FLOORS = [
   'run',
   'load',
   'admin',
+  'telemetry',
   'upstreams',
   'money',
   'identity',

@@ -1,5 +1,6 @@
 import type { Changing } from '../audit/admin-changes.ts';
 import type { GatewayConfig } from '../contract/config.ts';
+import type { UpstreamStates } from '../contract/forwarding.ts';
 import type { Clock, ModelCatalog } from '../contract/services.ts';
 import type { Sessions } from '../identity/sessions/sessions.ts';
 import type { Caller } from './caller.ts';
@@ -12,6 +13,8 @@ export interface AdminOptions {
   readonly database: Changing['database'];
   readonly clock: Clock;
   readonly models: ModelCatalog;
+  /** What this process knows of upstreams; absent where it serves no requests. */
+  readonly upstreams?: Pick<UpstreamStates, 'list'>;
 }
 
 /** Who asks for an operation, and who changes what it changes. */

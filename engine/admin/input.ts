@@ -1,6 +1,6 @@
+import type { JsonSchema } from '../contract/json-schema.ts';
 import { OperationError } from '../contract/operation-error.ts';
 import type { Clock } from '../contract/services.ts';
-import type { JsonSchema } from '../contract/stage.ts';
 import { isEmail } from '../kit/text/email.ts';
 import { isPrintableLine } from '../kit/text/printable.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';

@@ -36,6 +36,8 @@ export type AdminAction =
   | 'service_token.create'
   | 'service_token.rotate'
   | 'service_token.revoke'
+  | 'upstream.drain'
+  | 'upstream.resume'
   | 'ledger.reprice';
 
 /** One change an administrator, a person or the gateway made. Never holds a token, a hash or a secret. */
@@ -44,7 +46,7 @@ export interface AdminChange {
   readonly at: Date;
   readonly actor: Actor;
   readonly action: AdminAction;
-  /** Id of the token, session or grant, e-mail of the person, or what is limited: `user ana@example.com per day`. */
+  /** Id of the token, session or grant, e-mail of the person, name of the upstream, or what is limited: `user ana@example.com per day`. */
   readonly subject: string;
   /** `null` for what did not exist before. */
   readonly before: Readonly<Record<string, unknown>> | null;

@@ -51,6 +51,7 @@ export class OpenAuditLog implements AuditLog {
   #spilling = false;
   #last_failed = false;
   #dropped = 0;
+  #lost = 0;
 
   constructor(options: AuditLogOptions) {
     this.#database = options.database;
@@ -62,11 +63,22 @@ export class OpenAuditLog implements AuditLog {
     this.#stopFlushing = every(FLUSH_MS, () => this.flush());
   }
 
+  /** Records that wait in memory. */
+  get waiting(): number {
+    return this.#queue.length + this.#in_flight.length;
+  }
+
+  /** Records that were lost since the start. */
+  get lost(): number {
+    return this.#lost;
+  }
+
   write(record: AuditRecord): void {
     const request_id = requestIdOf(record);
     try {
       this.#queue.push(storableJson({ at_ms: this.#clock.now(), request_id, record }));
     } catch (error) {
+      this.#lost++;
       this.#log.error({ err: error, request_id }, 'an audit record cannot be stored');
     }
     // A silent database keeps the statement before this one waiting.
@@ -74,6 +86,7 @@ export class OpenAuditLog implements AuditLog {
     if (this.#queue.length > MAX_QUEUED) {
       this.#queue.shift();
       this.#dropped++;
+      this.#lost++;
     }
   }
 
@@ -176,6 +189,7 @@ export class OpenAuditLog implements AuditLog {
       for (const text of batch) {
         await insert([text]).catch((error) => {
           if (!isPermanent(error)) throw error;
+          this.#lost++;
           this.#log.error({ err: error, request_id: JSON.parse(text).request_id }, 'an audit record cannot be stored');
         });
       }

@@ -22,6 +22,7 @@ import { addSignIn } from './sign-in/command.ts';
 import { addStages } from './stages/command.ts';
 import { addTest } from './test/command.ts';
 import { addTokens } from './tokens/command.ts';
+import { addUpstreams } from './upstreams/command.ts';
 import { addUsage } from './usage/command.ts';
 
 /** Every command, in the order help lists them. */
@@ -39,6 +40,7 @@ const COMMANDS = [
   addPolicy,
   addUsage,
   addLimits,
+  addUpstreams,
   addLedger,
   addPrices,
   addAudit,

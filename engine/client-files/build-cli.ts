@@ -2,6 +2,7 @@ import type { BuildCliNames } from '../contract/config.ts';
 import { inFile, isTable, type Values } from './broken-file.ts';
 import type { ClientPlan, ClientWish, Credential, ReadText } from './draft.ts';
 import { HELPER_WAIT_SECONDS, isHelperCall, type KeyHelper } from './key-helper.ts';
+import { buildTelemetry, unwantedBuildTelemetry } from './telemetry.ts';
 import { mergeToml, parseToml } from './toml-text.ts';
 
 /** What the build CLI is told. */
@@ -38,8 +39,11 @@ export function planBuildCli(
   const drops = Object.entries(others).flatMap(([key, kind]) => (kind in credential ? [] : [['model', alias, key]]));
   const helper = 'helper' in credential ? { auth_provider: { [alias]: helperTable(credential.helper) } } : {};
   const models = Object.fromEntries(ROLES.map((role) => [role, alias]));
-  const values: Values = { models, model: { [alias]: entry }, ...helper };
-  const after = inFile(path, () => mergeToml(before ?? '', values, drops));
+  const values: Values = { models, model: { [alias]: entry }, ...helper, ...buildTelemetry(wish) };
+  const after = inFile(path, () => {
+    const over = wish.telemetry === undefined ? [] : unwantedBuildTelemetry(wish, parseToml(before ?? ''));
+    return mergeToml(before ?? '', values, [...drops, ...over]);
+  });
   const drafts = [{ path, before, after, secret: 'token' in credential }];
   return { drafts, warnings: variableWarnings(wish, names) };
 }
@@ -62,7 +66,9 @@ export function removeBuildCli(
   const before = read(path);
   if (before === undefined) return { drafts: [], warnings: [] };
   return inFile(path, () => {
-    const { model, models, auth_provider } = parseToml(before.replace(/^\uFEFF/, ''));
+    const found = parseToml(before);
+    const { model, models, auth_provider } = found;
+    const over = unwantedBuildTelemetry({ root_url, telemetry: [] }, found);
     const aliases = entriesOf(model).flatMap(([alias, entry]) => (entry.base_url === `${root_url}/v1` ? [alias] : []));
     const roles = Object.entries(isTable(models) ? models : {}).flatMap(([role, alias]) =>
       aliases.includes(String(alias)) ? [['models', role]] : [],
@@ -70,7 +76,7 @@ export function removeBuildCli(
     const helpers = entriesOf(auth_provider).flatMap(([name, { args }]) =>
       Array.isArray(args) && isHelperCall(args, root_url) ? [['auth_provider', name]] : [],
     );
-    const after = mergeToml(before, {}, [...aliases.map((alias) => ['model', alias]), ...roles, ...helpers]);
+    const after = mergeToml(before, {}, [...aliases.map((alias) => ['model', alias]), ...roles, ...helpers, ...over]);
     return { drafts: [{ path, before, after, secret: false }], warnings: [] };
   });
 }

@@ -3,6 +3,7 @@ import { inFile, isTable, type Values } from './broken-file.ts';
 import type { ClientPlan, ClientWish, Credential, Draft, ReadText } from './draft.ts';
 import { mergeJson, parseObject } from './json-text.ts';
 import { HELPER_KEEP_MS, HELPER_WAIT_SECONDS } from './key-helper.ts';
+import { codingTelemetry, unwantedExporters } from './telemetry.ts';
 import { mergeToml, parseToml } from './toml-text.ts';
 
 /** Name of the provider's section, which the client does not know as one of its own. */
@@ -27,12 +28,15 @@ export function planCodingCli(
   { config, auth, read }: { readonly config: string; readonly auth: string; readonly read: ReadText },
 ): ClientPlan {
   const before = read(config);
-  const config_draft: Draft = {
-    path: config,
-    before,
-    after: inFile(config, () => mergeToml(before ?? '', configValues(wish, names), unwanted(wish, names))),
-    secret: false,
-  };
+  const found = inFile(config, () => parseToml(before ?? ''));
+  const telemetry = codingTelemetry(wish, found);
+  const after_config = inFile(config, () => {
+    const drops = [...unwanted(wish, names), ...unwantedExporters(wish, found)];
+    return mergeToml(before ?? '', { ...configValues(wish, names), ...telemetry }, drops);
+  });
+  // The headers of telemetry can only stand in the file itself.
+  const secret = 'token' in wish.credential && Object.keys(telemetry).length > 0;
+  const config_draft: Draft = { path: config, before, after: after_config, secret };
   const warnings = configWarnings(before);
   if (!('token' in wish.credential)) return { drafts: [config_draft], warnings };
   const kept = read(auth);
@@ -97,14 +101,17 @@ export function removeCodingCli(
 ): ClientPlan {
   const before = read(config);
   if (before === undefined) return { drafts: [], warnings: [] };
-  const found = inFile(config, () => parseToml(before.replace(/^\uFEFF/, '')));
+  const found = inFile(config, () => parseToml(before));
+  const exporters = unwantedExporters({ root_url, credential: { sign_in: true }, telemetry: [] }, found);
   const providers = isTable(found.model_providers) ? found.model_providers : {};
   const provider = isTable(providers[PROVIDER]) ? providers[PROVIDER] : {};
-  if (provider.base_url !== `${root_url}/v1`) return { drafts: [], warnings: [] };
+  const is_ours = provider.base_url === `${root_url}/v1`;
+  if (!is_ours && exporters.length === 0) return { drafts: [], warnings: [] };
   const chosen = found.model_provider === PROVIDER ? OF_THE_PROVIDER.map((key) => [key]) : [];
-  const after = inFile(config, () => mergeToml(before, {}, [['model_providers', PROVIDER], ...chosen]));
+  const drops = [...(is_ours ? [['model_providers', PROVIDER], ...chosen] : []), ...exporters];
+  const after = inFile(config, () => mergeToml(before, {}, drops));
   const drafts = [{ path: config, before, after, secret: false }];
-  const kept = auth === undefined || provider[names.auth_flag] !== true ? undefined : read(auth);
+  const kept = auth === undefined || !is_ours || provider[names.auth_flag] !== true ? undefined : read(auth);
   if (auth === undefined || kept === undefined) return { drafts, warnings: [] };
   const without = inFile(auth, () => mergeJson(kept, {}, [[names.key_name]]));
   return { drafts: [{ path: auth, before: kept, after: without, secret: true }, ...drafts], warnings: [] };
@@ -120,7 +127,7 @@ const OF_THE_PROVIDER = [
 ];
 
 function configWarnings(before: string | undefined): string[] {
-  const found = parseToml((before ?? '').replace(/^\uFEFF/, ''));
+  const found = parseToml(before ?? '');
   const meddling = {
     profile: 'a profile may set another model or provider than the one at the top of the file',
     model_catalog_json:
@@ -133,7 +140,7 @@ function configWarnings(before: string | undefined): string[] {
 
 function authWarnings(before: string | undefined, path: string): string[] {
   if (before === undefined || before.trim() === '') return [];
-  const { tokens } = parseObject(before.replace(/^\uFEFF/, ''));
+  const { tokens } = parseObject(before);
   if (tokens === undefined || tokens === null) return [];
   return [`${path} also holds a sign-in of the vendor, which the coding CLI may prefer: sign out there first`];
 }

@@ -1,3 +1,4 @@
+import type { Signal } from '../contract/client-telemetry.ts';
 import type { KeyHelper } from './key-helper.ts';
 
 /** A file of a user as it should be. */
@@ -36,4 +37,6 @@ export interface ClientWish {
   /** Address of the gateway without `/v1` and without a trailing slash. */
   readonly root_url: string;
   readonly credential: Credential;
+  /** What telemetry the client sends to the gateway; an empty list is none, `undefined` leaves it as it is. */
+  readonly telemetry?: readonly Signal[] | undefined;
 }

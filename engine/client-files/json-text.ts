@@ -30,7 +30,7 @@ export function mergeJson(text: string, values: Values, drops: readonly (readonl
 export function parseObject(text: string): Record<string, unknown> {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = JSON.parse(text.startsWith(BYTE_ORDER_MARK) ? text.slice(BYTE_ORDER_MARK.length) : text);
   } catch {
     throw new BrokenFile(
       'it is not JSON; comments and commas before a closing bracket are not allowed',

@@ -25,6 +25,15 @@ export const HELPER_KEEP_MS = 60_000;
 /** How long a client waits for the helper: a renewal with a slow gateway takes a few seconds. */
 export const HELPER_WAIT_SECONDS = 30;
 
+/** Has `appscli token` print headers, for clients that take these. */
+const HEADERS_OPTION = '--headers';
+
+/** The same helper where it is to print headers. */
+export function headersHelper({ program, args }: KeyHelper): KeyHelper {
+  const at = args.lastIndexOf('token') + 1;
+  return { program, args: [...args.slice(0, at), HEADERS_OPTION, ...args.slice(at)] };
+}
+
 /** What needs no quotes, in any shell. */
 const PLAIN = /^[A-Za-z0-9_@+=:,./-]+$/;
 
@@ -52,6 +61,6 @@ export function callsHelper(text: unknown, root_url: string): boolean {
 
 /** Whether these arguments ask for the token of this gateway. */
 export function isHelperCall(args: readonly unknown[], root_url: string): boolean {
-  const [token, option, url] = args.slice(-3);
+  const [token, option, url] = args.filter((arg) => arg !== HEADERS_OPTION).slice(-3);
   return token === 'token' && option === '--base-url' && url === root_url;
 }

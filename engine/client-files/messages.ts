@@ -2,7 +2,8 @@ import type { MessagesClientNames } from '../contract/config.ts';
 import { inFile, isTable, type Values } from './broken-file.ts';
 import type { ClientPlan, ClientWish, Credential, ReadText } from './draft.ts';
 import { mergeJson, parseObject } from './json-text.ts';
-import { type ClientPlatform, callsHelper, HELPER_KEEP_MS, helperLine } from './key-helper.ts';
+import { type ClientPlatform, callsHelper, HELPER_KEEP_MS, headersHelper, helperLine } from './key-helper.ts';
+import { messagesTelemetry, renewsTelemetry, telemetryWarnings, unwantedTelemetry } from './telemetry.ts';
 
 /** Tiers of models that have a variable of their own. */
 export const TIERS = ['opus', 'sonnet', 'haiku', 'fable'] as const;
@@ -23,7 +24,7 @@ export interface MessagesWish extends ClientWish {
 /** Variables that keep a client from asking for an hour. */
 const AGAINST_1H = ['FORCE_PROMPT_CACHING_5M', 'DISABLE_PROMPT_CACHING'];
 
-/** The variables of the Messages client but for its credential, in the order they are shown. */
+/** The variables of the Messages client but for its credential, in the order they are shown; telemetry is apart. */
 export function messagesVariables(wish: MessagesWish, names: MessagesClientNames): Record<string, string> {
   const { variable_prefix: prefix, feature_prefix: feature } = names;
   const tiers = TIERS.flatMap((tier) => {
@@ -53,10 +54,13 @@ export function planMessages(
 ): ClientPlan {
   const { credential } = wish;
   const before = read(path);
-  const after = inFile(path, () =>
-    mergeJson(before ?? '', settingsOf(wish, names, platform), unwanted(credential, names)),
-  );
-  const { env } = parseObject(after.replace(/^\uFEFF/, ''));
+  const after = inFile(path, () => {
+    const found = before === undefined || before.trim() === '' ? {} : parseObject(before);
+    const drops = [...unwanted(credential, names), ...unwantedTelemetry(wish, names, found)];
+    const renews = renewsTelemetry(wish, names, found);
+    return mergeJson(before ?? '', settingsOf(wish, names, { platform, renews }), drops);
+  });
+  const { env } = parseObject(after);
   return {
     drafts: [{ path, before, after, secret: 'token' in credential }],
     warnings: variableWarnings(wish, names, isTable(env) ? env : {}, path),
@@ -68,9 +72,15 @@ const SIGN_IN = { method: 'forceLoginMethod', address: 'forceLoginGatewayUrl' };
 /** The setting that names the command of a key helper. */
 const HELPER = 'apiKeyHelper';
 
-function settingsOf(wish: MessagesWish, names: MessagesClientNames, platform: ClientPlatform): Values {
+function settingsOf(
+  wish: MessagesWish,
+  names: MessagesClientNames,
+  { platform, renews }: { readonly platform: ClientPlatform; readonly renews: boolean },
+): Values {
   const { credential, root_url } = wish;
-  const env = messagesVariables(wish, names);
+  const helper_line = 'helper' in credential ? helperLine(headersHelper(credential.helper), platform) : undefined;
+  const telemetry = messagesTelemetry(wish, names, { helper_line, renews });
+  const env = { ...messagesVariables(wish, names), ...telemetry.env };
   if ('sign_in' in credential) {
     // The address comes with the sign-in; set besides, it would stand for a gateway without one.
     const { [addressVariable(names)]: _, ...others } = env;
@@ -80,7 +90,7 @@ function settingsOf(wish: MessagesWish, names: MessagesClientNames, platform: Cl
   if ('token' in credential) return { env: { ...env, [credentialVariable(names)]: credential.token } };
   if ('variable' in credential) return { env };
   const keep = { [helperTimeVariable(names)]: String(HELPER_KEEP_MS) };
-  return { [HELPER]: helperLine(credential.helper, platform), env: { ...env, ...keep } };
+  return { [HELPER]: helperLine(credential.helper, platform), ...telemetry.settings, env: { ...env, ...keep } };
 }
 
 function addressVariable({ variable_prefix }: MessagesClientNames): string {
@@ -110,7 +120,7 @@ export function removeMessages(
   const before = read(path);
   if (before === undefined) return { drafts: [], warnings: [] };
   return inFile(path, () => {
-    const found = parseObject(before.replace(/^\uFEFF/, ''));
+    const found = parseObject(before);
     const env = isTable(found.env) ? found.env : {};
     const signs_in = found[SIGN_IN.address] === root_url;
     const has_helper = callsHelper(found[HELPER], root_url);
@@ -119,6 +129,7 @@ export function removeMessages(
       ...(signs_in ? [[SIGN_IN.method], [SIGN_IN.address]] : []),
       ...(has_helper ? [[HELPER]] : []),
       ...(signs_in || has_helper || has_address ? ourVariables(names).map((name) => ['env', name]) : []),
+      ...unwantedTelemetry({ root_url, credential: { sign_in: true }, telemetry: [] }, names, found),
     ];
     const after = mergeJson(before, {}, drops);
     return { drafts: [{ path, before, after, secret: false }], warnings: [] };
@@ -135,7 +146,7 @@ function ourVariables(names: MessagesClientNames): string[] {
 
 /** What variables that are set, in the environment or in a file, would do to the ones of the gateway. */
 export function variableWarnings(
-  { cache_1h, credential }: MessagesWish,
+  { cache_1h, credential, telemetry }: MessagesWish,
   { variable_prefix }: MessagesClientNames,
   set: Readonly<Record<string, unknown>>,
   where: string,
@@ -158,5 +169,6 @@ export function variableWarnings(
     ...AGAINST_1H.filter((name) => cache_1h && isSet(name)).map(
       (name) => `${name} is set in ${where}: with it prompts are not kept for an hour`,
     ),
+    ...telemetryWarnings('messages', { telemetry }, set, where),
   ];
 }

@@ -1,5 +1,6 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { NEUTRAL_FEATURE_PREFIX } from '../contract/client-telemetry.ts';
 import type { BuildCliNames, CodingCliNames, MessagesClientNames, Profile } from '../contract/config.ts';
 
 /** What the files, keys and variables of coding clients are called. */
@@ -19,7 +20,7 @@ const NEUTRAL: ClientNames = {
       windows: 'C:\\Program Files\\Client\\managed-settings.json',
     },
     variable_prefix: 'VENDOR',
-    feature_prefix: 'CLIENT_CODE',
+    feature_prefix: NEUTRAL_FEATURE_PREFIX,
   },
   coding_cli: {
     config_file: '~/.codingcli/config.toml',

@@ -16,6 +16,8 @@ interface Dialect {
   assign(name: string, value: string): string;
   /** The value of another variable. */
   reading(name: string): string;
+  /** What stands between two values that become one. */
+  readonly joint: string;
 }
 
 const DIALECTS: Readonly<Record<Shell, Dialect>> = {
@@ -23,30 +25,41 @@ const DIALECTS: Readonly<Record<Shell, Dialect>> = {
     quote: (text) => `'${text.replaceAll("'", "'\\''")}'`,
     assign: (name, value) => `export ${name}=${value}`,
     reading: (name) => `"$${name}"`,
+    joint: '',
   },
   fish: {
     quote: (text) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`,
     assign: (name, value) => `set -gx ${name} ${value}`,
     reading: (name) => `"$${name}"`,
+    joint: '',
   },
   powershell: {
     quote: (text) => `'${text.replaceAll("'", "''")}'`,
     assign: (name, value) => `$env:${name} = ${value}`,
     reading: (name) => `$env:${name}`,
+    joint: ' + ',
   },
 };
 
-/** Lines that set variables: some to texts, some to the value that another variable has. */
+/** Lines that set variables: some to texts, some to the value that another variable has, which may have a text before it. */
 export function shellLines(
   shell: Shell,
   {
     texts,
     copies,
-  }: { readonly texts: Readonly<Record<string, string>>; readonly copies: Readonly<Record<string, string>> },
+    prefixed = {},
+  }: {
+    readonly texts: Readonly<Record<string, string>>;
+    readonly copies: Readonly<Record<string, string>>;
+    readonly prefixed?: Readonly<Record<string, { readonly text: string; readonly variable: string }>>;
+  },
 ): string[] {
-  const { quote, assign, reading } = DIALECTS[shell];
+  const { quote, assign, reading, joint } = DIALECTS[shell];
   return [
     ...Object.entries(texts).map(([name, text]) => assign(name, quote(text))),
     ...Object.entries(copies).map(([name, from]) => assign(name, reading(from))),
+    ...Object.entries(prefixed).map(([name, { text, variable }]) =>
+      assign(name, `${quote(text)}${joint}${reading(variable)}`),
+    ),
   ];
 }

@@ -11,9 +11,20 @@ const MASK = '<hidden>';
 const CREDENTIAL =
   /((?:api[_-]?key|token|secret|password|credential|authorization|bearer|headers)["']?\s*[=:]\s*)("{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\]|\\.)*"|'[^']*')/gi;
 
+/** Headers as an object or an inline table, and as a table of TOML up to the next one; in a diff lines have a mark before them. */
+const HEADERS = [/headers["']?\s*[=:]\s*\{[^}]*\}/gi, /^[ +-]?\[[^\]\n]*headers["']?\](?:\n(?![ +-]?\[|@@).*)*/gim];
+
+/** A value of a header, behind its name. */
+const HEADER_VALUE = /([\w"'.-]\s*[=:]\s*)("(?:[^"\\]|\\.)*"|'[^']*')/g;
+
 /** A text of a user's file as it may be shown: no credential, nothing a terminal acts upon. */
 export function withoutCredentials(text: string, token: string | undefined): string {
-  const masked = text.replace(CREDENTIAL, (_, key: string) => `${key}"${MASK}"`);
+  const hide = (_: string, key: string) => `${key}"${MASK}"`;
+  const without_headers = HEADERS.reduce(
+    (rest, headers) => rest.replace(headers, (found) => found.replace(HEADER_VALUE, hide)),
+    text,
+  );
+  const masked = without_headers.replace(CREDENTIAL, hide);
   const hidden = token === undefined ? masked : masked.replaceAll(token, MASK);
   return printable(hidden.replaceAll('\r\n', '\n'));
 }

@@ -54,7 +54,10 @@ function withoutKey(found: Record<string, unknown>, [key, ...deeper]: readonly s
 /** What a TOML text says. Raises BrokenFile, with the line, for one that is none. */
 export function parseToml(text: string): Record<string, unknown> {
   try {
-    return parse(text) as Record<string, unknown>;
+    return parse(text.startsWith(BYTE_ORDER_MARK) ? text.slice(BYTE_ORDER_MARK.length) : text) as Record<
+      string,
+      unknown
+    >;
   } catch (error) {
     const { message, line } = error as Error & { readonly line?: number };
     throw new BrokenFile(`it is not TOML: ${line === undefined ? 'it is nested too deeply' : reasonOf(message)}`, line);

@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../contract/stage.ts';
+import type { JsonSchema } from '../contract/json-schema.ts';
 import { printable } from '../kit/text/printable.ts';
 import { fieldsOf } from './answers.ts';
 

@@ -4,10 +4,11 @@
  * `config-files.ts` are generated from; here stands what loading changes.
  * @module
  */
-import type { GatewayFile, Pricing, Profile, TierPricing } from './config-files.ts';
+import type { GatewayFile } from './config-files.ts';
+import type { Pricing, Profile, TierPricing } from './config-parts.ts';
 import type { Protocol } from './protocol.ts';
 
-export type { Profile } from './config-files.ts';
+export type { Profile } from './config-parts.ts';
 
 type FileUpstream = GatewayFile['upstreams'][number];
 type FileModel = GatewayFile['models'][number];
@@ -20,11 +21,26 @@ export interface GatewayConfig extends Omit<GatewayFile, 'server' | 'database' |
   readonly database: Partial<NonNullable<GatewayFile['database']>>;
   readonly upstreams: readonly UpstreamConfig[];
   readonly models: readonly ModelConfig[];
-  readonly routing: { readonly default_upstream: string; readonly rules: readonly RoutingRuleConfig[] };
+  readonly routing: Omit<GatewayFile['routing'], 'default_upstream' | 'default_upstreams' | 'rules'> & {
+    readonly default_upstreams: readonly RouteUpstream[];
+    readonly rules: readonly RoutingRuleConfig[];
+  };
+}
+
+/** An upstream of a route with its place: lower orders first, weights share the sessions of an order. */
+export interface RouteUpstream {
+  readonly upstream: string;
+  readonly order: number;
+  readonly weight: number;
 }
 
 /** One entry of `upstreams`. */
-export interface UpstreamConfig extends Omit<FileUpstream, 'protocols' | 'profile' | 'supports'> {
+export interface UpstreamConfig
+  extends Omit<FileUpstream, 'protocols' | 'profile' | 'supports' | 'cache_pool' | 'state_boundary'> {
+  /** Upstreams of one pool share a prompt cache; of its own where gateway.yaml names none. */
+  readonly cache_pool: string;
+  /** Upstreams within one can read each other's encrypted reasoning and stored responses; by address and credential where gateway.yaml names none. */
+  readonly state_boundary: string;
   /** Whose header names it takes; absent where neither it, nor its address, nor `server.profile` tells. */
   readonly profile?: Profile | undefined;
   /** Protocols it speaks; for clients of another one the first is used. */
@@ -50,10 +66,11 @@ export interface ModelConfig extends FileModel {
 export type ModelSetting = 'context_window' | 'max_output_tokens' | `supports.${keyof FileModel['supports']}`;
 
 /** One entry of `routing.rules`; every field that is present must match. Named rules in `when` are expanded. */
-export interface RoutingRuleConfig extends Omit<FileRoutingRule, 'name' | 'upstream' | 'upstreams' | 'weights'> {
+export interface RoutingRuleConfig extends Omit<FileRoutingRule, 'name' | 'upstream' | 'upstreams'> {
   /** The position in the file, such as `routing.rules[0]`, where the file gives no name. */
   readonly name: string;
-  readonly upstream: string;
+  /** At least one. */
+  readonly upstreams: readonly RouteUpstream[];
 }
 
 /** `shadow`: evaluated and recorded, never enforced. */

@@ -237,6 +237,13 @@ export const ERRORS = {
     meaning: 'The gateway keeps as many request bytes in memory as it may',
     retry: true,
   },
+  upstream_unavailable: {
+    status: 503,
+    type: 'overloaded_error',
+    compat: { type: 'server_error', code: 'server_is_overloaded' },
+    meaning: 'No upstream of the route takes requests now: the only one failed too often, or is drained',
+    retry: true,
+  },
   draining: { status: 503, type: 'api_error', compat: server, meaning: 'The gateway is shutting down', retry: true },
   upstream_timeout: {
     status: 504,

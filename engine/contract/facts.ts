@@ -13,7 +13,8 @@ interface FactSpec {
 
 /**
  * The vocabulary: every fact a stage or a rule can see, by dotted path. Message text never becomes a fact.
- * A fact is written once per request, by the engine or by the one stage that declares it in `writes`.
+ * A fact is written once per request, by the engine or by the one stage that declares it in `writes`; facts about the upstream
+ * again when the request goes to another one.
  */
 export const FACTS = {
   'request.id': {
@@ -42,6 +43,21 @@ export const FACTS = {
   'request.client.name': { kind: 'string', meaning: 'Product name in the user-agent header' },
   'request.client.version': { kind: 'string', meaning: 'Product version in the user-agent header' },
   'request.session_id': { kind: 'string', meaning: 'Session identifier the client sent in a header' },
+  'request.session_key': {
+    kind: 'string',
+    meaning:
+      'Hash of what the turns of a session have in common: what the client calls it, else how its prompts begin, else the caller; only where a route has several upstreams',
+  },
+  'request.continues': {
+    kind: 'string',
+    meaning:
+      'Hash of the stored response or conversation that the request continues; only where a route has several upstreams',
+  },
+  'request.holds_state': {
+    kind: 'boolean',
+    meaning:
+      'Whether the request holds what only the upstream can read that it came from: encrypted content, stored responses, files',
+  },
   'request.body_bytes': { kind: 'number', meaning: 'Size of the request body in bytes' },
   'request.model': { kind: 'string', meaning: 'Identifier of the model the client asked for; an alias is resolved' },
   'request.alias': { kind: 'string', meaning: 'What the client called the model, where it did not use its identifier' },
@@ -79,7 +95,8 @@ export const FACTS = {
   },
   'request.dropped_headers': {
     kind: 'strings',
-    meaning: 'Headers of the client that were not forwarded because they choose who serves or pays',
+    meaning:
+      'Headers of the client that were not forwarded: they choose who serves or pays, carry baggage, or `telemetry.propagate` keeps them back',
   },
   'request.output_bounds': {
     kind: 'object',
@@ -101,7 +118,8 @@ export const FACTS = {
   'request.input_tokens_max': { kind: 'number', meaning: 'Upper bound of the input size in tokens' },
   'request.cache.ttl': {
     kind: 'string',
-    meaning: 'Longest prompt cache lifetime asked for',
+    meaning:
+      'Longest prompt cache lifetime that could be read in the request, wherever it stands; money is held for it',
     values: ['none', '5m', '1h'],
   },
   'request.limit_rule': {
@@ -157,6 +175,27 @@ export const FACTS = {
   'route.supports.count_tokens': { kind: 'boolean', meaning: 'Whether the upstream counts tokens' },
   'route.supports.prompt_cache_1h': { kind: 'boolean', meaning: 'Whether the upstream keeps prompts for an hour' },
 
+  'route.candidates': { kind: 'strings', meaning: 'Upstreams that can serve the request, the first to be tried first' },
+  'route.dropped': {
+    kind: 'strings',
+    meaning: 'Upstreams of the route that cannot serve it, each as `name: reason`',
+  },
+
+  'cache.requested_ttl': {
+    kind: 'string',
+    meaning: 'Longest prompt cache lifetime asked for where the API of the request reads one',
+    values: ['none', '5m', '1h'],
+  },
+  'cache.effective_ttl': {
+    kind: 'string',
+    meaning: 'Longest prompt cache lifetime that the upstream is asked for',
+    values: ['none', '5m', '1h'],
+  },
+  'cache.downgraded': {
+    kind: 'boolean',
+    meaning: 'Whether the request asks for five minutes in the place of an hour, which its upstream does not support',
+  },
+
   'spend.reserved_nano_usd': {
     kind: 'number',
     meaning: 'Amount reserved for this request before it left, in nano-USD; 0 when it went out without a reservation',
@@ -178,6 +217,8 @@ export const FACTS = {
     kind: 'strings',
     meaning: 'Rules of translation between protocols that changed or dropped something, by name',
   },
+
+  'policy.names': { kind: 'strings', meaning: 'Managed policies that the settings of the caller come from' },
 
   'upstream.status': { kind: 'number', meaning: 'HTTP status the upstream answered' },
   'upstream.attempts': { kind: 'number', meaning: 'How often the request was sent to an upstream' },
@@ -226,8 +267,7 @@ export const FACTS = {
   },
   'usage.possibly_billed_nano_usd': {
     kind: 'number',
-    meaning:
-      'What the upstream may bill at most for a request that failed, in nano-USD; set only where it is not known',
+    meaning: 'What upstreams may bill for the attempts that failed, in nano-USD; set only where it is not known',
   },
 
   'outcome.status': { kind: 'number', meaning: 'HTTP status the client was sent' },

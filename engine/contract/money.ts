@@ -3,6 +3,7 @@
  * @module
  */
 import type { Window } from './config.ts';
+import type { AttemptRecord } from './forwarding.ts';
 
 /** Token counts that are priced apart. `input` excludes everything cached. */
 export interface TokenCounts {
@@ -105,6 +106,9 @@ export interface ReservationDecision {
   readonly decided_at?: number;
 }
 
+/** Whether a reservation could be moved: it was where `exceeded` is empty, and else nothing has changed. */
+export type MoveDecision = Pick<ReservationDecision, 'exceeded' | 'shadows' | 'statuses' | 'decided_at'>;
+
 /** Money kept aside for one request until its cost is known. It ends with `settle` or `release`. */
 export interface Reservation {
   /**
@@ -112,6 +116,14 @@ export interface Reservation {
    * waited for, never refused: room for the most it can cost was found before.
    */
   topUp(amount_nano_usd: number): void;
+  /**
+   * Moves it to another upstream in one statement: what the new upstream's counters and the new amounts need is taken, what the old
+   * ones had is given back, all or nothing. A limit that both come under, and on which the new one needs no more, is not asked.
+   * Raises store_unavailable.
+   * @param held all earlier attempts: they are in the row should nobody settle it, and their costs stay reserved meanwhile on the
+   * counters of their own upstreams.
+   */
+  move(request: ReservationRequest, held?: readonly ChargedAttempt[]): Promise<MoveDecision>;
   /** Writes the ledger row and turns the reservation into spend, in one transaction. Kept and retried while the store is away. */
   settle(outcome: Outcome): Promise<void>;
   /** Gives it back without a ledger row, for a request that never left. */
@@ -149,6 +161,15 @@ export interface Billed {
   readonly parts?: readonly BilledPart[];
 }
 
+/** An attempt with its money. */
+export interface ChargedAttempt extends AttemptRecord {
+  /** What it cost: what its answer did, or what its upstream may bill, where that counts. */
+  readonly cost_nano_usd: number;
+  readonly provenance: Provenance | 'refused';
+  /** What its upstream may bill, where that is not known; it is in the cost only where the provenance is `possible`. */
+  readonly possibly_billed_nano_usd?: number;
+}
+
 /** What a forwarded request came to. */
 export interface Outcome {
   readonly status: number | null;
@@ -164,7 +185,19 @@ export interface Outcome {
   readonly server_tools?: Readonly<Record<string, number>>;
   readonly billed?: Billed;
   /**
-   * What the upstream may bill for a request that failed, at most; it is in the cost only where the cost is `possible`.
+   * All attempts, in order, whose costs come to that of the row; absent where the first was the only one and served: the
+   * row then tells all about it.
+   */
+  readonly attempts?: readonly ChargedAttempt[];
+  /** Longest lifetime the request asked of the prompt cache, and that its upstream was asked for; absent without any. */
+  readonly cache_requested_ttl?: string;
+  readonly cache_effective_ttl?: string;
+  /** Of the last attempt: milliseconds until it was answered or failed. Absent where none is known. */
+  readonly upstream_ms?: number;
+  /** Of the last attempt: the id that its upstream gave it. */
+  readonly upstream_request_id?: string;
+  /**
+   * What upstreams may bill for attempts that failed; it is in the cost only where the cost is `possible`.
    * Kept with the provenance.
    */
   readonly possibly_billed_nano_usd?: number;

@@ -5,9 +5,11 @@
  */
 
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
+import type { UpstreamStates } from './forwarding.ts';
 import type { CounterName, Ledger, TokenCounts } from './money.ts';
 import type { StageContext } from './stage.ts';
 
+export type * from './forwarding.ts';
 export type * from './money.ts';
 
 type MaybePromise<T> = T | Promise<T>;
@@ -21,16 +23,30 @@ export interface Services {
   secret(name: string): string;
   readonly tokens: BearerTokens;
   readonly models: ModelCatalog;
+  readonly upstreams: UpstreamStates;
   readonly policies: ManagedPolicies;
   readonly ledger: Ledger;
   readonly limits_in_force: LimitsInForce;
   readonly audit: AuditLog;
   readonly health: Health;
+  /** The pipeline that the stage is made for. */
+  readonly pipeline: PipelineNotes;
   /** Compiles a JSON-Logic condition over facts that passed the load checks. */
   condition(logic: unknown): (facts: FactView) => boolean;
   /** Facts of a request as a nested read-only object, for `condition`. */
   facts(ctx: StageContext<never, never, never>): FactView;
 }
+
+/** What a stage may know of its pipeline. */
+export interface PipelineNotes {
+  /** What it serves, as the fact `request.protocol` has it. */
+  readonly protocol: string;
+  /** Names of the stages in force, in order. */
+  readonly stages: readonly string[];
+}
+
+/** The services that all pipelines have in common. */
+export type SharedServices = Omit<Services, 'pipeline'>;
 
 /** Facts as a nested, null-prototype, read-only object: `{ request: { model } }`. */
 export type FactView = Readonly<Record<string, unknown>>;
@@ -225,14 +241,16 @@ export interface HealthPart {
   readonly needed?: boolean;
   /** For the log; may name hosts. */
   readonly detail?: string;
+  /** Why requests are refused for it, in words for anybody. */
+  readonly reason?: string;
   /** What anybody may know about it. */
-  readonly told?: Readonly<Record<string, string | number>>;
+  readonly told?: Readonly<Record<string, string | number | Readonly<Record<string, string | number>>>>;
 }
 
 /** Readiness checks. */
 export interface Health {
   /** Whether the gateway was told to stop: it serves what comes, and wants no more. */
   readonly stopping?: boolean;
-  /** State of each named part; `database` always exists, `spool` and `configuration` in a running gateway. */
+  /** State of each named part; `database` always exists, `spool`, `configuration` and `upstreams` in a running gateway. */
   check(): Promise<Readonly<Record<string, HealthPart>>>;
 }

@@ -6,12 +6,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { GatewayConfig } from './config.ts';
 import type { ErrorCode, StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
+import type { AttemptRecord, Candidate, DropReason, RouteFacts } from './forwarding.ts';
+import type { JsonSchema, ValueOf } from './json-schema.ts';
 import type { KeyNames } from './key-names.ts';
-import type { Reservation, Services } from './services.ts';
+import type { LimitStatus, Reservation, Services } from './services.ts';
+import type { TraceIdentity } from './telemetry.ts';
+import type { WantedTexts } from './wanted-texts.ts';
 
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
- * `body.rename`, `body.remove` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
+ * `body.rename`, `body.remove`, `body.replaceTexts` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
  * `respond`: return an answer or a relay. `network`: `call`, and a relay. `database`: the services tokens, ledger, audit.
  */
 export type Capability = 'raw-body' | 'rewrite-body' | 'convert-response' | 'respond' | 'network' | 'database';
@@ -34,7 +38,7 @@ export interface DrainLimits {
   readonly running_of: Map<string, number>;
 }
 
-/** An upstream response to stream to the client as it is. */
+/** An upstream response to stream to the client. */
 export interface Relay {
   readonly kind: 'relay';
   readonly response: IncomingMessage;
@@ -42,11 +46,10 @@ export interface Relay {
   readonly idle_seconds: number;
   /** Longest silence before the first of them; `idle_seconds` where absent. */
   readonly first_chunk_seconds?: number;
-  /**
-   * Looks at the first chunk (`undefined` for an empty body) before anything is sent, and returns an error when this
-   * is no answer to pass on. Without it the head is sent at once.
-   */
+  /** Looks at the first chunk (`undefined` for an empty body) before anything is sent, and returns why this is no answer to pass on. */
   readonly inspect?: (first: Buffer | undefined) => StageError | undefined;
+  /** What was read of the response already; what comes still is read from it. */
+  readonly begun?: readonly Buffer[];
 }
 
 /** Answers with JSON. */
@@ -89,6 +92,11 @@ export interface RequestBody {
    * that leads to no element is left out. The body must be JSON. Needs the `rewrite-body` capability.
    */
   remove(paths: readonly (readonly (string | number)[])[]): Promise<void>;
+  /**
+   * Puts other strings in the place of some, leaving every other byte as it is, and records the rewrite of their top-level keys.
+   * Of a `replacement` that is `undefined` the string stays. The body must be JSON. Needs the `rewrite-body` capability.
+   */
+  replaceTexts<T>(wanted: WantedTexts<T>, replacement: (found: T, text: string) => string | undefined): Promise<void>;
   /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
   replace(json: string): void;
   /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */
@@ -154,10 +162,7 @@ export interface StageContext<
   set<P extends Writes>(path: P, value: FactValue<P>): void;
   /** Reads the body into memory. Raises body_too_large, request_timeout, rate_limit_exceeded, overloaded, bad_http. */
   readBody(): Promise<RequestBody>;
-  /**
-   * Counts the request, until it is answered, among those that are under way in this process under a name.
-   * @returns false, and counts nothing, when there are `most` already
-   */
+  /** Counts the request, until it is answered, among those under way in this process under a name; false when there are `most`. */
   occupy(name: string, most: number): boolean;
   /**
    * The same, but requests whose answers are only read on, as their clients have gone, make room: it waits a second for them,
@@ -170,9 +175,35 @@ export interface StageContext<
   state: unknown;
   /** What is reserved for the request; set by the stage that reserved it. Needs the `database` capability. */
   reservation: Reservation | undefined;
+  /** Where the request can go, the first being where its route facts say; set by the stage that routes. */
+  candidates: readonly Candidate[] | undefined;
+  /** Takes the first candidate out, before anything was sent; false where there is no other. Needs the `database` capability. */
+  passOver(reason: DropReason): boolean;
+  /** What became of each attempt to have the request served, in order. */
+  readonly attempts: readonly AttemptRecord[];
+  /**
+   * Adds to `attempts`, or puts it in the place of the one with its number. Needs the `network` capability.
+   * @param received_bytes what was read of an answer that is not relayed.
+   * @param began_at when it began, on the monotonic clock; without it, the attempt has ended just now.
+   */
+  noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void;
+  /** Keeps the limits in money that apply, with what is reserved, for telemetry. Needs the `database` capability. */
+  noteLimits(limits: readonly LimitStatus[]): void;
+  /** The trace that the request belongs to. */
+  readonly trace: TraceIdentity;
+  /** Adds to the fact `route.dropped`, whoever has written it before. Needs the `network` capability. */
+  noteDropped(upstream: string, reason: DropReason): void;
+  /**
+   * Makes the request ready for an upstream: the body is again what the `request` hooks made of it, the facts are those of the
+   * upstream, and the `attempt` hooks run, whose errors it raises. Needs the `network` capability.
+   * @param is_last whether no other upstream follows, so that nothing needs to be kept for one.
+   */
+  prepareAttempt(facts: RouteFacts, is_last: boolean): void | Promise<void>;
   /** Whether the client has gone away. */
   readonly aborted: boolean;
-  /** Is told when the gateway gives up on the request while the stage still waits; the stage then raises `reason`. */
+  /** Why the gateway has given up on the request, which then ends with this error: nothing new is begun for it. */
+  readonly given_up: StageError | undefined;
+  /** Is told when the gateway gives up while the stage still waits, or at once where it has; the stage then raises `reason`. */
   onCancel(listener: (reason: StageError) => void): void;
   /**
    * Says that an upstream has the request from now on. If the client goes away, the answer is read on within these limits,
@@ -204,11 +235,16 @@ type MaybePromise<T> = T | Promise<T>;
 
 /**
  * What a stage does, by moment. The order of a request's life:
- * `request` in YAML order until one answers; `response` when the upstream's head is known; `event` for everything
+ * `request` in YAML order until one answers; `attempt` in YAML order before each attempt to send it upstream; `response` when the upstream's head is known; `event` for everything
  * observed; `finish` newest first, exactly once per entered stage, whatever happened; `finally` last, in YAML order.
  */
 export interface StageHooks<C = StageContext> {
   request?(ctx: C): MaybePromise<undefined | Answer | Relay>;
+  /**
+   * The request is about to go to the upstream that the route facts name, the first or another one after that failed: facts may
+   * be written anew, and the body be made what this upstream understands. An error keeps the request from this upstream.
+   */
+  attempt?(ctx: C): MaybePromise<void>;
   /** The head is sent when it returns: a promise is a failure. */
   response?(ctx: C, head: ResponseHead): void;
   event?(ctx: C, event: ResponseEvent): void;
@@ -219,33 +255,6 @@ export interface StageHooks<C = StageContext> {
   /** Releases what `create` opened; called after the plan's last request. */
   close?(): MaybePromise<void>;
 }
-
-/** A JSON Schema object. */
-export type JsonSchema = Readonly<Record<string, unknown>>;
-
-/** Keys that are always there: those that must be, and those with a default. */
-type SureKeys<P, S> = {
-  [K in keyof P]: P[K] extends { default: unknown } ? K : S extends { required: readonly (infer R)[] } ? K & R : never;
-}[keyof P];
-
-/** A value that fits a schema, with defaults filled in; `unknown` where the schema says more than this can tell. */
-export type ValueOf<S> = S extends { 'x-ref': 'error-code' }
-  ? ErrorCode
-  : S extends { enum: readonly (infer V)[] }
-    ? V
-    : S extends { type: 'string' }
-      ? string
-      : S extends { type: 'integer' | 'number' }
-        ? number
-        : S extends { type: 'boolean' }
-          ? boolean
-          : S extends { type: 'array'; items: infer I }
-            ? readonly ValueOf<I>[]
-            : S extends { type: 'object'; properties: infer P }
-              ? { readonly [K in SureKeys<P, S>]: ValueOf<P[K]> } & { readonly [K in keyof P]?: ValueOf<P[K]> }
-              : S extends { type: 'object'; additionalProperties: infer A }
-                ? Readonly<Record<string, ValueOf<A>>>
-                : unknown;
 
 /** A stage: one step a pipeline can name. Made with `defineStage`. */
 export interface StageDefinition {

@@ -1,4 +1,4 @@
-import type { Clock, Health, Log } from '../contract/services.ts';
+import type { Clock, Health, Log, UpstreamStates } from '../contract/services.ts';
 import type { OpenRevocations } from '../identity/sessions/revocations.ts';
 import type { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import type { DatabaseLedger } from '../money/ledger/ledger.ts';
@@ -6,6 +6,7 @@ import type { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
 import { servesWithoutReservations } from '../money/spool/without-store.ts';
 import type { Database } from '../store/database.ts';
 import { createHealth } from '../store/health.ts';
+import { tellUpstreams } from '../upstreams/states/told-states.ts';
 import type { Reloader } from './reload.ts';
 
 /** Readiness of a running gateway, whose configuration a reload can change. */
@@ -15,25 +16,30 @@ export function createGatewayHealth(parts: {
   readonly spooling: Pick<SpoolingLedger, 'probe'>;
   readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
   readonly revocations: Pick<OpenRevocations, 'known'>;
+  readonly upstreams: Pick<UpstreamStates, 'list'>;
   readonly clock: Clock;
   readonly log: Log;
+  /** Why no caller is known from before the start, in words for anybody. */
+  whyNobodyIsKnown(): string | undefined;
   reloader(): Reloader;
   stopping(): boolean;
 }): Health {
-  const { database, ledger, spooling, access_tokens, revocations, clock, log, reloader, stopping } = parts;
+  const { database, ledger, spooling, access_tokens, revocations, upstreams, clock, log, reloader, stopping } = parts;
   const signsIn = () => reloader().config().auth?.oidc !== undefined;
   return createHealth({
     clock,
     log,
     stopping,
     reloads: () => reloader().state(),
+    upstreams: () => tellUpstreams(upstreams.list()),
     tries: {
       write: () => ledger.sayAlive(),
       read: database.check,
       spool: () => spooling.probe(),
       knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
+      whyNobodyIsKnown: () => parts.whyNobodyIsKnown() ?? 'no caller is known',
       servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
-      reservesMoney: () => reloader().reservesMoney(),
+      pipelines: () => reloader().storeNeeds(),
     },
   });
 }

@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../contract/config.ts';
-import type { Services } from '../contract/services.ts';
+import type { SharedServices } from '../contract/services.ts';
 import { createIdentity, type Identity, type IdentityFoundation } from '../identity/index.ts';
 import { createManagedPolicies } from '../identity/policies/managed-policies.ts';
 import { type DecidingGroups, decidingGroups } from '../identity/provider/deciding-groups.ts';
@@ -9,14 +9,22 @@ import type { Loaded } from '../source/spec.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
 
 /** Services that follow from one configuration; a reload makes them anew. */
-export type PlanServices = Pick<Services, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
+export type PlanServices = Pick<SharedServices, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
 
 /** Services that stay for as long as the gateway runs, whatever its configuration. */
-export type LastingServices = Omit<Services, keyof PlanServices>;
+export type LastingServices = Omit<SharedServices, keyof PlanServices>;
 
 /** What the services of a configuration are made of beside the configuration. */
 export interface Foundation extends IdentityFoundation {
   readonly access_tokens: AccessTokens;
+}
+
+/** A configuration, and what was made of it. */
+export interface PlanParts extends Pick<Loaded, 'pipelines'> {
+  readonly config: GatewayConfig;
+  readonly services: PlanServices;
+  readonly identity: Identity | undefined;
+  readonly groups: DecidingGroups;
 }
 
 /**
@@ -28,11 +36,12 @@ export function createPlanServices(
   loaded: Pick<Loaded, 'policies' | 'pipelines'>,
   secret: (name: string) => string,
   foundation: Foundation,
-): { readonly services: PlanServices; readonly identity: Identity | undefined; readonly groups: DecidingGroups } {
+): PlanParts {
   const groups = decidingGroups(config, loaded);
   const identity = createIdentity(config, secret, foundation, groups);
   const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
   const policies = createManagedPolicies(config, loaded.policies);
   const models = createModelCatalog(config, policies);
-  return { services: { config, models, policies, secret, tokens }, identity, groups };
+  const { pipelines } = loaded;
+  return { config, pipelines, services: { config, models, policies, secret, tokens }, identity, groups };
 }

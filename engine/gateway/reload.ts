@@ -1,12 +1,14 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Clock, Log } from '../contract/services.ts';
+import type { Telemetry } from '../contract/telemetry.ts';
 import type { Plan } from '../run/plan.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
 import type { Loaded } from '../source/spec.ts';
-import type { ReloadState } from '../store/health.ts';
+import type { ReloadState, StoreNeeds } from '../store/health.ts';
 import { type ConfigurationParts, changedFiles, digestFiles, directoriesToWatch } from './configuration-files.ts';
 import { ConfigurationError } from './load-configuration.ts';
 import { adoptConfig } from './restart-keys.ts';
+import { beginReload } from './tell-operations.ts';
 import { type DirectoryWatch, watchDirectories } from './watch-directories.ts';
 
 /** Replaces the plan of a running gateway. */
@@ -20,8 +22,8 @@ export interface Reloader {
   watch(): void;
   /** The configuration in force. */
   config(): GatewayConfig;
-  /** Whether money is reserved for any request, in this configuration. */
-  reservesMoney(): boolean;
+  /** What the pipelines for models need of the store, in this configuration. */
+  storeNeeds(): readonly StoreNeeds[];
   state(): ReloadState;
   /** No reload begins any more. Resolves when the one that runs has ended. */
   stop(): Promise<void>;
@@ -50,8 +52,10 @@ export function createReloader<P extends Plan>(options: {
   use(plan: P): void;
   readonly log: Log;
   readonly clock: Clock;
+  readonly telemetry: Pick<Telemetry, 'operation'>;
 }): Reloader {
-  const { config_file, load, compile, use, log, clock } = options;
+  // No closure may hold on to the options: the plan of the start is in them.
+  const { config_file, load, compile, use, log, clock, telemetry } = options;
   let { plan } = options;
   let parts = partsOf(options.loaded);
   /** What the files held when they were last read, and when the plan in force was made. */
@@ -88,6 +92,7 @@ export function createReloader<P extends Plan>(options: {
 
   async function attempt(): Promise<void> {
     const started = clock.monotonic();
+    const tell = beginReload({ telemetry, clock });
     const known = digestFiles(parts);
     try {
       const { config: wanted, loaded } = await load();
@@ -100,14 +105,17 @@ export function createReloader<P extends Plan>(options: {
       for (const key of needs_restart) log.warn({ key }, `${key} needs a restart; its old value stays in force`);
       const pipelines = loaded.pipelines.map(({ name }) => name);
       const duration_ms = Math.round(clock.monotonic() - started);
-      log.info({ pipelines, changed: changedFiles(in_force, read), duration_ms }, 'the new configuration is in force');
+      const changed = changedFiles(in_force, read);
+      log.info({ pipelines, changed, duration_ms }, 'the new configuration is in force');
       in_force = read;
+      tell({ changed_files: changed.length, needs_restart, config });
     } catch (error) {
       const { failed_reloads, failing_since = clock.now() } = state;
       state = { ...state, failed_reloads: failed_reloads + 1, failing_since };
       if (error instanceof ConfigurationError) note(error.findings, known);
       else read = new Map([...read, ...known]);
       explainFailure(error);
+      tell({ error });
     }
   }
 
@@ -157,7 +165,7 @@ export function createReloader<P extends Plan>(options: {
       });
     },
     config: () => plan.config,
-    reservesMoney: () => plan.reserves_money,
+    storeNeeds: () => plan.store_needs,
     state: () => state,
     async stop() {
       stopped = true;

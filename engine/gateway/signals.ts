@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import { isatty } from 'node:tty';
 import type { Log } from '../contract/services.ts';
 import { strayStage } from '../kit/strays.ts';
-import { asError } from '../run/stage-failure.ts';
+import { asError } from '../run/contained/stage-failure.ts';
 
 /** What runs until a signal ends it. */
 export interface Closable {

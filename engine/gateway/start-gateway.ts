@@ -2,11 +2,12 @@ import type { Router } from 'express';
 import { OpenAuditLog } from '../audit/audit-log.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { DEFAULT_RETENTION } from '../contract/config.ts';
-import type { Clock, Log, Services } from '../contract/services.ts';
+import type { Clock, Services } from '../contract/services.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { adminRoutes } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
+import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
 import { GatewayServer } from '../http/server.ts';
 import { frontRoute, protocolRoute, signInOff, signInRoutes } from '../http/sign-in/index.ts';
 import { startAccountChecks } from '../identity/deprovisioning/account-checks.ts';
@@ -20,6 +21,7 @@ import { openRevocations } from '../identity/sessions/revocations.ts';
 import { openSightings } from '../identity/sessions/sightings.ts';
 import { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { everyInBackground, systemClock } from '../kit/clock.ts';
+import { explainListenError } from '../kit/net/listen-error.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { waitAtMost } from '../kit/wait-at-most.ts';
 import { DatabaseLedger } from '../money/ledger/ledger.ts';
@@ -34,13 +36,20 @@ import { buildPlan, type Plan } from '../run/plan.ts';
 import type { Loaded } from '../source/spec.ts';
 import { type Database, openDatabase } from '../store/database.ts';
 import { createSecrets } from '../store/secrets.ts';
+import type { ExportedLog } from '../telemetry/export/exports.ts';
+import { type GatewayTelemetry, openTelemetry } from '../telemetry/open-telemetry.ts';
+import type { OpenUpstreamStates } from '../upstreams/states/open-upstream-states.ts';
+import { openKnownCallers, tellStart } from './callers-on-disk.ts';
 import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
+import { configInForce } from './config-in-force.ts';
 import { createGatewayHealth } from './gateway-health.ts';
-import { explainListenError } from './listen-error.ts';
+import { observeGateway, observeServices } from './gateway-metrics.ts';
+import { openGatewayStates } from './gateway-states.ts';
 import { loadToRun } from './load-configuration.ts';
-import { createPlanServices, type Foundation, type LastingServices } from './plan-services.ts';
+import { createPlanServices, type Foundation, type LastingServices, type PlanParts } from './plan-services.ts';
 import { createReloader, logFinding, type Reloader } from './reload.ts';
 import { createStartPhases, type StartPhases } from './start-phases.ts';
+import { tellStarted } from './tell-operations.ts';
 
 /** A gateway that accepts requests. */
 export interface RunningGateway {
@@ -56,8 +65,8 @@ export interface RunningGateway {
   close(signal?: NodeJS.Signals): Promise<void>;
 }
 
-/** Longest the start waits for the list of ended sessions; without it the gateway serves access tokens alone at first. */
-const REVOCATIONS_PATIENCE_MS = 2000;
+/** Longest the start waits for the lists of ended sessions, without which it serves access tokens alone at first, and of drained upstreams. */
+const LISTS_PATIENCE_MS = 2000;
 /** Longest a request waits for the database to reserve its money where no spend limits say. */
 const DEFAULT_STORE_TIMEOUT_SECONDS = 2;
 /** Longest a closing step other than the draining of requests may take, in seconds; the services keep to 5 themselves. */
@@ -74,7 +83,7 @@ export async function startGateway(options: {
   readonly config_file: string;
   readonly stages: readonly StageDefinition[];
   readonly env: NodeJS.ProcessEnv;
-  readonly log: Log & { hide?(secret: string): void };
+  readonly log: ExportedLog;
   readonly clock?: Clock;
   /** Whether a change of the configuration's files is a reason to reload. */
   readonly watch?: boolean;
@@ -93,7 +102,7 @@ export async function startGateway(options: {
   let server: GatewayServer | undefined;
   const stopping = () => server?.stopping === true;
   const closing: ClosingStep[] = [];
-  const of_config = new WeakMap<GatewayConfig, ReturnType<typeof createPlanServices>>();
+  const of_config = new WeakMap<GatewayConfig, PlanParts>();
   const groups = () => of_config.get(reloader.config())?.groups;
   // A person who presses Ctrl-C has no balancer that needs to notice.
   let asked_by: NodeJS.Signals | undefined;
@@ -112,11 +121,12 @@ export async function startGateway(options: {
       const { services, identity } = made;
       of_config.set(config, made);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
-      return servePlan(plan, log, routesOf(plan, loaded, identity, opened));
+      return servePlan(plan, log, routesOf(plan, loaded, identity, opened), opened.telemetry);
     };
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
-    const listening = new GatewayServer({ plan, log, clock });
+    const { telemetry } = opened;
+    const listening = new GatewayServer({ plan, log, clock, telemetry });
     server = listening;
     reloader = createReloader({
       config_file,
@@ -126,15 +136,20 @@ export async function startGateway(options: {
       compile,
       use(next) {
         listening.use(next);
+        opened.upstreams.use(next.config.upstreams);
+        telemetry.use(next.config);
         opened.ended_grants.use(of_config.get(next.config)?.identity);
       },
       log,
       clock,
+      telemetry,
     });
     closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
     const signIn = () => ({ config: reloader.config(), identity: of_config.get(reloader.config())?.identity });
-    const checks = startAccountChecks({ database: opened.database, clock, log, signIn });
+    const checks = startAccountChecks({ database: opened.database, clock, log, telemetry, signIn });
     closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
+    const reloads = () => reloader.state();
+    observeGateway(telemetry.metrics, { server: listening, reloads, plan: () => of_config.get(reloader.config())! });
     const url = await listen(listening, config);
     closing.push({
       name: 'server',
@@ -152,6 +167,8 @@ export async function startGateway(options: {
     );
     const pipelines = loaded.pipelines.map(({ name }) => name);
     log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
+    tellStarted(telemetry, pipelines.length, config);
+    void opened.tellStart();
     return { url, database: opened.database, reload: () => reloader.reload(), close };
   } catch (error) {
     await close();
@@ -170,6 +187,7 @@ async function openServices(
   given: Pick<Services, 'log' | 'clock'> & {
     readonly config: GatewayConfig;
     readonly env: NodeJS.ProcessEnv;
+    readonly log: ExportedLog;
     readonly phases: StartPhases;
     reloader(): Reloader;
     keysInForce(): readonly string[];
@@ -177,12 +195,23 @@ async function openServices(
     stopping(): boolean;
   },
   closing: ClosingStep[],
-): Promise<{ lasting: LastingServices; foundation: Foundation; database: Database; ended_grants: EndedGrants }> {
+): Promise<{
+  readonly lasting: LastingServices;
+  readonly foundation: Foundation;
+  readonly database: Database;
+  readonly ended_grants: EndedGrants;
+  readonly upstreams: OpenUpstreamStates;
+  readonly telemetry: GatewayTelemetry;
+  /** Says what becomes of requests where the database is away. */
+  tellStart(): Promise<void>;
+}> {
   const { config, log, clock, env, phases, reloader, keysInForce, groups, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
   };
+  const in_force = configInForce(config, reloader);
+  const telemetry = opened('telemetry', await openTelemetry({ config, in_force, env, clock, log }));
   const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
   phases.end('database');
   const limitsNow = () => reloader().config().spend_limits;
@@ -194,8 +223,9 @@ async function openServices(
   opened('retention', { close: stop });
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
+  const upstreams = opened('states of upstreams', openGatewayStates(given, database));
   // Session tokens are refused until it is known which of them were ended.
-  await waitAtMost(REVOCATIONS_PATIENCE_MS, revocations.attempted);
+  await waitAtMost(LISTS_PATIENCE_MS, Promise.all([revocations.attempted, upstreams.attempted]));
   const access_tokens = opened(
     'access tokens',
     new AccessTokens({ database, clock, log, groups, verified_days, goes_on_without }),
@@ -210,7 +240,7 @@ async function openServices(
     key_holders: opened('signing keys', openKeyHolders({ database, clock, log, held: keysInForce })),
     async catchUp() {
       access_tokens.forgetAll();
-      await revocations.catchUp();
+      await Promise.all([revocations.catchUp(), upstreams.catchUp()]);
     },
   };
   const ledger = new DatabaseLedger({
@@ -221,16 +251,22 @@ async function openServices(
     reserve_timeout_ms: () => (limitsNow()?.store_timeout_seconds ?? DEFAULT_STORE_TIMEOUT_SECONDS) * 1000,
   });
   opened('ledger', ledger);
+  const known = await openKnownCallers({ ...given, access_tokens, revocations, ledger });
+  const callers = opened('known callers', known);
   const spool_dir = () => limitsNow()?.spool_dir;
   const writeRecords: WriteRecords = (texts, database_id) => audit.writeAgain(texts, database_id);
-  const spooling = new SpoolingLedger({ ledger, spool_dir, needed: goes_on_without, writeRecords, clock, log });
+  const { database_id } = callers;
+  const needed = goes_on_without;
+  const spooling = new SpoolingLedger({ ledger, spool_dir, database_id, needed, writeRecords, clock, log });
   opened('spool', spooling);
   const audit = opened('audit log', new OpenAuditLog({ database, clock, log, spool: spooling }));
+  observeServices(telemetry.metrics, { ledger, spooling, audit, upstreams });
   const lasting: LastingServices = {
     clock,
     log,
     audit,
     ledger: spooling,
+    upstreams,
     limits_in_force: createLimitsInForce({ database, clock }),
     health: createGatewayHealth({
       database,
@@ -238,6 +274,8 @@ async function openServices(
       spooling,
       access_tokens,
       revocations,
+      upstreams,
+      whyNobodyIsKnown: () => callers.problem,
       reloader,
       stopping,
       clock,
@@ -247,7 +285,15 @@ async function openServices(
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
   };
-  return { lasting, foundation, database, ended_grants };
+  return {
+    lasting,
+    foundation,
+    database,
+    ended_grants,
+    upstreams,
+    telemetry,
+    tellStart: () => tellStart({ config: reloader().config(), access_tokens, revocations, log }, database, callers),
+  };
 }
 
 /** What serves the paths that belong to no pipeline. */
@@ -255,7 +301,7 @@ function routesOf(
   plan: Plan,
   loaded: Loaded,
   identity: Identity | undefined,
-  { database, foundation }: Awaited<ReturnType<typeof openServices>>,
+  { database, foundation, upstreams, telemetry }: Awaited<ReturnType<typeof openServices>>,
 ): Router[] {
   const { config, services } = plan;
   const { clock, log, models, tokens } = services;
@@ -263,15 +309,17 @@ function routesOf(
   const sign_in =
     identity === undefined
       ? signInOff({ branding: config.branding, clock, log })
-      : signInRoutes({ config, identity, database, clock, log });
+      : signInRoutes({ config, identity, database, clock, log, telemetry });
   const verify = (token: string) => tokens.verify(token);
   const { catchUp } = foundation;
+  const { sessions } = identity ?? {};
   const front = frontRoute({ config, clock, log });
   return [
     front,
     protocol,
     sign_in,
-    adminRoutes({ config, sessions: identity?.sessions, database, catchUp, clock, log, verify, models }),
+    clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
+    adminRoutes({ config, sessions, database, catchUp, clock, log, telemetry, verify, models, upstreams }),
   ];
 }
 

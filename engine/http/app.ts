@@ -2,10 +2,12 @@ import type { RequestListener } from 'node:http';
 import express, { type NextFunction, type Request, type Response, type Router } from 'express';
 import { StageError } from '../contract/errors.ts';
 import type { Log } from '../contract/services.ts';
+import { NO_TELEMETRY, type Telemetry } from '../contract/telemetry.ts';
 import { listed } from '../kit/text/suggest.ts';
 import { DEFINITIONS } from '../protocols/definitions.ts';
 import type { Plan } from '../run/plan.ts';
 import { pathOf } from './path.ts';
+import { identityOf } from './request-identity.ts';
 import { sendError } from './send-error.ts';
 
 /** A plan together with what serves the requests that none of its pipelines takes. */
@@ -14,7 +16,16 @@ export interface ServedPlan extends Plan {
 }
 
 /** Puts the express application behind the pipelines of a plan: the given routes, in order, and an error for the rest. */
-export function servePlan(plan: Plan, log: Log, routes: readonly Router[] = []): ServedPlan {
+export function servePlan(
+  plan: Plan,
+  log: Log,
+  routes: readonly Router[] = [],
+  telemetry: Pick<Telemetry, 'requestRejected'> = NO_TELEMETRY,
+): ServedPlan {
+  const reject = (res: Response, path: string, error: StageError) => {
+    sendError(res, path, error);
+    telemetry.requestRejected(error.status, error.code);
+  };
   const app = express();
   app.disable('x-powered-by').disable('etag');
   for (const route of routes) app.use(route);
@@ -23,18 +34,19 @@ export function servePlan(plan: Plan, log: Log, routes: readonly Router[] = []):
     const methods = plan.pipelinesAt(path);
     if (methods === undefined) {
       const problem = describeWrongPath(path, (other) => plan.pipelinesAt(other) !== undefined);
-      sendError(res, path, new StageError('path_not_found', problem));
+      reject(res, path, new StageError('path_not_found', problem));
       return;
     }
     const allow = [...methods.keys()].join(', ');
     const problem = `This path takes ${allow}, not ${req.method}.`;
-    sendError(res, path, new StageError('method_not_allowed', problem, { headers: { allow } }));
+    reject(res, path, new StageError('method_not_allowed', problem, { headers: { allow } }));
   });
   app.use((error: unknown, req: Request, res: Response, _next: NextFunction) => {
     const path = pathOf(req.originalUrl);
-    log.error({ err: error, method: req.method, path }, 'a request failed');
+    const { request_id, trace } = identityOf(res);
+    log.error({ err: error, method: req.method, path, request_id, trace_id: trace.trace_id }, 'a request failed');
     if (res.headersSent) res.destroy();
-    else sendError(res, path, asStageError(error));
+    else reject(res, path, asStageError(error));
   });
   return { ...plan, app };
 }

@@ -7,11 +7,11 @@ import { definitionOf, definitionOfPath } from '../protocols/definitions.ts';
 import type { ProtocolErrors } from '../protocols/errors.ts';
 import { endSocket, isUnheard, sendWhole } from '../run/answer/send-whole.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
+import { identityOf } from './request-identity.ts';
 
 type Limits = GatewayConfig['server']['limits'];
 
-function compose(errors: ProtocolErrors, error: StageError) {
-  const request_id = randomUUID();
+function compose(errors: ProtocolErrors, error: StageError, request_id: string) {
   const body = errors.body(error, request_id);
   const headers = {
     ...errors.headers(error),
@@ -21,29 +21,38 @@ function compose(errors: ProtocolErrors, error: StageError) {
   return { headers, body };
 }
 
-/** Answers a request that reaches no pipeline, in the envelope of the protocol its path belongs to. */
-export function sendError(res: http.ServerResponse, path: string, error: StageError): void {
-  const { headers, body } = compose(definitionOfPath(path).errors, error);
+/** Answers a request that reaches no pipeline, in the envelope of the protocol its path belongs to. @returns the error */
+export function sendError(res: http.ServerResponse, path: string, error: StageError): StageError {
+  const { headers, body } = compose(definitionOfPath(path).errors, error, identityOf(res).request_id);
   sendWhole(res, error.status, headers, body);
+  return error;
 }
 
-/** Answers what Node's HTTP parser refused, which never becomes a request, and closes the connection. */
-export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, limits: Limits): void {
-  if (isUnheard(socket)) return;
+/**
+ * Answers what Node's HTTP parser refused, which never becomes a request, and closes the connection.
+ * @returns the error, unless there was nobody to answer
+ */
+export function answerClientError(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  limits: Limits,
+): StageError | undefined {
+  if (isUnheard(socket)) return undefined;
   // A connection on which nothing was ever sent is no request to answer.
   const unused = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && socket.bytesRead === 0;
   if (error.code === 'ECONNRESET' || unused || !socket.writable) {
     socket.destroy();
-    return;
+    return undefined;
   }
-  writeErrorResponse(socket, explain(error, limits));
+  return writeErrorResponse(socket, explain(error, limits));
 }
 
-/** Writes a whole error response to a socket that has no response object, and closes it. */
-export function writeErrorResponse(socket: Socket, problem: StageError): void {
-  const { headers, body } = compose(definitionOf('messages').errors, problem);
+/** Writes a whole error response to a socket that has no response object, and closes it. @returns the error */
+export function writeErrorResponse(socket: Socket, problem: StageError): StageError {
+  const { headers, body } = compose(definitionOf('messages').errors, problem, randomUUID());
   const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
   endSocket(socket, `HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+  return problem;
 }
 
 function explain(error: NodeJS.ErrnoException, limits: Limits): StageError {
@@ -67,10 +76,10 @@ export function wantsWebSocket({ headers, httpVersion }: http.IncomingMessage): 
   return upgrade !== undefined && httpVersion === '1.1' && /(?:^|,)\s*websocket\s*(?:,|\/|$)/i.test(upgrade);
 }
 
-/** Answers 426 and names the protocol to use instead (RFC 9110 section 15.5.22); the connection can be used again. */
-export function refuseWebSocket(res: http.ServerResponse, path: string): void {
+/** Answers 426 and names the protocol to use instead (RFC 9110 section 15.5.22); the connection can be used again. @returns the error */
+export function refuseWebSocket(res: http.ServerResponse, path: string): StageError {
   const problem =
     'This is a WebSocket handshake; model requests are taken as plain HTTP. Send a POST request to this path, or switch WebSockets off in the client.';
   const headers = { connection: res.shouldKeepAlive ? 'upgrade' : 'upgrade, close', upgrade: 'HTTP/1.1' };
-  sendError(res, path, new StageError('upgrade_required', problem, { headers }));
+  return sendError(res, path, new StageError('upgrade_required', problem, { headers }));
 }

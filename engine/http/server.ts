@@ -9,14 +9,17 @@ import { createSecureContext } from 'node:tls';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import type { Clock, Log } from '../contract/services.ts';
+import type { Telemetry } from '../contract/telemetry.ts';
 import { parseListenAddress } from '../kit/net/addresses.ts';
 import { Connections } from '../run/answer/connections.ts';
 import { framingProblem } from '../run/answer/framing.ts';
+import { giveUpOn } from '../run/answer/give-up.ts';
 import { isUnheard } from '../run/answer/send-whole.ts';
 import { Bag } from '../run/bag.ts';
 import { BodyBudget } from '../run/body-budget.ts';
 import type { CompiledPipeline } from '../run/compiled.ts';
-import { RequestContext, type RequestEnvironment } from '../run/context.ts';
+import { RequestContext } from '../run/context.ts';
+import type { RequestEnvironment } from '../run/environment.ts';
 import { Occupancy } from '../run/occupancy.ts';
 import { runRequest } from '../run/run.ts';
 import type { ServedPlan } from './app.ts';
@@ -63,10 +66,30 @@ function tooManyConnections(): StageError {
   });
 }
 
+/** What a server is made of. */
+export interface GatewayServerOptions {
+  readonly plan: ServedPlan;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+}
+
+/** What a server has to do now, and the most it takes. */
+export interface ServerLoad {
+  /** Requests of pipelines that are under way. */
+  readonly requests: number;
+  readonly connections: number;
+  readonly connections_max: number;
+  /** Bytes of bodies that are held. */
+  readonly held_bytes: number;
+  readonly held_bytes_max: number;
+}
+
 /** The HTTP side of the gateway: one listening socket in front of a plan. */
 export class GatewayServer {
   readonly #log: Log;
   readonly #clock: Clock;
+  readonly #telemetry: Telemetry;
   readonly #server: http.Server | https.Server;
   readonly #budget: BodyBudget;
   readonly #under_way: Occupancy;
@@ -84,8 +107,9 @@ export class GatewayServer {
   #onIdle: (() => void) | undefined;
 
   /** Nothing listens yet. Throws when the certificate can't be used. */
-  constructor({ plan, log, clock }: { readonly plan: ServedPlan; readonly log: Log; readonly clock: Clock }) {
+  constructor({ plan, log, clock, telemetry }: GatewayServerOptions) {
     this.#log = log;
+    this.#telemetry = telemetry;
     this.#clock = clock;
     const { limits, timeouts, tls } = plan.config.server;
     this.#budget = new BodyBudget(limits.buffered_bytes, shareOf(limits));
@@ -121,6 +145,18 @@ export class GatewayServer {
     return this.#draining;
   }
 
+  get load(): ServerLoad {
+    const { held_bytes, limit_bytes } = this.#budget;
+    const { connections } = this.#plan.config.server.limits;
+    return {
+      requests: this.#running.size,
+      connections: this.#connections.open,
+      connections_max: connections,
+      held_bytes,
+      held_bytes_max: limit_bytes,
+    };
+  }
+
   /**
    * Says in every answer that its connection ends, goes on accepting for `accept_seconds`, stops, lets running requests
    * finish, then ends what is left. All of it takes `server.timeouts.drain_seconds`.
@@ -136,10 +172,8 @@ export class GatewayServer {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.#server.closeIdleConnections();
     await this.#idleWithin(drain_seconds - accepting_seconds);
-    for (const ctx of this.#running.items()) {
-      if (ctx.cancel) ctx.cancel(new StageError('draining', 'The gateway is shutting down; send the request again.'));
-      else ctx.call.res.destroy();
-    }
+    for (const ctx of this.#running.items())
+      giveUpOn(ctx, new StageError('draining', 'The gateway is shutting down; send the request again.'));
     if (this.#running.size > 0) await this.#idleWithin(SOCKET_GRACE_SECONDS);
     this.#server.closeAllConnections();
     await closed;
@@ -175,6 +209,7 @@ export class GatewayServer {
       },
       json_bounds: { depth: limits.json_depth, values: limits.json_values },
       clock: this.#clock,
+      telemetry: this.#telemetry,
     };
     this.#server.setTimeout(silence(timeouts));
     this.#server.headersTimeout = timeouts.request_head_seconds * 1000;
@@ -190,11 +225,11 @@ export class GatewayServer {
     server.on('checkExpectation', (req: http.IncomingMessage, res: http.ServerResponse) => {
       const problem = 'The gateway meets no expectation but "100-continue"; leave the Expect header out.';
       const headers = { connection: 'close' };
-      sendError(res, pathOf(req.url!), new StageError('expectation_failed', problem, { headers }));
+      this.#tell(sendError(res, pathOf(req.url!), new StageError('expectation_failed', problem, { headers })));
     });
     server.on('connect', (_req: http.IncomingMessage, socket: Socket) => {
       const problem = 'The gateway is no tunnel: CONNECT is not served.';
-      writeErrorResponse(socket, new StageError('method_not_allowed', problem));
+      this.#tell(writeErrorResponse(socket, new StageError('method_not_allowed', problem)));
     });
     // A body that will be refused by its declared length is refused before the client sends it.
     server.on('checkContinue', (req: http.IncomingMessage, res: http.ServerResponse) => {
@@ -204,17 +239,22 @@ export class GatewayServer {
     });
   }
 
+  /** No pipeline has the request that was answered with this error. */
+  #tell(error: StageError | undefined): void {
+    if (error !== undefined) this.#telemetry.requestRejected(error.status, error.code);
+  }
+
   #accept(socket: Socket): void {
     if (this.#connections.add(socket, this.#plan.config.server.limits.connections)) return;
     if (this.#server instanceof https.Server) socket.destroy();
-    else writeErrorResponse(socket, tooManyConnections());
+    else this.#tell(writeErrorResponse(socket, tooManyConnections()));
   }
 
   #answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
     const current = this.#running.items().find(({ call }) => call.req.socket === socket)?.call;
     const { limits } = this.#plan.config.server;
     if (this.#refused.has(socket)) socket.destroySoon();
-    else if (current === undefined) answerClientError(error, socket, limits);
+    else if (current === undefined) this.#tell(answerClientError(error, socket, limits));
     // What is broken came behind a good request, which gets its answer first.
     else if (current.req.complete) current.res.on('finish', () => socket.destroySoon());
     else if (current.res.headersSent) socket.destroy();
@@ -231,8 +271,8 @@ export class GatewayServer {
     const problem = framingProblem(req);
     if (problem !== undefined) {
       this.#refused.add(req.socket);
-      sendError(res, path, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
-    } else if (wantsWebSocket(req)) refuseWebSocket(res, path);
+      this.#tell(sendError(res, path, new StageError('bad_http', problem, { headers: { connection: 'close' } })));
+    } else if (wantsWebSocket(req)) this.#tell(refuseWebSocket(res, path));
     else {
       const pipeline = this.#plan.pipelinesAt(path)?.get(req.method!);
       if (pipeline === undefined) this.#handToApp(req, res);

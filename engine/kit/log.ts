@@ -6,6 +6,8 @@ import { jsonText, printable, printableLine, printableWord } from './text/printa
 export interface RedactingLog extends Log {
   /** From now on writes `[secret]` wherever this text would appear, in messages, fields and stack traces alike. */
   hide(secret: string): void;
+  /** From now on hands each record to somebody as well, as JSON without secrets; `undefined` for nobody. */
+  tap(take: ((line: string) => void) | undefined): void;
 }
 
 /** Field names whose value is never written, whatever it is. */
@@ -56,8 +58,14 @@ export function createLog(options: {
     for (const [shape, replacement] of SECRET_SHAPES) clean = clean.replace(shape, replacement);
     return clean;
   };
+  const holdsSecret = (text: string) => text.length >= SHORTEST_SECRET && redact(text) !== text;
+  let tapped: ((line: string) => void) | undefined;
   const render = (line: string): string => {
-    const record = JSON.parse(line, (name, value) => (SECRET_FIELD.test(name) ? '[secret]' : value));
+    const record = JSON.parse(line, (name, value) => {
+      // A part of a number that is left out of the text would leave no JSON.
+      return SECRET_FIELD.test(name) || (typeof value === 'number' && holdsSecret(String(value))) ? '[secret]' : value;
+    });
+    tapped?.(redact(jsonText(record)));
     return `${options.format === 'json' ? jsonText(record) : readable(record, options.debug)}\n`;
   };
   const logger = pino(
@@ -74,6 +82,9 @@ export function createLog(options: {
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     error: (fields, message) => logger.error(fields, message),
+    tap(take) {
+      tapped = take;
+    },
     hide(secret) {
       if (secret.length < SHORTEST_SECRET) return;
       hidden.add(secret);

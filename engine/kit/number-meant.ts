@@ -17,6 +17,8 @@ const UNITS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   seconds: { ms: 0.001, s: 1, sec: 1, m: 60, min: 60, h: 3600, d: 86_400 },
   minutes: { s: 1 / 60, m: 1, min: 1, h: 60, d: 1440 },
   usd: { usd: 1, $: 1 },
+  percent: { '%': 1 },
+  weight: { '%': 1 },
 };
 
 /**
@@ -24,7 +26,7 @@ const UNITS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
  * key's name ends with. `undefined` when that is anybody's guess.
  */
 export function numberMeant(text: string, key: string): number | undefined {
-  const [, sign = '', digits = '', unit = ''] = /^\s*(-?)\$?\s*([\d_]*\.?\d+)\s*([a-z$]*);?\s*$/i.exec(text) ?? [];
+  const [, sign = '', digits = '', unit = ''] = /^\s*(-?)\$?\s*([\d_]*\.?\d+)\s*([a-z$%]*);?\s*$/i.exec(text) ?? [];
   const number = Number(sign + digits.replaceAll('_', ''));
   if (digits === '' || !Number.isFinite(number)) return undefined;
   if (unit === '') return number;

@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ERRORS } from '../contract/errors.ts';
-import { isAddressRange, isTimeZone, urlProblem } from '../kit/net/addresses.ts';
+import { isAddressRange, isLoopbackUrl, isTimeZone, urlProblem } from '../kit/net/addresses.ts';
 import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
 import { keyName, quote } from '../source/describe.ts';
@@ -24,7 +24,7 @@ export interface KnownNames {
 export interface AnnotationContext {
   readonly findings: Findings;
   readonly env: NodeJS.ProcessEnv;
-  readonly environment: 'required' | 'ignored' | 'unread';
+  readonly environment: 'required' | 'ignored';
   /** Absent until the names are known; references are then not checked. */
   readonly names?: KnownNames;
   readonly conditions: ConditionChecker;
@@ -39,23 +39,18 @@ const REFERENCES = {
 
 /** Acts on every annotated value of a validated node: secrets, references, paths, URLs, conditions. */
 export function checkAnnotations(node: Node, validated: Validated, context: AnnotationContext): void {
-  const whole_sections = validated.annotations.filter(
-    ({ kind, parameter }) => kind === 'x-later' && parameter === true,
-  );
   for (const annotation of validated.annotations) {
     const at = nodeAt(node, annotation.pointer);
     // A value that comes from a default has nothing to point at and nothing wrong.
     if (!isWritten(node, annotation.pointer)) continue;
-    // Nothing reads a section that is not in force: what it names need not be there yet.
-    const unread = whole_sections.some(({ pointer }) => annotation.pointer.startsWith(`${pointer}/`));
-    checkOne(annotation, at, validated, unread ? { ...context, environment: 'unread' } : context);
+    checkOne(annotation, at, validated, context);
   }
 }
 
 type Check = (annotation: Annotation, node: Node, context: AnnotationContext) => void;
 
-/** The checks of annotated texts; conditions and settings for later can be of any type. */
-const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule' | 'x-later'>, Check>> = {
+/** The checks of annotated texts; conditions can be of any type. */
+const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule'>, Check>> = {
   'x-secret': environmentVariable,
   'x-ref': reference,
   'x-path': path,
@@ -71,8 +66,6 @@ function checkOne(annotation: Annotation, node: Node, validated: Validated, cont
     if (condition === undefined) return;
     replaceAt(validated.value, pointer, condition.logic);
     checkReads(condition, annotation.parameter, context);
-  } else if (kind === 'x-later') {
-    later(annotation, node, context);
   } else if (value === '' || (kind === 'x-path' && node.kind === 'scalar' && node.value === '')) {
     context.findings.report('C3007', node.mark, 'the text is empty', {
       expected: 'at least one character',
@@ -99,23 +92,6 @@ function checkReads(condition: Condition, known: unknown, { findings }: Annotati
   }
 }
 
-/** A JSON pointer as people write it: `/routing/rules/0/mode` -> `routing.rules[0].mode`. */
-function dotted(pointer: string): string {
-  return pointer
-    .slice(1)
-    .replaceAll('/', '.')
-    .replace(/\.(\d+)/g, '[$1]');
-}
-
-function later({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
-  const { except, meanwhile } = parameter as { except?: unknown; meanwhile?: string };
-  if (except !== undefined && value === except) return;
-  const key = dotted(node.mark.pointer);
-  const what = except === undefined ? keyName(key) : `\`${key}: ${String(value)}\``;
-  const effect = meanwhile ?? 'this version does not act on it';
-  findings.report('W7001', node.mark, `${what} is valid, but not in force yet: ${effect}`);
-}
-
 function environmentVariable({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
   const { findings, env, environment } = context;
   const name = String(value);
@@ -123,7 +99,7 @@ function environmentVariable({ parameter, value }: Annotation, node: Node, conte
     reportLiteralSecret(node, parameter, findings);
     return;
   }
-  if (environment === 'unread' || (env[name] ?? '') !== '') return;
+  if ((env[name] ?? '') !== '') return;
   const state = env[name] === undefined ? 'is not set' : 'is empty';
   const code = environment === 'required' ? 'C4011' : 'W7004';
   const key = node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1);
@@ -193,8 +169,8 @@ function url({ parameter: kind, value }: Annotation, node: Node, { findings }: A
 /** The URL that somebody probably meant who left out a part of it. */
 function meantUrl(text: string): string | undefined {
   if (/^\$/.test(text)) return 'write the URL: variables are not put in';
-  const scheme = /^http:/i.test(text) ? 'http' : 'https';
   const rest = text.replace(/^(?:https?(?::|(?=\/\/)))?\/*/i, '');
+  const scheme = /^http:/i.test(text) || isLoopbackUrl(`http://${rest}`) ? 'http' : 'https';
   const meant = `${scheme}://${rest}`;
   const is_host = /^[\w-]+(?:\.[\w-]+)*(?::\d{1,5})?(?:\/[^\s@]*)?$/.test(rest);
   return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? `write ${meant}` : undefined;

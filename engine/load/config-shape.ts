@@ -4,6 +4,7 @@ import type {
   ModelConfig,
   ModelSetting,
   Profile,
+  RouteUpstream,
   RoutingRuleConfig,
   UpstreamConfig,
 } from '../contract/config.ts';
@@ -33,6 +34,19 @@ const MODEL_SETTINGS: readonly ModelSetting[] = [
   ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
 ];
 
+/** The cache pool of an upstream that names none. */
+export function ownPool({ name }: { readonly name: string }): string {
+  return `upstream ${name}`;
+}
+
+/** The state boundary of an upstream that names none: its address and credential. */
+export function ownBoundary(
+  upstream: Pick<GatewayFile['upstreams'][number], 'base_url' | 'api_key_env' | 'auth_token_env'>,
+): string {
+  const { base_url, api_key_env, auth_token_env } = upstream;
+  return `${new URL(base_url).href} ${api_key_env ?? auth_token_env ?? ''}`;
+}
+
 /** Only the Messages protocol has a call that counts tokens. */
 function shapeUpstream(upstream: GatewayFile['upstreams'][number], profile: Profile | undefined): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
@@ -44,6 +58,8 @@ function shapeUpstream(upstream: GatewayFile['upstreams'][number], profile: Prof
     profile,
     protocols,
     honours: honouredBy(upstream),
+    cache_pool: upstream.cache_pool ?? ownPool(upstream),
+    state_boundary: upstream.state_boundary ?? ownBoundary(upstream),
     supports: { ...supports, count_tokens, unproven_reasoning, unsigned_reasoning },
   };
 }
@@ -66,12 +82,38 @@ function shapeModel(model: GatewayFile['models'][number], isWritten: (setting: M
   };
 }
 
-/** The first of several upstreams stands for all until failover exists. */
+type FileRoute = GatewayFile['routing']['rules'][number]['upstreams'];
+
+/** Names alone have their places as orders; a list with weights is one order where it says nothing else. */
+function shapeUpstreams(one: string | undefined, several: FileRoute): readonly RouteUpstream[] {
+  if (one !== undefined) return [{ upstream: one, order: 1, weight: 1 }];
+  const entries = several!.map((entry) => (typeof entry === 'string' ? { upstream: entry } : entry));
+  const is_shared = entries.some(({ weight }) => weight !== undefined);
+  return entries.map(({ upstream, order, weight = 1 }, index) => ({
+    upstream,
+    order: order ?? (is_shared ? 1 : index + 1),
+    weight,
+  }));
+}
+
 function shapeRule(
-  { upstreams, weights: _, ...rule }: GatewayFile['routing']['rules'][number],
+  { upstream, upstreams, ...rule }: GatewayFile['routing']['rules'][number],
   index: number,
 ): RoutingRuleConfig {
-  return { ...rule, name: rule.name ?? `routing.rules[${index}]`, upstream: rule.upstream ?? upstreams![0]! };
+  const name = rule.name ?? `routing.rules[${index}]`;
+  return { ...rule, name, upstreams: shapeUpstreams(upstream, upstreams) };
+}
+
+function shapeRouting({
+  default_upstream,
+  default_upstreams,
+  ...routing
+}: GatewayFile['routing']): GatewayConfig['routing'] {
+  return {
+    ...routing,
+    default_upstreams: shapeUpstreams(default_upstream, default_upstreams),
+    rules: routing.rules.map(shapeRule),
+  };
 }
 
 /** Where no server is named, the embedded one is meant. */
@@ -101,6 +143,6 @@ export function shapeConfig(value: unknown, { root, directory, profiles }: Confi
     models: raw.models.map((model, index) =>
       shapeModel(model, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
     ),
-    routing: { ...raw.routing, rules: raw.routing.rules.map(shapeRule) },
+    routing: shapeRouting(raw.routing),
   });
 }

@@ -9,6 +9,7 @@ import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } f
 import { shapeConfig } from './config-shape.ts';
 import { linkGateway } from './link/link-gateway.ts';
 import { checkPrices } from './link/link-money.ts';
+import { checkRoutes } from './link/link-routes.ts';
 import { type PolicySource, policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
 
@@ -66,6 +67,7 @@ export function checkGateway(
       ? shapeConfig(validated.value, { root, directory: dirname(file), profiles })
       : undefined;
   if (config !== undefined) checkPrices(config, root, findings);
+  if (config !== undefined) checkRoutes(config, root, findings);
   const value = validated.value as { pipelines?: unknown; stages?: unknown };
   const pathsOf = (what: string) =>
     validated.annotations

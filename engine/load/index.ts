@@ -8,6 +8,7 @@ import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
 import { lintGroups } from './lint/lint-groups.ts';
+import { lintRoutes } from './lint/lint-routes.ts';
 import { lintTranslation } from './lint/lint-translation.ts';
 import { lintRouting } from './lint/lints.ts';
 import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
@@ -47,9 +48,10 @@ export async function loadInto(
   const stages = await loadStages(options.stages, gateway.modules, findings, gateway.knows_modules);
   const { config, names, pipelines } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
+  if (config !== undefined) lintRoutes(config, root, findings);
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
   if (config !== undefined) lintTranslation(config, compiled, root, findings);
-  const policies = loadPolicies(gateway.policy_source, config?.models, findings);
+  const policies = loadPolicies(gateway.policy_source, config, findings);
   if (config !== undefined) lintGroups(config, { pipelines: compiled, policies }, root, findings);
   return { ...gateway, root, compiled, policies, stages };
 }

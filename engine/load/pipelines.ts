@@ -134,7 +134,7 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
     checkFlow(linked, given.stages.stages, findings);
     const { match } = validated.value as RawPipeline;
     lintPipeline(linked, match, findings);
-    lintProtocols(linked, match.protocol, given.config?.upstreams ?? [], findings);
+    lintProtocols(linked, match.protocol, given.config, findings);
   }
   allowWarnings(root, findings);
   const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, position: positionOf(mark) }));

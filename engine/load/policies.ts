@@ -1,5 +1,5 @@
 import { basename, dirname, join } from 'node:path';
-import type { ModelConfig } from '../contract/config.ts';
+import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
 import { MODELS_KEY, namesModel } from '../identity/policies/managed-policies.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
@@ -15,6 +15,7 @@ import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
 import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
 import { checkDropped, checkSettings } from './policy-settings.ts';
+import { checkContent, checkTelemetry, withTelemetry } from './policy-telemetry.ts';
 import { repeated } from './repeated.ts';
 import { isName } from './stage-definition.ts';
 
@@ -55,7 +56,7 @@ function membersOf(token_group: Node): readonly string[] {
 /** Reads and checks the policies of a gateway.yaml, in the order of their names. */
 export function loadPolicies(
   source: PolicySource | undefined,
-  models: readonly ModelConfig[] | undefined,
+  config: Pick<GatewayConfig, 'models' | 'server' | 'telemetry'> | undefined,
   findings: Findings,
 ): readonly Policy[] {
   const files = source === undefined ? undefined : policyFiles(source, findings);
@@ -68,9 +69,19 @@ export function loadPolicies(
     if (policy.name === default_policy) reportIdle(policy, findings);
     else if (entryOf(policy.root, 'match') === undefined) reportNobody(policy, findings);
   }
-  if (models !== undefined) for (const { settings } of policies) checkModels(settings, models, findings);
   checkDropped(policies, default_policy, findings);
-  return deepFreeze(policies.map(({ root: _, ...policy }) => policy));
+  if (config !== undefined) {
+    for (const { root, settings } of policies) {
+      checkModels(settings, config.models, findings);
+      checkTelemetry(childOf(root, 'telemetry'), config, findings);
+    }
+  }
+  return deepFreeze(
+    policies.map(({ root, ...policy }) => {
+      if (config === undefined) return policy;
+      return { ...policy, settings: withTelemetry(policy.settings, childOf(root, 'telemetry'), config) };
+    }),
+  );
 }
 
 const nameMark = ({ root }: ReadPolicy): Mark => (childOf(root, 'policy') ?? root).mark;
@@ -152,7 +163,10 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
   if (text === undefined) return undefined;
   const { value, ok, node: root } = validate(POLICY_SCHEMA, text, dirname(file), findings);
   const settings = childOf(root, 'settings');
-  if (settings?.kind === 'map') checkSettings(settings, ok, findings);
+  if (settings?.kind === 'map') {
+    checkSettings(settings, ok, findings);
+    checkContent(settings, findings);
+  }
   checkGroups(itemsOf(childOf(root, 'match', 'groups')), source, findings);
   const name = childOf(root, 'policy');
   if (name !== undefined) reportOtherName(name, nameOf(file), findings);

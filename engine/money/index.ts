@@ -2,6 +2,7 @@
  * What stages that reserve, meter and report money import.
  * @module
  */
+export { attemptPrices, chargeFailed, inputCost, withAttempts } from './ledger/attempts.ts';
 export {
   type Ending,
   endingOf,

@@ -5,6 +5,7 @@ import {
   COMPAT_STATUS,
   type ErrorName,
   errorHeaders,
+  messagesTypeOf,
   messagesTypeOfStatus,
   own,
   type ProtocolErrors,
@@ -86,12 +87,18 @@ function compatNameOfStatus(status: number): ErrorName {
   return COMPAT_NAMES[messagesTypeOfStatus(status)]!;
 }
 
+/** What an error of the gateway's own is called. */
+function ownName(error: StageError): ErrorName {
+  const type = messagesTypeOf(error);
+  return type === ERRORS[error.code].type ? ERRORS[error.code].compat : COMPAT_NAMES[type]!;
+}
+
 /** What errors of chat completions and of Responses have in common. */
 export const compatErrors: Omit<ProtocolErrors, 'breakOff'> = {
   statuses: COMPAT_STATUS,
-  nameOf: ({ code }) => ERRORS[code].compat,
+  nameOf: ownName,
   body(error, request_id) {
-    const { compat } = ERRORS[error.code];
+    const compat = ownName(error);
     const { message, details } = error;
     const type = isLasting(error) ? ERRORS.spend_limit_exceeded.compat.type : compat.type;
     const fields = { message, type, code: compat.code, param: null, ...withUnixTimes(details), request_id };

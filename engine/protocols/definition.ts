@@ -15,6 +15,8 @@ export interface ProtocolDefinition {
   /** What an answer says about usage. */
   readonly readUsage: UsageReader;
   readonly errors: ProtocolErrors;
+  /** What a stream says while there is nothing to say: a whole event, or a comment where the protocol has no event for it. */
+  readonly keep_alive: string;
   /** Its translation into and from every other. */
   readonly adapter: ProtocolAdapter;
 }

@@ -26,3 +26,10 @@ export function definitionOfPath(path: string): ProtocolDefinition {
   if (/\/(?:completions|embeddings)\b/i.test(path)) return chatProtocol;
   return /\/responses\b/i.test(path) ? responsesProtocol : messagesProtocol;
 }
+
+/** What a silent stream of a pipeline's protocol says; `undefined` for the names that are none of model requests. */
+export function keepAliveOf(protocol: string | undefined): string | undefined {
+  return protocol !== undefined && Object.hasOwn(DEFINITIONS, protocol)
+    ? DEFINITIONS[protocol as Protocol].keep_alive
+    : undefined;
+}

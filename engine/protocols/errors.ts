@@ -150,9 +150,24 @@ export function problemOf(error: StageError, errors: ProtocolErrors): Problem {
 }
 
 /** What is said about sending the request again: `true`, `false` or nothing. */
-export function shouldRetry({ code, headers }: StageError): string | undefined {
+export function shouldRetry(error: StageError): string | undefined {
+  const { code, headers } = error;
   const { retry } = ERRORS[code] as { retry?: boolean };
+  const status = refusalOf(error);
+  if (status !== undefined)
+    return headers['x-should-retry'] ?? String(status === 429 || (status >= 500 && status !== 501));
   return headers['x-should-retry'] ?? (retry === undefined ? undefined : String(retry));
+}
+
+/** The status of an upstream's refusal that is told in words of the gateway's own: such an error is called what that status is. */
+function refusalOf({ code, status }: StageError): number | undefined {
+  return code === 'upstream_failed' && status !== ERRORS.upstream_failed.status ? status : undefined;
+}
+
+/** What the Messages protocol calls an error of the gateway's own. */
+export function messagesTypeOf(error: StageError): string {
+  const status = refusalOf(error);
+  return status === undefined ? ERRORS[error.code].type : messagesTypeOfStatus(status);
 }
 
 /** Headers that errors have in every protocol. */

@@ -1,8 +1,10 @@
 /** What shipped stages use of this room. */
 export { askedIn, type Protocol, protocolOf } from '../contract/protocol.ts';
 export { type BodyFacts, readBodyFacts } from './body/body-facts.ts';
+export { shortenCache } from './body/cache-lifetimes.ts';
 export { spellBound } from './body/output-bound.ts';
 export type { DecisiveChoice } from './body/read-decisive.ts';
+export { sessionKey } from './body/session.ts';
 export { definitionOf } from './definitions.ts';
 export { removeMadeReasoning } from './translation/features/made-reasoning.ts';
 export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';

@@ -1,4 +1,4 @@
-import type { GatewayConfig, RoutingRuleConfig, RuleMode } from '../contract/config.ts';
+import type { GatewayConfig, RouteUpstream, RoutingRuleConfig, RuleMode } from '../contract/config.ts';
 
 /** A rule of gateway.yaml with all that it asks of a request in one condition. */
 interface ConfigRule {
@@ -11,16 +11,47 @@ interface ConfigRule {
 }
 
 /** An entry of `routing.rules` as it is evaluated. */
-export interface RoutingRule extends ConfigRule {
-  readonly upstream: string;
+export interface RoutingRule extends ConfigRule, Pick<RoutingRuleConfig, 'on_unsupported_cache'> {
+  readonly upstreams: readonly RouteUpstream[];
 }
 
 /** The entries of `routing.rules`, in order, those in shadow mode included. */
 export function routingRules(config: GatewayConfig): readonly RoutingRule[] {
   return config.routing.rules.map((rule, index) => {
-    const { name, mode, upstream } = rule;
-    return { index, name, mode, logic: routingCondition(rule), upstream };
+    const { name, mode, upstreams, on_unsupported_cache } = rule;
+    return {
+      index,
+      name,
+      mode,
+      logic: routingCondition(rule),
+      upstreams,
+      ...(on_unsupported_cache && { on_unsupported_cache }),
+    };
   });
+}
+
+/** Where a route leads, for people: `main, then spare`; shares in percent where an order has several. */
+export function formatUpstreams(upstreams: readonly RouteUpstream[]): string {
+  const by_order = Map.groupBy(upstreams, ({ order }) => order);
+  const orders = [...by_order.keys()].toSorted((a, b) => a - b).map((order) => by_order.get(order)!);
+  return orders
+    .map((shared) => {
+      const sum = shared.reduce((all, { weight }) => all + weight, 0);
+      const share = (weight: number) => (sum === 0 ? 0 : Math.round((weight / sum) * 1000) / 10);
+      return shared
+        .map(({ upstream, weight }) => (shared.length === 1 ? upstream : `${upstream} (${share(weight)} %)`))
+        .join(' or ');
+    })
+    .join(', then ');
+}
+
+/** Where a rule leads, with what it says of prompt caches of an hour. */
+export function formatRoute({
+  upstreams,
+  on_unsupported_cache: policy,
+}: Pick<RoutingRule, 'upstreams' | 'on_unsupported_cache'>): string {
+  const to = formatUpstreams(upstreams);
+  return policy === undefined ? to : `${to} (on_unsupported_cache: ${policy})`;
 }
 
 function routingCondition(rule: RoutingRuleConfig): unknown {

@@ -2,10 +2,11 @@ import { isUtf8 } from 'node:buffer';
 import { StageError } from '../contract/errors.ts';
 import type { KeyNames } from '../contract/key-names.ts';
 import type { JsonValue, RequestBody } from '../contract/stage.ts';
+import type { WantedTexts } from '../contract/wanted-texts.ts';
 import type { ByteRange, ElementPath } from '../kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
 import { keyText } from '../kit/json/key-names.ts';
-import { findElements, parseScanned, scanAll } from '../kit/json/polite.ts';
+import { findElements, findTexts, parseScanned, scanAll } from '../kit/json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan } from '../kit/json/scan.ts';
 import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './body-budget.ts';
@@ -31,6 +32,14 @@ const UNBOUNDED: JsonBounds = { depth: Infinity, values: Infinity };
 const OPEN_BRACE = 0x7b;
 const SHOWN_CHARS_MAX = 60;
 
+/** A body as it was. */
+export interface BodyState {
+  readonly bytes: Buffer;
+  readonly replaced: boolean;
+  readonly rewritten: boolean;
+  readonly outermost: Outermost | undefined;
+}
+
 /** A received body: the bytes that will travel, and on demand a parsed copy. */
 export class HeldBody implements RequestBody {
   bytes: Buffer;
@@ -42,6 +51,8 @@ export class HeldBody implements RequestBody {
   readonly #bounds: JsonBounds;
   /** Of the bytes as they are: kept up to date through rewrites, as it takes a while to scan them again. */
   #outermost: Outermost | undefined;
+  /** Bytes that are kept beside the current ones, to go back to. */
+  #saved: Buffer | undefined;
 
   /**
    * @param onRewrite told before a rewrite happens; throws to refuse it
@@ -118,10 +129,47 @@ export class HeldBody implements RequestBody {
     this.#outermost = outermost && { ...outermost, offsets: offsetsWithout(outermost.offsets, ranges) };
   }
 
+  async replaceTexts<T>(
+    wanted: WantedTexts<T>,
+    replacement: (found: T, text: string) => string | undefined,
+  ): Promise<void> {
+    const { bytes } = this;
+    const puts: Put[] = [];
+    const tops = new Set<string>();
+    for (const { found, text, top, start, end } of await findTexts(bytes, wanted, this.#room?.owner ?? '')) {
+      const put = replacement(found, text);
+      if (put === undefined || put === text) continue;
+      puts.push({ start, end, put: Buffer.from(JSON.stringify(put)) });
+      tops.add(top);
+    }
+    if (puts.length === 0) return;
+    for (const key of tops) this.#onRewrite(key);
+    const more = puts.reduce((sum, { start, end, put }) => sum + put.length - (end - start), 0);
+    const outermost = this.#outermost;
+    this.#become(bytes.length + more, () => withPut(bytes, puts));
+    this.#outermost = outermost && { ...outermost, offsets: offsetsWithPut(outermost.offsets, puts) };
+  }
+
   replace(json: string): void {
     this.#onRewrite('*');
     this.#become(Buffer.byteLength(json), () => Buffer.from(json));
     this.replaced = true;
+  }
+
+  /** Keeps the body as it is, so that `restore` can go back to it. */
+  save(): BodyState {
+    this.#saved = this.bytes;
+    return { bytes: this.bytes, replaced: this.replaced, rewritten: this.rewritten, outermost: this.#outermost };
+  }
+
+  /** Undoes every rewrite since `save`; `is_last`: nobody will go back to it again. */
+  restore({ bytes, replaced, rewritten, outermost }: BodyState, is_last: boolean): void {
+    if (this.bytes !== bytes) this.#room?.give(this.bytes.length);
+    this.bytes = bytes;
+    this.replaced = replaced;
+    this.rewritten = rewritten;
+    this.#outermost = outermost;
+    if (is_last) this.#saved = undefined;
   }
 
   free(): void {
@@ -177,7 +225,7 @@ export class HeldBody implements RequestBody {
 
   /** Two copies exist only while the new one is made, one at a time in this process: that is not counted. */
   #become(size: number, make: () => Buffer): void {
-    const more = size - this.bytes.length;
+    const more = this.bytes === this.#saved ? size : size - this.bytes.length;
     if (more > 0) this.#room?.take(more);
     this.bytes = make();
     this.rewritten = true;
@@ -196,6 +244,32 @@ function without(bytes: Buffer, ranges: readonly ByteRange[], gone: number): Buf
   }
   bytes.copy(left, to, from);
   return left;
+}
+
+/** What the bytes of a string become. */
+interface Put extends ByteRange {
+  readonly put: Buffer;
+}
+
+function withPut(bytes: Buffer, puts: readonly Put[]): Buffer {
+  const parts: Buffer[] = [];
+  let from = 0;
+  for (const { start, end, put } of puts) {
+    parts.push(bytes.subarray(from, start), put);
+    from = end;
+  }
+  return Buffer.concat([...parts, bytes.subarray(from)]);
+}
+
+/** An offset within what is put can only be the end of a whole value. */
+function offsetsWithPut(offsets: readonly number[], puts: readonly Put[]): number[] {
+  let next = 0;
+  let more = 0;
+  return offsets.map((offset) => {
+    for (let put = puts[next]; put !== undefined && put.end <= offset; put = puts[++next])
+      more += put.put.length - (put.end - put.start);
+    return offset + more;
+  });
 }
 
 /** Nothing of what goes has an offset: it is inside of values. */

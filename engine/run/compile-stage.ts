@@ -1,15 +1,16 @@
 import { ENGINE_FACTS } from '../contract/facts.ts';
-import type { Services } from '../contract/services.ts';
+import type { PipelineNotes, Services, SharedServices } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import { runAsStage } from '../kit/strays.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../source/spec.ts';
 import type { CompiledClause, CompiledStage, PlanObserver } from './compiled.ts';
-import { containHooks } from './contain.ts';
+import { containHooks } from './contained/contain.ts';
 import { factMask } from './fact-store.ts';
 
 const HOOKS: readonly string[] = [
   'request',
+  'attempt',
   'response',
   'event',
   'finish',
@@ -31,6 +32,11 @@ function servicesFor({ name, needs }: StageDefinition, services: Services): Serv
     return [service, new Proxy({}, traps)] as const;
   });
   return { ...services, ...Object.fromEntries(withheld) };
+}
+
+function notesOn({ match, stages }: PipelineSpec): PipelineNotes {
+  const in_force = stages.filter(({ mode }) => mode === 'enforce');
+  return { protocol: match.protocol, stages: in_force.map(({ definition }) => definition.name) };
 }
 
 /** What is wrong with what `create` returned, in words; `undefined` when nothing is. */
@@ -75,10 +81,11 @@ function createHooks({ id, definition, options, position }: StageEntry, services
 export function compileStage(
   pipeline: PipelineSpec,
   entry: StageEntry,
-  services: Services,
+  shared: SharedServices,
   observer: PlanObserver | undefined,
 ): CompiledStage {
   const { id, definition } = entry;
+  const services: Services = { ...shared, pipeline: notesOn(pipeline) };
   const shadow = entry.mode === 'shadow';
   const stage: CompiledStage & { hooks: StageHooks } = {
     id,
@@ -101,7 +108,7 @@ export function compileStage(
 export function compileClause(
   pipeline: PipelineSpec,
   clause: ErrorClause,
-  services: Services,
+  services: SharedServices,
   observer: PlanObserver | undefined,
 ): CompiledClause {
   const errors = clause.errors && new Set(clause.errors);

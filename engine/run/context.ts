@@ -1,64 +1,52 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { StageError } from '../contract/errors.ts';
 import type { FactPath, FactValue } from '../contract/facts.ts';
-import type { Clock, FactView, Reservation } from '../contract/services.ts';
+import type { DropReason } from '../contract/forwarding.ts';
 import type {
-  Capability,
-  DrainLimits,
-  Relay,
-  RequestBody,
-  ResponseConverter,
-  ResponseHead,
-  StageContext,
-} from '../contract/stage.ts';
-import type { JsonBounds } from '../kit/json/scan.ts';
-import type { Connections } from './answer/connections.ts';
+  AttemptRecord,
+  Candidate,
+  Clock,
+  FactView,
+  LimitStatus,
+  Reservation,
+  RouteFacts,
+} from '../contract/services.ts';
+import type { Capability, DrainLimits, Relay, RequestBody, StageContext } from '../contract/stage.ts';
+import type { EndedRequest, TraceIdentity } from '../contract/telemetry.ts';
 import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
-import { type BodyBudget, HeldBytes } from './body-budget.ts';
+import { HeldBytes } from './body-budget.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
+import type { Conversion } from './conversion.ts';
 import { Drain, type LateAnswer } from './drain.ts';
+import type { RequestEnvironment } from './environment.ts';
 import { FactStore, factIndex } from './fact-store.ts';
-import { type Lingerer, type Occupancy, tooMany } from './occupancy.ts';
-import { type BodyLimits, receiveBody } from './receive-body.ts';
-
-/** What one request needs from the server it arrived at. */
-export interface RequestEnvironment {
-  readonly budget: BodyBudget;
-  /** Requests under way in this process, by whom and by what limits count. */
-  readonly under_way: Occupancy;
-  /** Most requests of one caller under way at once. */
-  readonly requests_per_principal: number;
-  readonly connections: Connections;
-  /** Most connections of one caller that stay open between requests. */
-  readonly connections_per_principal: number;
-  readonly body_limits: BodyLimits;
-  readonly json_bounds: JsonBounds;
-  readonly clock: Clock;
-}
-
-/** What a stage asked for with `convertResponse`. */
-interface Conversion {
-  readonly stage: CompiledStage | undefined;
-  readonly make: (head: ResponseHead) => ResponseConverter | undefined;
-}
+import { Holdings } from './holdings.ts';
+import { type Lingerer, tooMany } from './occupancy.ts';
+import { Preparation } from './preparation.ts';
+import { receiveBody } from './receive-body.ts';
+import { KeptNotes } from './request-notes.ts';
 
 const NOTHING: readonly string[] = [];
+const NO_ATTEMPTS: readonly AttemptRecord[] = [];
 
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
-export class RequestContext implements StageContext, Bagged, Lingerer {
+export class RequestContext implements StageContext, EndedRequest, Bagged, Lingerer {
   readonly call: { readonly req: IncomingMessage; readonly res: ServerResponse };
   readonly headers: IncomingMessage['headers'];
   readonly url: string;
   readonly pipeline: CompiledPipeline;
   readonly entered: CompiledStage[] = [];
-  readonly rewrites: string[] = [];
+  rewrites: readonly string[] = NOTHING;
   readonly started_at: number;
   /** The stage whose hook is running; facts it writes and errors it throws are its own. */
   stage: CompiledStage | undefined;
   body: HeldBody | undefined;
   reservation: Reservation | undefined;
+  candidates: readonly Candidate[] | undefined;
+  attempts: readonly AttemptRecord[] = NO_ATTEMPTS;
   aborted = false;
+  given_up: StageError | undefined;
   /** When the client had its answer or was gone, on the monotonic clock; the answer may be read on for its bill. */
   ended_at: number | undefined;
   index_in_bag = 0;
@@ -78,18 +66,19 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   /** Names of what held in shadow mode. */
   shadows: readonly string[] = NOTHING;
   late: LateAnswer | undefined;
+  conversion: Conversion | undefined;
+  readonly preparation = new Preparation();
+  readonly notes: KeptNotes;
   readonly #facts = new FactStore();
   #states: Map<CompiledStage | undefined, unknown> | undefined;
   #left_out: Set<CompiledStage> | undefined;
   #receiving: Promise<RequestBody> | undefined;
-  #conversion: Conversion | undefined;
   #answered = false;
   #forwarded = false;
   #drain_limits: DrainLimits | undefined;
   readonly #environment: RequestEnvironment;
   #held: HeldBytes | undefined;
-  #rooms: HeldBytes[] | undefined;
-  #slots: string[] | undefined;
+  readonly #holdings: Holdings;
 
   constructor(
     pipeline: CompiledPipeline,
@@ -103,11 +92,21 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
     this.url = req.url ?? '/';
     this.pipeline = pipeline;
     this.started_at = started_at;
+    this.notes = new KeptNotes(req.headers, environment.telemetry);
     this.#environment = environment;
+    this.#holdings = new Holdings(environment.under_way);
   }
 
   get clock(): Clock {
     return this.#environment.clock;
+  }
+
+  get trace(): TraceIdentity {
+    return this.notes.trace;
+  }
+
+  tellTelemetry(): void {
+    this.#environment.telemetry.requestEnded(this);
   }
 
   get facts(): FactView {
@@ -127,7 +126,6 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
     this.keepState(this.stage, value);
   }
 
-  /** What a stage has put into `state`. */
   stateOf(stage: CompiledStage | undefined): unknown {
     return this.#states?.get(stage);
   }
@@ -149,7 +147,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
     if (this.stage !== undefined && this.stage.writable[factIndex(path)] !== 1) {
       throw new Error(`the fact "${path}" is not declared in "writes"`);
     }
-    this.#facts.set(path, value);
+    this.note(path, value);
   }
 
   /** Reads a fact for the engine, which may see all. */
@@ -159,11 +157,44 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
 
   /** Writes a fact of the engine's own. */
   note<P extends FactPath>(path: P, value: FactValue<P>): void {
-    this.#facts.set(path, value);
+    this.#facts[this.preparation.is_running ? 'replace' : 'set'](path, value);
+  }
+
+  noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
+    this.#require('network', 'noting an attempt');
+    this.relayed_bytes = received_bytes;
+    this.attempts = [...this.attempts.slice(0, attempt.n - 1), attempt];
+    this.notes.attemptEnded(attempt, began_at ?? this.clock.monotonic() - attempt.ms);
+  }
+
+  noteLimits(limits: readonly LimitStatus[]): void {
+    this.#require('database', 'noting limits');
+    this.notes.limitsTold(limits, this.clock.monotonic());
+  }
+
+  noteDropped(upstream: string, reason: DropReason): void {
+    this.#require('network', 'noting what was dropped');
+    this.replaceFacts({ 'route.dropped': [...(this.peek('route.dropped') ?? []), `${upstream}: ${reason}`] });
+  }
+
+  prepareAttempt(facts: RouteFacts, is_last: boolean): void | Promise<void> {
+    this.#require('network', 'preparing an attempt');
+    return this.preparation.prepare(this, facts, is_last);
+  }
+
+  passOver(reason: DropReason): boolean {
+    this.#require('database', 'passing an upstream over');
+    return this.preparation.passOver(this, reason);
+  }
+
+  /** Puts facts in the place of those that were written. */
+  replaceFacts(facts: RouteFacts): void {
+    for (const path in facts) this.#facts.replace(path as FactPath, facts[path as FactPath]);
   }
 
   onCancel(listener: (reason: StageError) => void): void {
     this.cancel = listener;
+    if (this.given_up !== undefined) listener(this.given_up);
   }
 
   drainWithin(limits: DrainLimits | undefined): void {
@@ -199,7 +230,7 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
       this.cancel?.(new StageError('bad_http', 'The client went away, and the answer took too long.'));
     this.drain ??= Drain.begin(this.#drain_limits, this.clock, { caller: this.#caller(), seconds, onTimeUp });
     if (this.drain === undefined) return false;
-    for (const name of this.#slots ?? []) this.#environment.under_way.linger(name, this);
+    this.#holdings.linger(this);
     return true;
   }
 
@@ -222,28 +253,14 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
     return this.#left_out?.has(stage) ?? false;
   }
 
-  convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void {
+  convertResponse(make: Conversion['make']): void {
     this.#require('convert-response', 'converting the response');
-    if (this.#conversion !== undefined) throw new Error('another stage converts the response of this request already');
-    this.#conversion = { stage: this.stage, make };
+    if (this.conversion !== undefined) throw new Error('another stage converts the response of this request already');
+    this.conversion = { stage: this.stage, make };
   }
 
   get converts_response(): boolean {
-    return this.#conversion !== undefined;
-  }
-
-  /** The stage that converts the response. */
-  get converting_stage(): CompiledStage | undefined {
-    return this.#conversion?.stage;
-  }
-
-  /** Has the converter made, if a stage wants one. What goes wrong is that stage's. */
-  makeConverter(head: ResponseHead): ResponseConverter | undefined {
-    if (this.#conversion === undefined) return undefined;
-    this.stage = this.#conversion.stage;
-    const converter = this.#conversion.make(head);
-    this.stage = undefined;
-    return converter;
+    return this.conversion !== undefined;
   }
 
   /** Two stages that ask get the same bytes, or the same error: a body can be received only once. */
@@ -276,35 +293,28 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   }
 
   occupy(name: string, most: number): boolean {
-    return !this.#answered && this.#environment.under_way.enter(name, most) && this.#keepSlot(name);
+    return !this.#answered && this.#environment.under_way.enter(name, most) && this.#holdings.keepSlot(name);
   }
 
   async occupyInTime(name: string, most: number): Promise<boolean> {
-    return !this.#answered && (await this.#environment.under_way.enterInTime(name, most)) && this.#keepSlot(name);
-  }
-
-  /** The request may have been answered while it waited for the slot. */
-  #keepSlot(name: string): boolean {
-    if (this.#answered) this.#environment.under_way.leave(name, this);
-    else this.#slots = [...(this.#slots ?? []), name];
-    return !this.#answered;
+    if (this.#answered || !(await this.#environment.under_way.enterInTime(name, most))) return false;
+    if (!this.#answered) return this.#holdings.keepSlot(name);
+    // It was answered while it waited for the slot.
+    this.#environment.under_way.leave(name, this);
+    return false;
   }
 
   /** Notes whose connection this is, before the head of the answer is sent; who has too many keeps none of them open. */
   claimConnection(): void {
     const caller = this.#facts.get('principal.id');
-    if (caller === undefined) return;
-    const { req, res } = this.call;
-    const { connections, connections_per_principal } = this.#environment;
-    if (!connections.claim(req.socket, caller, connections_per_principal)) res.shouldKeepAlive = false;
+    const { connections, connections_per_principal: most } = this.#environment;
+    if (caller === undefined || connections.claim(this.call.req.socket, caller, most)) return;
+    this.call.res.shouldKeepAlive = false;
   }
 
   /** Room for bytes of the answer in the share of whoever asked; given back when the request is no longer under way. */
   room(): HeldBytes {
-    const room = new HeldBytes(this.#environment.budget, this.#caller());
-    this.#rooms ??= [];
-    this.#rooms.push(room);
-    return room;
+    return this.#holdings.addRoom(new HeldBytes(this.#environment.budget, this.#caller()));
   }
 
   /** Takes room for a copy of the body, which lives as long as the body. Raises rate_limit_exceeded, overloaded. */
@@ -324,14 +334,12 @@ export class RequestContext implements StageContext, Bagged, Lingerer {
   /** The request is no longer under way. */
   leave(): void {
     this.dropBody();
-    for (const name of this.#slots ?? []) this.#environment.under_way.leave(name, this);
-    this.#slots = undefined;
-    for (const room of this.#rooms ?? []) room.release();
+    this.#holdings.leave(this);
   }
 
   #recordRewrite(key: string): void {
     this.#require('rewrite-body', 'rewriting the body');
-    this.rewrites.push(key);
+    this.rewrites = [...this.rewrites, key];
   }
 
   #require(capability: Capability, what: string): void {

@@ -63,7 +63,7 @@ function buildView(values: readonly unknown[]): FactView {
   return root;
 }
 
-/** The facts of one request: each written once, read by dotted path or, by rules, as one nested object. */
+/** The facts of one request: each written once, but for those about the upstream, read by dotted path or, by rules, as one nested object. */
 export class FactStore {
   // A flat array: nested objects would be built for every request, and only rules need them.
   readonly #values: unknown[] = new Array(PATHS.length).fill(undefined);
@@ -89,6 +89,12 @@ export class FactStore {
     const index = factIndex(path);
     if (this.#values[index] !== undefined) throw new Error(`the fact "${path}" was already written`);
     this.#values[index] = value;
+    this.#view = undefined;
+  }
+
+  /** Writes a fact whether it was written or not; `undefined` takes it out. */
+  replace<P extends FactPath>(path: P, value: FactValue<P> | undefined): void {
+    this.#values[factIndex(path)] = value;
     this.#view = undefined;
   }
 

@@ -1,8 +1,8 @@
 import type { Transform } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
-import zlib from 'node:zlib';
 import { createParser } from 'eventsource-parser';
 import type { ResponseEvent } from '../contract/stage.ts';
+import { decompressor } from '../kit/decompressor.ts';
 import { outlinePolitely } from '../kit/json/polite.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
 import type { HeldBytes } from './body-budget.ts';
@@ -113,23 +113,6 @@ function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes):
       return undefined;
     },
   };
-}
-
-/** What takes a content encoding off; `undefined` for one that is not known here. */
-export function decompressor(encoding: string): Transform | undefined {
-  switch (encoding.trim().toLowerCase()) {
-    case 'gzip':
-    case 'x-gzip':
-      return zlib.createGunzip();
-    case 'deflate':
-      return zlib.createInflate();
-    case 'br':
-      return zlib.createBrotliDecompress();
-    case 'zstd':
-      return zlib.createZstdDecompress();
-    default:
-      return undefined;
-  }
 }
 
 function plainObserver(sink: Sink): Observer {

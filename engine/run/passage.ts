@@ -2,10 +2,11 @@ import type { IncomingMessage } from 'node:http';
 import type { Transform } from 'node:stream';
 import { StageError } from '../contract/errors.ts';
 import type { ResponseConverter } from '../contract/stage.ts';
+import { decompressor } from '../kit/decompressor.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
-import { definitionOf } from '../protocols/definitions.ts';
+import { definitionOf, keepAliveOf } from '../protocols/definitions.ts';
 import type { RequestContext } from './context.ts';
-import { decompressor } from './observe.ts';
+import { makeConverter } from './conversion.ts';
 import type { UpstreamHead } from './upstream-head.ts';
 import { WholeEvents } from './whole-events.ts';
 
@@ -19,14 +20,11 @@ export interface Passage {
   /** The client takes nothing more for now. */
   pause(): void;
   resume(): void;
-  /** Tells the client that a silent stream is alive; absent where its protocol has no word for that. */
-  ping?(): void;
+  /** Tells the client that a silent stream is alive; absent where nothing can be added to the stream. */
+  keepAlive?(): void;
   /** Lets go of what it holds; nothing is written any more. */
   close(): void;
 }
-
-/** What a Messages stream says when there is nothing to say. */
-const PING = 'event: ping\ndata: {"type": "ping"}\n\n';
 
 /** Where a passage leads, and whom it tells. */
 export interface PassageEnds {
@@ -49,7 +47,7 @@ export function openPassage(
   head: UpstreamHead,
   ends: PassageEnds,
 ): Passage {
-  const converter = ctx.makeConverter(head);
+  const converter = makeConverter(ctx, head);
   const inflate = converter && prepare(upstream.headers['content-encoding'], head);
   const to_events = isEventStream(head.get('content-type'));
   // Proxies before us that keep an answer until it is complete let a stream through for this, whatever the upstream's own say.
@@ -61,11 +59,12 @@ export function openPassage(
     converter === undefined
       ? plainPassage(events, ends)
       : convertingPassage(from_events ? converter : counted(ctx, converter), inflate, events, from_events, ends);
-  if (events === undefined || ctx.pipeline.spec.match.protocol !== 'messages') return passage;
+  const keep_alive = keepAliveOf(ctx.pipeline.spec.match.protocol);
+  if (events === undefined || keep_alive === undefined) return passage;
   return {
     ...passage,
-    ping() {
-      if (!events.inside) ends.send(PING);
+    keepAlive() {
+      if (!events.inside) ends.send(keep_alive);
     },
   };
 }

@@ -1,7 +1,10 @@
 import type { GatewayConfig } from '../contract/config.ts';
-import type { Services } from '../contract/services.ts';
+import type { FactPath } from '../contract/facts.ts';
+import { PROTOCOLS } from '../contract/protocol.ts';
+import type { SharedServices } from '../contract/services.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
-import type { Loaded, PipelineSpec, StageEntry } from '../source/spec.ts';
+import type { Loaded, PipelineSpec } from '../source/spec.ts';
+import type { StoreNeeds } from '../store/health.ts';
 import { compileClause, compileStage } from './compile-stage.ts';
 import type { CompiledPipeline, CompiledStage, PlanObserver } from './compiled.ts';
 
@@ -10,9 +13,9 @@ export interface Plan {
   readonly config: GatewayConfig;
   /** The pipelines that serve a path, by method. */
   pipelinesAt(path: string): ReadonlyMap<string, CompiledPipeline> | undefined;
-  readonly services: Services;
-  /** Whether money is reserved for any request before it leaves. */
-  readonly reserves_money: boolean;
+  readonly services: SharedServices;
+  /** What each pipeline for models needs of the store. */
+  readonly store_needs: readonly StoreNeeds[];
   /** Counts a request in; the returned function counts it out. */
   enter(): () => void;
   /** Resolves when no request is under way. */
@@ -21,8 +24,17 @@ export interface Plan {
   close(): Promise<void>;
 }
 
-function reservesMoney({ definition, mode }: StageEntry): boolean {
-  return mode === 'enforce' && definition.writes.includes('spend.reserved_nano_usd');
+/** A stage that has a guard is for some requests only. */
+function needsOf({ stages }: PipelineSpec): StoreNeeds {
+  const writes = (fact: FactPath) =>
+    stages.some(
+      ({ definition, mode, when }) => mode === 'enforce' && when === undefined && definition.writes.includes(fact),
+    );
+  return { callers: writes('principal.id'), reservations: writes('spend.reserved_nano_usd') };
+}
+
+function servesModels({ match: { protocol } }: PipelineSpec): boolean {
+  return PROTOCOLS.some((name) => name === protocol);
 }
 
 function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<string, CompiledPipeline>> {
@@ -41,7 +53,7 @@ function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<st
  * Instantiates every stage of a configuration that loaded without errors. Throws when one cannot be created, after
  * releasing what the others opened.
  */
-export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObserver): Plan {
+export function buildPlan(loaded: Loaded, services: SharedServices, observer?: PlanObserver): Plan {
   const { config } = loaded;
   if (config === undefined) throw new Error('a configuration with errors has no plan');
   const created: CompiledStage[] = [];
@@ -79,7 +91,7 @@ export function buildPlan(loaded: Loaded, services: Services, observer?: PlanObs
   return {
     config,
     services,
-    reserves_money: loaded.pipelines.some(({ stages }) => stages.some(reservesMoney)),
+    store_needs: loaded.pipelines.filter(servesModels).map(needsOf),
     pipelinesAt(path) {
       const served = findPath(path);
       return served === undefined ? undefined : index.get(served);

@@ -9,7 +9,7 @@ import { openPassage, type Passage, type PassageEnds } from './passage.ts';
 import { UpstreamHead } from './upstream-head.ts';
 
 /** Silence after which a stream is said to be alive: shorter than what clients and proxies before them take for dead. */
-const PING_AFTER_SECONDS = 15;
+const KEEP_ALIVE_SECONDS = 15;
 
 export interface RelayHooks {
   /** Called once, just before the head is sent. */
@@ -53,7 +53,7 @@ class Transfer {
   #idle: Timer;
   /** Seconds of silence that are too much. */
   #patience: number;
-  #ping: Timer | undefined;
+  #quiet: Timer | undefined;
   #head: UpstreamHead | undefined;
   #passage: Passage | undefined;
   /** How many must be ready before more is taken from the upstream. */
@@ -105,11 +105,13 @@ class Transfer {
       .on('close', () => this.#onUpstreamGone());
     this.#ctx.cancel = this.#cancel;
     this.#ctx.onDrain = this.#drain;
-    if (this.#ctx.drain !== undefined) {
-      this.#drain();
-      return;
-    }
-    if (this.#relay.inspect !== undefined || !this.#open(undefined)) return;
+    if (this.#ctx.drain !== undefined) this.#drain();
+    else if (this.#relay.inspect === undefined && !this.#open(undefined)) return;
+    for (const chunk of this.#relay.begun ?? []) this.#onData(chunk);
+    // What happened before anybody listened is not told again.
+    if (this.#upstream.readableEnded) this.#onEnd();
+    else if (this.#upstream.destroyed) this.#onUpstreamGone();
+    if (this.#relay.inspect !== undefined || this.#draining) return;
     // Head and first event usually arrive together; one packet is sent for both when they do.
     setImmediate(() => {
       if (!this.#settled && this.#res.headersSent) this.#res.flushHeaders();
@@ -174,8 +176,8 @@ class Transfer {
 
   #onQuiet(): void {
     // A head that is not sent may still become an error; a client that takes nothing needs no more of it.
-    if (this.#res.headersSent && !this.#client_waits) this.#passage!.ping!();
-    this.#ping!.refresh();
+    if (this.#res.headersSent && !this.#client_waits) this.#passage!.keepAlive!();
+    this.#quiet!.refresh();
   }
 
   /** A field: written as a function inside `start` it made every request outlive its scavenges (measured: 50 MiB, 15 us each). */
@@ -187,7 +189,7 @@ class Transfer {
   /** What still comes is observed and goes nowhere; without observers there is nothing to learn from it. */
   readonly #drain = (): void => {
     this.#draining = true;
-    this.#ping?.close();
+    this.#quiet?.close();
     this.#passage?.close();
     this.#era++;
     this.#waiting_for = 0;
@@ -220,7 +222,8 @@ class Transfer {
       this.#hooks.onHead(head);
       this.#passage = openPassage(this.#ctx, this.#upstream, head, this.#ends());
       if (this.#passage.head_first) this.#sendHead();
-      if (this.#passage.ping) this.#ping = this.#ctx.clock.after(PING_AFTER_SECONDS * 1000, () => this.#onQuiet());
+      if (this.#passage.keepAlive)
+        this.#quiet = this.#ctx.clock.after(KEEP_ALIVE_SECONDS * 1000, () => this.#onQuiet());
       return true;
     } catch (error) {
       this.#fail(error);
@@ -232,7 +235,7 @@ class Transfer {
     return {
       send: (bytes) => this.#send(bytes),
       done: (last) => this.#finish(last),
-      fail: (error) => this.#fail(error, this.#ctx.converting_stage),
+      fail: (error) => this.#fail(error, this.#ctx.conversion?.stage),
       hold: (listen) => this.#waitFor(listen),
     };
   }
@@ -248,7 +251,7 @@ class Transfer {
     if (this.#settled) return;
     try {
       this.#sendHead();
-      this.#ping?.refresh();
+      this.#quiet?.refresh();
       if (!this.#res.write(bytes)) this.#waitForClient();
     } catch (error) {
       this.#fail(error);
@@ -312,7 +315,7 @@ class Transfer {
     if (this.#settled) return;
     this.#settled = true;
     this.#idle.close();
-    this.#ping?.close();
+    this.#quiet?.close();
     this.#ctx.cancel = undefined;
     this.#ctx.onDrain = undefined;
     let finished: Promise<boolean> | undefined;

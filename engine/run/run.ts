@@ -3,13 +3,13 @@ import type { Answer, Relay, ResponseEvent } from '../contract/stage.ts';
 import { definitionOf } from '../protocols/definitions.ts';
 import { sendWhole } from './answer/send-whole.ts';
 import type { CompiledStage } from './compiled.ts';
+import { discardResult, type Result } from './contained/result.ts';
+import { asError, failureOf, isRefusal, reportFailure } from './contained/stage-failure.ts';
 import type { RequestContext } from './context.ts';
 import type { LateAnswer } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
-import { discardResult, type Result } from './result.ts';
-import { asError, failureOf, isRefusal, reportFailure } from './stage-failure.ts';
 
 /** Status recorded for a client that went away before anything was sent to it. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -33,6 +33,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
     ctx.leave();
     onAnswered();
     await finish(plan, ctx);
+    ctx.tellTelemetry();
   } finally {
     leave();
   }
@@ -55,7 +56,7 @@ async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
 }
 
 function reportEngineFailure(plan: Plan, ctx: RequestContext, error: unknown): void {
-  const fields = { err: asError(error), request_id: ctx.peek('request.id') };
+  const fields = { err: asError(error), request_id: ctx.peek('request.id'), trace_id: ctx.trace.trace_id };
   plan.services.log.error(fields, 'the engine failed on a request');
 }
 
@@ -75,6 +76,10 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
       throw new StageError('bad_http', 'The client went away.');
     }
     ctx.stage = undefined;
+    if (ctx.given_up !== undefined && result?.kind !== 'answer') {
+      discardResult(result);
+      throw ctx.given_up;
+    }
     if (result !== undefined) return result;
   }
   throw new StageError('internal_error', 'No stage of the pipeline answered this request.');
@@ -155,12 +160,14 @@ function observe(ctx: RequestContext, observers: readonly CompiledStage[], event
 }
 
 /** Turns anything thrown into a catalogue error, and records the stage it came from. */
-function attribute(plan: Plan, ctx: RequestContext, error: unknown): StageError {
-  const { stage } = ctx;
+function attribute(plan: Plan, ctx: RequestContext, raised: unknown): StageError {
+  const { failed } = ctx.preparation;
+  const is_of_attempt = failed !== undefined && failed.thrown === raised;
+  const { stage, error } = is_of_attempt ? failed : { stage: ctx.stage, error: raised };
   ctx.stage = undefined;
   if (stage !== undefined) {
     ctx.note('error.stage', stage.id);
-    return refusalOf(plan, ctx, stage, error) ?? failureOf(stage, error);
+    return refusalOf(plan, ctx, stage, is_of_attempt ? 'attempt' : 'request', error) ?? failureOf(stage, error);
   }
   if (error instanceof StageError) return error;
   reportEngineFailure(plan, ctx, error);
@@ -168,13 +175,20 @@ function attribute(plan: Plan, ctx: RequestContext, error: unknown): StageError 
 }
 
 /** The error when a stage refuses with it; `undefined` when it is a failure of the stage, which is then reported. */
-function refusalOf(plan: Plan, ctx: RequestContext, stage: CompiledStage, error: unknown): StageError | undefined {
+function refusalOf(
+  plan: Plan,
+  ctx: RequestContext,
+  stage: CompiledStage,
+  moment: 'attempt' | 'request',
+  error: unknown,
+): StageError | undefined {
   if (isRefusal(stage, error)) return error;
-  reportFailure(plan.services.log, ctx, stage, 'request', error);
+  reportFailure(plan.services.log, ctx, stage, moment, error);
   return undefined;
 }
 
 async function answerError(plan: Plan, ctx: RequestContext, raised: StageError): Promise<void> {
+  ctx.notes.error = raised;
   ctx.note('error.code', raised.code);
   ctx.note('error.status', raised.status);
   const { res } = ctx.call;
@@ -209,7 +223,7 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
       ctx.stage = clause;
       return (await clause.hooks.request!(ctx)) ?? raised;
     } catch (error) {
-      return refusalOf(plan, ctx, clause, error) ?? raised;
+      return refusalOf(plan, ctx, clause, 'request', error) ?? raised;
     } finally {
       ctx.stage = undefined;
     }

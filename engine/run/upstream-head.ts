@@ -1,5 +1,5 @@
 import type { ResponseHead } from '../contract/stage.ts';
-import { checkHeader } from './result.ts';
+import { checkHeader } from './contained/result.ts';
 
 /** An upstream's response head, with its end-to-end headers, before it is sent. */
 export class UpstreamHead implements ResponseHead {

@@ -64,10 +64,10 @@ function pairs(list: readonly string[]): (readonly [name: string, value: string]
 
 /** What a client in the middle of its request is told and tells. */
 export interface Surroundings {
-  /** Resolves when the upstream has the request. */
-  readonly forwarded: Promise<unknown>;
-  /** How many bytes the upstream sends before it falls silent. */
-  readonly answer_bytes: number;
+  /** Resolves when an upstream has the request and does not answer it. */
+  readonly unanswered: Promise<unknown>;
+  /** How many bytes the upstream that answers sends before it falls silent. */
+  answerBytes(): number;
   /** Is told of everything that arrives. */
   onArrival(): void;
 }
@@ -89,14 +89,14 @@ export async function send(
   const answered = once(req, 'response').then(([head]) => head as IncomingMessage);
   answered.catch(() => {});
   req.end(body);
-  const left = leaves === 'before_answer' ? around.forwarded.then(() => undefined) : failed;
+  const left = leaves === 'before_answer' ? around.unanswered.then(() => undefined) : failed;
   const head = await Promise.race([answered, left, failed]);
   around.onArrival();
   if (head === undefined) {
     req.destroy();
     return undefined;
   }
-  const enough = leaves === 'during_answer' ? around.answer_bytes : Number.POSITIVE_INFINITY;
+  const enough = leaves === 'during_answer' ? around.answerBytes() : Number.POSITIVE_INFINITY;
   const received = await readUpTo(head, enough, around.onArrival);
   req.destroy();
   return { status: head.statusCode!, headers: head.headers, body: received };

@@ -47,9 +47,15 @@ export function gatewayFileFor(test_file: string): string | undefined {
   return [directory, dirname(directory)].map((place) => join(place, 'gateway.yaml')).find((file) => existsSync(file));
 }
 
+/** Keys that say the same in another form: one of them replaces the other. */
+const OTHER_FORM: Readonly<Record<string, string>> = {
+  default_upstream: 'default_upstreams',
+  default_upstreams: 'default_upstream',
+};
+
 /** Lays a mapping over another: mappings are merged, everything else is replaced. Every node keeps its place. */
 export function overlay(base: MapNode, over: MapNode): MapNode {
-  const kept = base.entries.filter(({ key }) => childOf(over, key) === undefined);
+  const kept = base.entries.filter(({ key }) => ![key, OTHER_FORM[key]].some((form) => form && childOf(over, form)));
   const laid = over.entries.map((entry) => ({ ...entry, value: merged(childOf(base, entry.key), entry.value) }));
   return { ...base, entries: [...kept, ...laid] };
 }

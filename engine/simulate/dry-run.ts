@@ -2,13 +2,15 @@ import { createHash } from 'node:crypto';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { FactView } from '../contract/services.ts';
 import { describeLimit, type SpendLimit, spendLimits } from '../money/limits/spend-limits.ts';
-import { routingRules } from '../rules/config-rules.ts';
+import type { RequestAttempt } from '../money/reports/request-attempts.ts';
+import { formatRoute, routingRules } from '../rules/config-rules.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import { formatCondition } from '../rules/format-condition.ts';
 import { type Reason, reasonsOf } from '../rules/reasons.ts';
 import { traceCondition } from '../rules/trace.ts';
 import type { Loaded, StageEntry } from '../source/spec.ts';
 import { type LimitStep, limitSteps } from './dry-run-limits.ts';
+import { type UpstreamStep, upstreamSteps } from './dry-run-upstreams.ts';
 import type { Call, Played } from './suite/played.ts';
 import type { StageTrace } from './suite/watch.ts';
 
@@ -64,12 +66,26 @@ export interface SentStep {
   readonly rewrites: readonly string[];
 }
 
+/** A request of the past, with what became of it then. */
+export interface PastRequest {
+  readonly request_id: string;
+  /** Absent where its record is of a time when none was kept. */
+  readonly trace_id?: string;
+  readonly received_at: string;
+  /** In order; none where it was not sent, or nobody knows any more. */
+  readonly attempts: readonly RequestAttempt[];
+  /** Upstreams that were not asked, each as `name: reason`. */
+  readonly dropped: readonly string[];
+}
+
 /** All that can be told about a request without sending it. */
 export interface DryRun {
   readonly pipeline: string;
   readonly facts: Readonly<Record<string, unknown>>;
   readonly stages: readonly StageStep[];
   readonly routing: readonly RuleStep[];
+  /** The upstreams of the route, where it has several. */
+  readonly upstreams: readonly UpstreamStep[];
   readonly spending: readonly RuleStep[];
   readonly limits: readonly LimitStep[];
   readonly shadow: readonly string[];
@@ -78,7 +94,7 @@ export interface DryRun {
   /** What the gateway itself would answer; absent when the upstream's answer would be passed on. */
   readonly answer?: { readonly status: number; readonly error: string | undefined; readonly message: string };
   /** The request of the past that this is about, of which only the rules were looked at again. */
-  readonly past?: { readonly request_id: string; readonly received_at: string };
+  readonly past?: PastRequest;
 }
 
 /** How a condition turns out for these facts. */
@@ -117,14 +133,15 @@ export function entryStep(
 /** Every routing rule in order, with what it said about these facts. */
 export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
   let decided = false;
-  return routingRules(config).map(({ index, name, mode, logic, upstream }) => {
+  return routingRules(config).map((rule) => {
+    const { index, name, mode, logic } = rule;
     const step: RuleStep = {
       ...decisionOf(logic, facts),
       name,
       mode,
       line: loaded.positionOf(`/routing/rules/${index}`)?.line,
       after_decision: decided,
-      effect: `goes to ${upstream}`,
+      effect: `goes to ${formatRoute(rule)}`,
     };
     decided ||= step.held && mode === 'enforce';
     return step;
@@ -217,9 +234,9 @@ function messageOf(body: Buffer): string {
 }
 
 /** What the request was charged: counting tokens, for one, costs nothing. `undefined` where no budget was asked. */
-function chargeOf({ attempts }: Played): 'full' | 'nothing' | undefined {
-  if (attempts.length === 0) return undefined;
-  return attempts.some(({ request }) => request.most_nano_usd > 0) ? 'full' : 'nothing';
+function chargeOf({ reservations }: Played): 'full' | 'nothing' | undefined {
+  if (reservations.length === 0) return undefined;
+  return reservations.some(({ request }) => request.most_nano_usd > 0) ? 'full' : 'nothing';
 }
 
 /** The error a client would be told: that of the clause which answers in its place, or the one that was raised. */
@@ -248,8 +265,9 @@ export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Pl
     ),
     stages,
     routing: known['route.rule'] === undefined ? [] : routingSteps(loaded, config, facts),
+    upstreams: upstreamSteps(config, known),
     spending: charge === undefined ? [] : spendingSteps(loaded, config, facts, charge),
-    limits: played.attempts.flatMap(({ statuses }) => limitSteps(statuses)),
+    limits: played.reservations.flatMap(({ statuses }) => limitSteps(statuses)),
     shadow,
     ...(sent === undefined ? {} : { sent }),
     ...(own_answer

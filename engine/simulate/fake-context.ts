@@ -5,7 +5,8 @@ import type { Clock } from '../contract/services.ts';
 import type { RequestBody, StageDefinition } from '../contract/stage.ts';
 import { HeldBody } from '../run/body.ts';
 import type { CompiledPipeline } from '../run/compiled.ts';
-import { RequestContext, type RequestEnvironment } from '../run/context.ts';
+import { RequestContext } from '../run/context.ts';
+import type { RequestEnvironment } from '../run/environment.ts';
 import { factMask } from '../run/fact-store.ts';
 import { Occupancy } from '../run/occupancy.ts';
 
@@ -29,7 +30,10 @@ export class FakeContext extends RequestContext {
     const req = Object.assign(new EventEmitter(), { headers, url }) as unknown as IncomingMessage;
     const environment = { clock, under_way: new Occupancy(clock) } as unknown as RequestEnvironment;
     super({} as CompiledPipeline, req, new EventEmitter() as unknown as ServerResponse, environment, 0);
-    if (body !== undefined) this.body = new HeldBody(Buffer.from(body), (key) => this.rewrites.push(key));
+    if (body !== undefined)
+      this.body = new HeldBody(Buffer.from(body), (key) => {
+        this.rewrites = [...this.rewrites, key];
+      });
     this.noteAll(facts);
     this.stage = {
       id: definition.name,

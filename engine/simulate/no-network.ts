@@ -1,11 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { type AddressInfo, isIP, Socket } from 'node:net';
+import { isIP, Socket } from 'node:net';
 
 /** Who runs now, as far as connections are concerned. */
 interface Confined {
   /** Ports of the loopback address that may be reached. */
   readonly ports: ReadonlySet<number>;
   onRefused(destination: string, stage: string | undefined): void;
+  /** Whether a port that may be reached takes no connection now. */
+  isClosed(port: number): boolean;
   readonly stage: string | undefined;
 }
 
@@ -32,6 +34,14 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }
 
+/** Fails as a socket does that gets no connection: its owner has seen it connecting. */
+function refuse(socket: Socket, what: string): Socket {
+  const error = Object.assign(new Error(`connect ECONNREFUSED ${what}`), { code: 'ECONNREFUSED' });
+  Object.assign(socket, { connecting: true });
+  setImmediate(() => socket.destroy(error));
+  return socket;
+}
+
 function install(): void {
   if (installed) return;
   installed = true;
@@ -39,33 +49,33 @@ function install(): void {
   Socket.prototype.connect = function (this: Socket, ...given: readonly unknown[]) {
     const current = confined.getStore();
     const to = current && destinationOf(given);
-    if (current === undefined || to === undefined || (isLoopback(to.host) && current.ports.has(to.port))) {
-      return connect.apply(this, given as never);
-    }
+    if (current === undefined || to === undefined) return connect.apply(this, given as never);
     const shown = `${to.host}:${to.port}`;
-    current.onRefused(shown, current.stage);
-    const error = Object.assign(new Error(`connect ECONNREFUSED ${shown}: tests have no network`), {
-      code: 'ECONNREFUSED',
-    });
-    process.nextTick(() => this.destroy(error));
-    return this;
+    if (!isLoopback(to.host) || !current.ports.has(to.port)) {
+      current.onRefused(shown, current.stage);
+      return refuse(this, `${shown}: tests have no network`);
+    }
+    return current.isClosed(to.port) ? refuse(this, shown) : connect.apply(this, given as never);
   } as typeof Socket.prototype.connect;
 }
 
 /** Keeps what runs below from opening connections, except to a few ports of the loopback address. */
 export interface Confinement {
-  /** Allows connections to a server that the test itself runs. */
-  allow(address: AddressInfo | URL): void;
+  /** Allows connections to a port of the loopback address, on which the test itself listens. */
+  allow(port: number): void;
   /** Runs a task, and whatever it starts, in the name of a stage. */
   run<T>(stage: string, task: () => T): T;
 }
 
-/** Creates a confinement. `onRefused` is told of every connection that was refused; the caller of it gets ECONNREFUSED. */
-export function createConfinement(onRefused: Confined['onRefused']): Confinement {
+/**
+ * Creates a confinement. `onRefused` is told of every connection that leads elsewhere; the caller of it gets ECONNREFUSED, as
+ * for a port that `isClosed`.
+ */
+export function createConfinement({ onRefused, isClosed }: Pick<Confined, 'onRefused' | 'isClosed'>): Confinement {
   install();
   const ports = new Set<number>();
   return {
-    allow: ({ port }) => void ports.add(Number(port)),
-    run: (stage, task) => confined.run({ ports, onRefused, stage }, task),
+    allow: (port) => void ports.add(port),
+    run: (stage, task) => confined.run({ ports, onRefused, isClosed, stage }, task),
   };
 }

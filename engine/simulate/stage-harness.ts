@@ -4,9 +4,11 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { FactPath } from '../contract/facts.ts';
 import type {
   AuditRecord,
+  ChargedAttempt,
   CounterStatus,
   LimitDemand,
   ManagedPolicies,
+  MoveDecision,
   Principal,
   ReservationDecision,
   ReservationRequest,
@@ -25,6 +27,7 @@ import { createFindings } from '../source/findings.ts';
 import { parseSource } from '../source/source.ts';
 import { validate } from '../source/validate.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
+import { createUpstreamStates } from '../upstreams/states/upstream-states.ts';
 import { FakeContext, type RequestWishes } from './fake-context.ts';
 
 export { type Facts, FakeContext, type RequestWishes } from './fake-context.ts';
@@ -77,6 +80,8 @@ export interface Recorded {
   readonly settlements: Settlement[];
   readonly reservations: ReservationRequest[];
   readonly released: string[];
+  /** Reservations that were moved to another upstream, with what earlier attempts hold. */
+  readonly moved: { readonly request: ReservationRequest; readonly held: readonly ChargedAttempt[] }[];
   /** What reservations were raised to, in order. */
   readonly topped_up: { readonly request_id: string; readonly amount_nano_usd: number }[];
   readonly audit: AuditRecord[];
@@ -94,6 +99,8 @@ export interface ServiceWishes {
   readonly reserve?: (
     request: ReservationRequest,
   ) => Partial<ReservationDecision> | undefined | Promise<Partial<ReservationDecision> | undefined>;
+  /** What moving a reservation finds, as far as it did not move; throws to fail. */
+  readonly move?: (request: ReservationRequest) => Partial<MoveDecision> | undefined;
   /** What `ledger.typicalCost` knows; nothing unless this says so. */
   readonly typicalCost?: (user: string, model: string) => number | undefined;
   /** What `ledger.statuses` finds; throws to fail. */
@@ -105,6 +112,10 @@ export interface ServiceWishes {
   /** What the stopped clock shows at first: milliseconds since the epoch, or a date that `Date` understands. */
   readonly now?: number | string;
   readonly secrets?: Readonly<Record<string, string>>;
+  /** What the pipeline serves; Messages unless this says otherwise. */
+  readonly protocol?: string;
+  /** Names of the stages of the pipeline; one that translates unless this says otherwise. */
+  readonly stages?: readonly string[];
   /** Nobody has a policy unless this says so. */
   readonly policies?: ManagedPolicies;
 }
@@ -118,6 +129,7 @@ function fakeServices(
     settlements: [],
     reservations: [],
     released: [],
+    moved: [],
     topped_up: [],
     audit: [],
     lines: new Map(),
@@ -128,6 +140,10 @@ function fakeServices(
     topUp(request_id, amount_nano_usd) {
       recorded.topped_up.push({ request_id, amount_nano_usd });
     },
+    async move(request, held) {
+      recorded.moved.push({ request, held });
+      return { exceeded: [], shadows: [], statuses: [], ...wishes.move?.(request) };
+    },
     async settle(settlement) {
       recorded.settlements.push(settlement);
       await wishes.settle?.();
@@ -136,13 +152,15 @@ function fakeServices(
       recorded.released.push(request_id);
     },
   };
+  const clock = frozenClock(wishes.now ?? 0);
   const logAt = (level: string) => (fields: object, message: string) => recorded.log.push({ level, message, fields });
+  const log = { debug: logAt('debug'), info: logAt('info'), warn: logAt('warn'), error: logAt('error') };
   return {
     books,
     recorded,
     config,
-    clock: frozenClock(wishes.now ?? 0),
-    log: { debug: logAt('debug'), info: logAt('info'), warn: logAt('warn'), error: logAt('error') },
+    clock,
+    log,
     secret(name) {
       const value = wishes.secrets?.[name];
       if (value === undefined) throw new Error(`the test gives no secret ${name}`);
@@ -175,7 +193,9 @@ function fakeServices(
       write: (record) => recorded.audit.push(record),
       appendLine: (path, record) => recorded.lines.set(path, [...(recorded.lines.get(path) ?? []), record]),
     },
+    upstreams: createUpstreamStates({ upstreams: config.upstreams, clock, log, random: () => 0.5 }),
     limits_in_force: { amount: async (_name, written) => written },
+    pipeline: { protocol: wishes.protocol ?? 'messages', stages: wishes.stages ?? ['translate'] },
     health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
     condition: compileCondition,
     facts: (ctx) => (ctx as unknown as FakeContext).facts,

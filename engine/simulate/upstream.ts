@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer as createDoor, type Server, type Socket } from 'node:net';
 
 /** A request as it arrived. */
 export interface Received {
@@ -48,6 +48,8 @@ export interface ScriptedUpstream {
   only(): Received;
   /** The last request, once there are at least `count`. */
   arrived(count: number): Promise<Received>;
+  /** Ports that lead to it besides that of `url`, the same at every call, so that callers can be told apart before they ask. */
+  doors(count: number): Promise<readonly number[]>;
   /** Cuts every connection and refuses new ones until `resume`. */
   pause(): Promise<void>;
   resume(): Promise<void>;
@@ -116,7 +118,9 @@ export async function openUpstream(script: Script, wanted_port = 0): Promise<Scr
     await once(server, 'listening');
     return (server.address() as AddressInfo).port;
   };
+  const doors: Server[] = [];
   const stop = async () => {
+    for (const door of doors.splice(0)) door.close();
     if (!server.listening) return;
     const closed = once(server, 'close');
     server.close();
@@ -138,6 +142,14 @@ export async function openUpstream(script: Script, wanted_port = 0): Promise<Scr
         waiting.push({ count, resolve });
         announce();
       }),
+    async doors(count) {
+      while (doors.length < count) {
+        const door = createDoor({ allowHalfOpen: true, noDelay: true }, (socket) => server.emit('connection', socket));
+        doors.push(door.listen(0, '127.0.0.1'));
+        await once(door, 'listening');
+      }
+      return doors.slice(0, count).map((door) => (door.address() as AddressInfo).port);
+    },
     pause: stop,
     resume: async () => {
       await listen(port);

@@ -1,12 +1,14 @@
-import type { JsonSchema } from '../contract/stage.ts';
+import type { JsonSchema } from '../contract/json-schema.ts';
 import { closest, closestKey, listed } from '../kit/text/suggest.ts';
 import { keyName } from './describe.ts';
 import { isSecretKey, looksSecret } from './diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
 import { type Entry, entriesOf, entryOf, type Node, nodeAt, scalarsOf } from './node.ts';
-import { alternativeKeys, flow, inEnvironment, listMeant, reportSchemaError } from './schema-wording.ts';
+import { withoutOtherBranches } from './schema-branches.ts';
+import { alternativeKeys, inEnvironment, reportSchemaError } from './schema-wording.ts';
 import { corrected, type Slip } from './slips.ts';
 import type { SchemaError } from './validator.ts';
+import { flow, listMeant } from './value-meant.ts';
 
 type Schema = Record<string, unknown>;
 
@@ -78,28 +80,6 @@ export function reportSchemaErrors(
   return [...slips, ...named].reduce(corrected, root);
 }
 
-/**
- * The errors that count where a schema has alternatives. Of alternatives by key it is that none of the keys is there; of
- * alternatives by value those of the one that was meant: a list, where a list stands there.
- */
-function withoutOtherBranches(errors: readonly SchemaError[], root: Node): SchemaError[] {
-  const alternatives = errors.filter(({ keyword }) => keyword === 'anyOf');
-  const by_value = alternatives.filter((error) => alternativeKeys(error).length === 0);
-  const others = alternatives.flatMap((error) => {
-    if (!by_value.includes(error)) return [`${error.schemaPath}/`];
-    const branches = (error.parentSchema?.anyOf ?? []) as readonly { readonly type?: string }[];
-    const is_list = nodeAt(root, error.instancePath).kind === 'list';
-    const meant = Math.max(
-      branches.findIndex(({ type }) => (type === 'array') === is_list),
-      0,
-    );
-    return branches.flatMap((_, i) => (i === meant ? [] : [`${error.schemaPath}/${i}/`]));
-  });
-  return errors.filter(
-    (error) => !by_value.includes(error) && !others.some((branch) => error.schemaPath.startsWith(branch)),
-  );
-}
-
 /** Reports unknown keys, one mistake each, and knows which other errors follow from them. */
 class KeyReporter {
   private readonly errors: readonly SchemaError[];
@@ -150,7 +130,12 @@ class KeyReporter {
     const strays = this.strays(entries, properties, first.instancePath, owner);
     const followers = entries.filter(isEmpty).flatMap((entry) => this.followers(entry, entries));
     const rest = entries.filter((entry) => !strays.includes(entry) && !followers.includes(entry));
+    const moved = (first.parentSchema?.['x-moved'] ?? {}) as Readonly<Record<string, string>>;
     return rest.flatMap((entry) => {
+      if (Object.hasOwn(moved, entry.key)) {
+        this.findings.report('C3001', entry.key_mark, `unknown key ${keyName(entry.key)}`, { help: moved[entry.key] });
+        return [];
+      }
       const meant = this.unknownKey(entry, properties, owner, rest.length, first.instancePath);
       if (meant === undefined) return [];
       this.explained.add(`${first.instancePath} ${meant}`);

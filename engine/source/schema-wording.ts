@@ -1,12 +1,11 @@
-import type { JsonSchema } from '../contract/stage.ts';
-import { numberMeant } from '../kit/number-meant.ts';
+import type { JsonSchema } from '../contract/json-schema.ts';
 import { closest, listed } from '../kit/text/suggest.ts';
 import { describe, keyName } from './describe.ts';
 import type { DiagnosticCode } from './diagnostics/codes.ts';
-import { looksSecret } from './diagnostics/secrets.ts';
 import type { Details, Findings } from './findings.ts';
 import { entryOf, type Mark, type Node, nodeAt } from './node.ts';
 import type { SchemaError } from './validator.ts';
+import { flow, valueMeant } from './value-meant.ts';
 
 /** A diagnostic that is yet to be reported. */
 interface Wording {
@@ -42,10 +41,10 @@ const RELATIONS: Readonly<Record<string, string>> = {
   '<': 'less than',
 };
 
-/** The keys of `anyOf: [{ required: [a] }, { required: [b] }]`. */
+/** The keys of `anyOf: [{ required: [a] }, { required: [b] }]`; none where the alternatives are values. */
 export function alternativeKeys(error: SchemaError): string[] {
-  const branches = (error.parentSchema?.anyOf ?? []) as { required?: string[] }[];
-  return branches.flatMap((branch) => branch.required ?? []);
+  const branches = (error.parentSchema?.anyOf ?? []) as { required?: string[]; type?: unknown }[];
+  return branches.flatMap(({ required = [], type }) => (type === undefined ? required : []));
 }
 
 /** Of more alternatives only the first is proposed. */
@@ -81,24 +80,9 @@ function proposal(key: string, schema: JsonSchema = {}): string {
   return description === undefined ? `\`${key}:\`` : `\`${key}:\` (${description.replace(/\.$/, '')})`;
 }
 
-const quoted = (text: string): string => (/^[\w./:-]+$/.test(text) ? text : JSON.stringify(text));
-
-/** A value in YAML's flow style, such as { a: [1, b] }. */
-export function flow(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(flow).join(', ')}]`;
-  if (typeof value !== 'object' || value === null) return typeof value === 'string' ? quoted(value) : String(value);
-  return `{ ${Object.entries(value)
-    .map(([key, item]) => `${key}: ${flow(item)}`)
-    .join(', ')} }`;
-}
-
 function wrongType(error: SchemaError, node: Node): Wording {
   const wanted = ([] as string[]).concat(error.params.type as string | string[]);
-  const { examples, properties, items } = (error.parentSchema ?? {}) as {
-    examples?: readonly unknown[];
-    properties?: object;
-    items?: JsonSchema;
-  };
+  const { examples } = (error.parentSchema ?? {}) as { examples?: readonly unknown[] };
   const [example] = wanted.includes('string') ? (examples ?? []) : [];
   const key = error.instancePath.slice(error.instancePath.lastIndexOf('/') + 1);
   const expected = listed(wanted.map((type) => TYPE_NAMES[type] ?? type));
@@ -106,15 +90,19 @@ function wrongType(error: SchemaError, node: Node): Wording {
     const details = { found: describe(node), expected: `${expected} below 1e+308` };
     return { code: 'C3005', mark: node.mark, message: 'the value is out of range', details };
   }
-  const is_entry = properties !== undefined && 'stage' in properties;
   const is_plain = node.kind === 'scalar' && (typeof node.value === 'number' || typeof node.value === 'boolean');
   const any_text = ['format', 'pattern', 'x-url'].every((keyword) => !(keyword in (error.parentSchema ?? {})));
   const help =
     example === undefined || (is_plain && any_text)
-      ? (asOnlyKey(wanted, node, error.parentSchema) ?? typeHelp(wanted, node, is_entry, key, items))
+      ? valueMeant(wanted, node, key, error.parentSchema)
       : `write ${flow(example)}, for example`;
-  const variable = error.parentSchema?.['x-secret'];
-  const hint = typeof variable === 'string' ? `write the name of a variable: \`${key}: ${variable}\`` : help;
+  const { 'x-secret': variable, 'x-several': several } = error.parentSchema ?? {};
+  const hint =
+    typeof variable === 'string'
+      ? `write the name of a variable: \`${key}: ${variable}\``
+      : typeof several === 'string' && node.kind === 'list'
+        ? `for a list there is \`${several}\``
+        : help;
   const details = { found: describe(node), expected, help: hint };
   return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
 }
@@ -122,55 +110,6 @@ function wrongType(error: SchemaError, node: Node): Wording {
 /** Whether it is a number larger than any that programs calculate with, such as 1e400 or .inf. */
 function isEndless(node: Node): boolean {
   return node.kind === 'scalar' && (node.value === Infinity || node.value === -Infinity);
-}
-
-/** @param is_entry whether a mapping with the key `stage` is wanted. */
-function typeHelp(
-  wanted: readonly string[],
-  node: Node,
-  is_entry: boolean,
-  key: string,
-  items?: JsonSchema,
-): string | undefined {
-  const value = node.kind === 'scalar' ? node.value : undefined;
-  if (typeof value === 'string') return textHelp(wanted, value, is_entry, key, items);
-  if (wanted.includes('array') && typeof value === 'number') return `write a list: [${value}]`;
-  const is_plain = typeof value === 'number' || typeof value === 'boolean';
-  return wanted.includes('string') && is_plain ? `write "${value}"` : undefined;
-}
-
-function textHelp(
-  wanted: readonly string[],
-  value: string,
-  is_entry: boolean,
-  key: string,
-  items?: JsonSchema,
-): string | undefined {
-  const number = wanted.some((type) => type === 'number' || type === 'integer') ? numberMeant(value, key) : undefined;
-  if (number !== undefined) return `write ${number}`;
-  if (wanted.includes('boolean') && /^(yes|on|true)$/i.test(value)) return 'write true';
-  if (wanted.includes('boolean') && /^(no|off|false)$/i.test(value)) return 'write false';
-  if (wanted.includes('object') && /^[\w-]+:\S/.test(value)) return 'put a space after the colon';
-  if (wanted.includes('object') && is_entry && /^[\w-]+$/.test(value)) return `write { stage: ${value} }`;
-  if (!wanted.includes('array') || value === '') return undefined;
-  return looksSecret(value) ? 'write a list' : `write a list: ${flow(listMeant(value, items))}`;
-}
-
-/** The items of a list that was written as one text: between commas, or between spaces where no item can hold one. */
-export function listMeant(text: string, items: JsonSchema = {}): string[] {
-  const { pattern } = items as { pattern?: string };
-  const words = text.split(/[\s,]+/).filter((word) => word !== '');
-  const fits = (word: string) => new RegExp(pattern ?? '').test(word);
-  return pattern !== undefined && !fits(text) && words.every(fits) ? words : text.split(/,\s*/);
-}
-
-/** A mapping that needs one key only, made of the text that stands in its place. */
-function asOnlyKey(wanted: readonly string[], node: Node, schema: JsonSchema = {}): string | undefined {
-  const { required = [], anyOf } = schema as { required?: readonly string[]; anyOf?: unknown };
-  const text = node.kind === 'scalar' ? node.value : undefined;
-  if (!wanted.includes('object') || required.length !== 1 || anyOf !== undefined) return undefined;
-  const is_name = typeof text === 'string' && /^[\w-]+$/.test(text) && !looksSecret(text);
-  return is_name ? `write { ${required[0]}: ${text} }` : undefined;
 }
 
 const EMPTY = {
@@ -187,16 +126,28 @@ function tooFew(error: SchemaError, node: Node): Wording {
 }
 
 function notAllowed(error: SchemaError, node: Node): Wording {
-  const allowed = ([] as unknown[]).concat(error.params.allowedValues ?? error.params.allowedValue).map(String);
+  const values = ([] as unknown[]).concat(error.params.allowedValues ?? error.params.allowedValue);
+  const allowed = values.map((one) => (typeof one === 'string' && isNumeral(one) ? JSON.stringify(one) : String(one)));
   const value = node.kind === 'scalar' ? node.value : undefined;
-  const meant = typeof value === 'string' ? closest(value, allowed) : undefined;
-  const text = meant === value ? `write ${meant}, without quotes` : `did you mean \`${meant}\`?`;
+  const as_text = values.find((one) => typeof one === 'string' && typeof value === 'number' && Number(one) === value);
+  const meant = typeof value === 'string' ? closest(value, values.map(String)) : as_text;
+  const text =
+    as_text !== undefined
+      ? `write "${as_text}", in quotes`
+      : meant === value
+        ? `write ${meant}, without quotes`
+        : `did you mean \`${meant}\`?`;
   return {
     code: 'C3004',
     mark: node.mark,
     message: `${describe(node)} is not one of the allowed values`,
     details: { expected: listed(allowed, 40), help: meant === undefined ? undefined : text },
   };
+}
+
+/** Whether YAML would read the text as a number without quotes. */
+function isNumeral(text: string): boolean {
+  return text.trim() !== '' && Number.isFinite(Number(text));
 }
 
 function repeated(error: SchemaError, _list: Node, root: Node): Wording {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { JsonSchema } from '../contract/stage.ts';
+import type { JsonSchema } from '../contract/json-schema.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 
 function readSchema(name: string): JsonSchema {

@@ -1,4 +1,4 @@
-import type { JsonSchema } from '../contract/stage.ts';
+import type { JsonSchema } from '../contract/json-schema.ts';
 import type { Findings } from './findings.ts';
 import { type Node, toValue } from './node.ts';
 import { reportSchemaErrors } from './schema-errors.ts';

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
-import type { JsonSchema } from '../contract/stage.ts';
+import type { JsonSchema } from '../contract/json-schema.ts';
 import { parseListenAddress } from '../kit/net/addresses.ts';
 import { isEmail } from '../kit/text/email.ts';
 import { isPrintableLine } from '../kit/text/printable.ts';
@@ -25,8 +25,6 @@ export const ANNOTATIONS = [
   'x-address',
   /** A time zone of the IANA database. */
   'x-time-zone',
-  /** A setting that this version does not act on. */
-  'x-later',
 ] as const;
 
 /** A value that some later check is interested in. */
@@ -85,6 +83,8 @@ function createAjv(validateSchema: boolean): Ajv {
   }
   ajv.addKeyword('x-expected');
   ajv.addKeyword('x-also');
+  ajv.addKeyword('x-several');
+  ajv.addKeyword('x-moved');
   ajv.addFormat('listen-address', (text) => parseListenAddress(text) !== undefined);
   return ajv;
 }

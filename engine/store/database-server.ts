@@ -37,6 +37,12 @@ export async function findServer(options: {
   };
 }
 
+/** Where the database of a configuration is, without credentials: what stays the same while it is away. Raises StartError. */
+export function databaseAddress({ database: { postgres, embedded } }: GatewayConfig, env: NodeJS.ProcessEnv): string {
+  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, env[postgres.url_env]).label();
+  return embedded?.data_dir ?? DEFAULT_DATA_DIR;
+}
+
 function findOperatorsServer(url_env: string, value: string | undefined): DatabaseServer {
   const { url, text } = parseUrl(url_env, value);
   const label = `${url.host || url.searchParams.get('host') || 'localhost'}${url.pathname}`;

@@ -45,10 +45,39 @@ export interface ReadinessTries {
   spool(): Promise<boolean>;
   /** Whether some callers can be told without the database. */
   knowsCallers(): boolean;
+  /** Why not, in words for anybody. */
+  whyNobodyIsKnown(): string;
   /** Whether the configuration lets requests go out without a reservation. */
   servesWithoutReservations(): boolean;
-  /** Whether money is reserved for requests at all. */
-  reservesMoney(): boolean;
+  /** What the requests of each pipeline for models need to know before they leave. */
+  pipelines(): readonly StoreNeeds[];
+}
+
+/** What a pipeline needs of the store for every request. */
+export interface StoreNeeds {
+  /** Who is calling. */
+  readonly callers: boolean;
+  /** That money is reserved, or noted in the spool where limits allow it. */
+  readonly reservations: boolean;
+}
+
+/** Whether the gateway would serve anybody: it is enough that one pipeline would. */
+function wouldServe(
+  tries: ReadinessTries,
+  has: { readonly callers: boolean; readonly spool: Finding['spool'] },
+): Pick<Finding, 'serves' | 'reason'> {
+  const reserves = has.spool === 'ok';
+  const serves = tries
+    .pipelines()
+    .some(({ callers, reservations }) => (!callers || has.callers) && (!reservations || reserves));
+  if (serves) return { serves };
+  const why =
+    has.spool === 'unused'
+      ? 'their limits say on_store_error: deny'
+      : has.callers
+        ? 'the spool cannot take them'
+        : tries.whyNobodyIsKnown();
+  return { serves, reason: `requests are refused without the database: ${why}` };
 }
 
 /** What was found out about the store at some moment. */
@@ -57,6 +86,8 @@ interface Finding {
   readonly spool: 'ok' | 'unused' | 'unavailable';
   readonly detail?: string;
   readonly serves: boolean;
+  /** Why nobody is served, in words for anybody. */
+  readonly reason?: string;
 }
 
 /** What is known stays good for so long: a crowd of probes costs no more than one statement a second. */
@@ -73,10 +104,12 @@ export function createHealth(options: {
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly log: Log;
   reloads(): ReloadState;
+  /** What anybody may know about the upstreams, by name. */
+  upstreams(): NonNullable<HealthPart['told']>;
   /** Whether the gateway was told to stop. */
   stopping(): boolean;
 }): Health {
-  const { tries, clock, log, reloads, stopping } = options;
+  const { tries, clock, log, reloads, upstreams, stopping } = options;
   let last: { readonly finding: Finding; readonly at: number } | undefined;
   let running: { readonly finding: Promise<Finding>; readonly since: number } | undefined;
   let served = true;
@@ -115,7 +148,7 @@ export function createHealth(options: {
       : last?.finding.spool === 'unavailable'
         ? 'unavailable'
         : 'ok';
-    return { ...SILENT, spool, serves: tries.knowsCallers() && (!tries.reservesMoney() || spool === 'ok') };
+    return { ...SILENT, spool, ...wouldServe(tries, { callers: tries.knowsCallers(), spool }) };
   };
 
   return {
@@ -123,11 +156,19 @@ export function createHealth(options: {
       return stopping();
     },
     async check() {
-      const { database, spool, serves, detail } = await findOut();
+      const { database, spool, serves, detail, reason } = await findOut();
       return {
-        database: { ok: database === 'ok', state: database, needed: !serves, ...(detail !== undefined && { detail }) },
+        database: {
+          ok: database === 'ok',
+          state: database,
+          needed: !serves,
+          ...(detail !== undefined && { detail }),
+          ...(reason !== undefined && { reason }),
+        },
         spool: { ok: spool !== 'unavailable', state: spool, needed: !serves },
         configuration: describeReloads(reloads()),
+        // All replicas see the same outage: without them, nobody would be left to say what is wrong.
+        upstreams: { ok: true, told: upstreams() },
       };
     },
   };
@@ -141,8 +182,7 @@ async function tryAll(tries: ReadinessTries): Promise<Finding> {
   } catch (error) {
     const { ok, detail = error instanceof Error ? error.message : String(error) } = await tries.read();
     const spool = !may_go_out ? 'unused' : (await tries.spool()) ? 'ok' : 'unavailable';
-    const known = ok || tries.knowsCallers();
-    const serves = known && (!tries.reservesMoney() || spool === 'ok');
-    return { database: ok ? 'read_only' : 'unavailable', spool, detail, serves };
+    const would = wouldServe(tries, { callers: ok || tries.knowsCallers(), spool });
+    return { database: ok ? 'read_only' : 'unavailable', spool, detail, ...would };
   }
 }

@@ -35,6 +35,16 @@ export const migrations: readonly SchemaMigration[] = [
       'functions/partitions.sql',
     ],
   },
+  {
+    name: '0002_forwarding',
+    files: [
+      'forwarding/ledger.sql',
+      'forwarding/evidence.sql',
+      'forwarding/moves.sql',
+      'forwarding/settlements.sql',
+      'forwarding/drained-upstreams.sql',
+    ],
+  },
 ];
 
 /** What to do about a database of a later version. */

@@ -98,25 +98,15 @@ export function windowAsked(headers: IncomingHttpHeaders): number | undefined {
   return longest;
 }
 
-/** Most names that are remembered: clients send the same few. */
-const REMEMBERED_MAX = 1000;
-
-const remembered = new Map<string, boolean>();
-
 /** Whether a request header, in lower case, chooses who serves or pays, or is one that ends here in another spelling. */
 export function isDecisiveHeader(name: string): boolean {
-  let decisive = remembered.get(name);
-  if (decisive === undefined) {
-    // Many servers take an underscore for a hyphen.
-    const spelt = name.replaceAll('_', '-');
-    decisive =
-      !HARMLESS.has(spelt) &&
-      ((spelt !== name && ENDING_HERE.has(spelt)) ||
-        EXACT.has(spelt) ||
-        PREFIXES.some((prefix) => spelt.startsWith(prefix)) ||
-        DECISIVE_WORDS.test(spelt));
-    if (remembered.size >= REMEMBERED_MAX) remembered.clear();
-    remembered.set(name, decisive);
-  }
-  return decisive;
+  // Many servers take an underscore for a hyphen.
+  const spelt = name.replaceAll('_', '-');
+  return (
+    !HARMLESS.has(spelt) &&
+    ((spelt !== name && ENDING_HERE.has(spelt)) ||
+      EXACT.has(spelt) ||
+      PREFIXES.some((prefix) => spelt.startsWith(prefix)) ||
+      DECISIVE_WORDS.test(spelt))
+  );
 }

@@ -14,8 +14,8 @@ export interface DecidedRequest {
   readonly upstream: UpstreamConfig;
   /** Milliseconds since the epoch, for the prices in force. */
   readonly at: number;
-  /** Which upstream serves another model for this caller. */
-  readonly upstreamOf: (model: ModelConfig) => UpstreamConfig;
+  /** Whether the upstream is one of those that serve another model for this caller. */
+  readonly servesThere: (model: ModelConfig) => boolean;
 }
 
 /** Checks the decisive fields of requests and returns the identifiers of all models that they name beside `model`. */
@@ -116,7 +116,7 @@ function modelsNamed(
   { param, rule, value }: DecisiveValue,
   is_allowed: boolean,
   names: Allowed['names'],
-  { caller, model, called, upstream, upstreamOf }: DecidedRequest,
+  { caller, model, called, upstream, servesThere }: DecidedRequest,
   models: ModelCatalog,
 ): readonly ModelConfig[] {
   if (value === undefined) {
@@ -134,7 +134,7 @@ function modelsNamed(
     const refusal = known[0] && models.refusal(caller, known[0]);
     throw modelNotFound(value, refusal ?? { by: 'unknown', upstream: upstream.name, field: settingFor(param) }, param);
   }
-  const served = usable.filter((found) => found.id === model.id || upstreamOf(found) === upstream);
+  const served = usable.filter((found) => found.id === model.id || servesThere(found));
   if (rule.name === '*') return served;
   if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);
   if (!names.has(value)) {

@@ -1,9 +1,11 @@
 /** What shipped stages use of this room. */
+export { Attempts } from './attempts/attempts.ts';
+export { mayBeBilled } from './attempts/error-meaning.ts';
+export { FORWARD_READS, FORWARD_READS_IF_SET, FORWARD_WRITES } from './attempts/forward-context.ts';
+export { CACHE_FACTS } from './cache-lifetime.ts';
 export { windowAsked } from './decisive-headers.ts';
 export { createDecisiveCheck, modelNames, refuseDecisiveQuery, servedNames } from './decisive-values.ts';
-export { refuseForeignAnswer } from './foreign-answer.ts';
 export { modelNotFound } from './model-refusals.ts';
 export { MODEL_FACTS, modelFacts, UPSTREAM_FACTS, upstreamFacts } from './route-facts.ts';
-export { createUpstreamClient, type OutgoingRequest, type Sending, type UpstreamClient } from './upstream-client.ts';
-export * from './upstream-headers.ts';
-export { upstreamPaths } from './upstream-path.ts';
+export * from './routes/index.ts';
+export { createTarget } from './target.ts';

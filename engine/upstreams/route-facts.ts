@@ -43,18 +43,18 @@ export function modelFacts({
   };
 }
 
-/** Where a request of a protocol for a model goes when an upstream was chosen. */
+/** Where a request of a protocol for a model goes when an upstream was chosen; what is not known there is `undefined`. */
 export function upstreamFacts(
   protocol: string,
   model: ModelConfig,
   upstream: UpstreamConfig,
-): Written<(typeof UPSTREAM_FACTS)[number]> {
+): { readonly [path in (typeof UPSTREAM_FACTS)[number]]: FactValue<path> | undefined } {
   const { name, region, protocols, supports } = upstream;
   return {
     'route.upstream': name,
     'route.protocol': askedIn(protocol, protocols),
     'route.upstream_model': model.upstream_ids[name] ?? model.id,
-    ...(region !== undefined && { 'route.region': region }),
+    'route.region': region,
     'route.supports.count_tokens': supports.count_tokens,
     'route.supports.prompt_cache_1h': supports.prompt_cache_1h && model.supports.prompt_cache_1h,
   };

@@ -1,8 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Profile, UpstreamConfig } from '../contract/config.ts';
+import type { GatewayConfig, Profile, UpstreamConfig } from '../contract/config.ts';
 import type { Protocol } from '../contract/protocol.ts';
+import { parseTraceParent } from '../kit/net/trace-context.ts';
 import { ENDING_HERE, nominated } from './connection-headers.ts';
 import { isDecisiveHeader } from './decisive-headers.ts';
+import { traceHeaderOf } from './trace-headers.ts';
 
 const NO_HEADERS: ReadonlySet<string> = new Set();
 
@@ -35,27 +37,61 @@ export interface ForwardedHeaders {
   readonly dropped: readonly string[] | undefined;
 }
 
+/** What upstreams get of the trace of a request. */
+export type Propagation = GatewayConfig['telemetry']['propagate'];
+
+/** What a header is, by its name. `plain`: it passes. */
+type Kind = 'plain' | 'ending' | 'decisive' | 'baggage' | 'trace';
+
+/** Most names that are remembered: clients send the same few. */
+const REMEMBERED_MAX = 1000;
+
+const remembered = new Map<string, Kind>();
+
+function kindOf(name: string): Kind {
+  let kind = remembered.get(name);
+  if (kind === undefined) {
+    kind = ENDING_HERE.has(name) ? 'ending' : isDecisiveHeader(name) ? 'decisive' : (traceHeaderOf(name) ?? 'plain');
+    if (remembered.size >= REMEMBERED_MAX) remembered.clear();
+    remembered.set(name, kind);
+  }
+  return kind;
+}
+
 /**
- * What of a client's headers goes upstream: all but those of its connection, its credential, and those that choose who
- * serves or pays unless they are `allowed`.
+ * What of a client's headers goes upstream: all but those of its connection, its credential, baggage, and those that choose who
+ * serves or pays unless they are `allowed`. Headers of tracing go with `propagate: verbatim` alone; with `join` the `tracestate`
+ * does, which belongs to the trace and not to one span of it.
  */
 export function forwardedHeaders(
   received: IncomingHttpHeaders,
   allowed: ReadonlySet<string> = NO_HEADERS,
+  propagate: Propagation = 'verbatim',
 ): ForwardedHeaders {
   const of_connection = nominated(received.connection);
   const headers: IncomingHttpHeaders = {};
   let dropped: string[] | undefined;
   for (const name in received) {
-    if (ENDING_HERE.has(name) || of_connection.includes(name)) continue;
-    if (isDecisiveHeader(name) && !allowed.has(name)) {
+    const kind = kindOf(name);
+    if (kind === 'ending' || of_connection.includes(name)) continue;
+    if (
+      kind === 'plain' ||
+      (kind === 'decisive' && allowed.has(name)) ||
+      (kind === 'trace' && passesOn(name, received, propagate))
+    ) {
+      headers[name] = received[name];
+    } else {
       dropped ??= [];
       dropped.push(name);
-    } else {
-      headers[name] = received[name];
     }
   }
   return { headers, dropped };
+}
+
+function passesOn(name: string, { traceparent }: IncomingHttpHeaders, propagate: Propagation): boolean {
+  if (propagate !== 'join') return propagate === 'verbatim';
+  // Without a parent there is no trace whose state it could be (W3C Trace Context, section 3.3).
+  return name === 'tracestate' && parseTraceParent(traceparent) !== undefined;
 }
 
 /** Names of a header of the Messages protocol: those an upstream reads, and all that a client may have used for it. */

@@ -34,7 +34,7 @@ export function decisivePage(): string {
     'They pass. What they cost is reserved for and billed like the rest.',
     fieldsOf('pass'),
     '## Headers',
-    "Headers whose names end in `-beta` pass as they are; where one lengthens the context window (`context-1m-...`), the reservation counts with the longer one. The following are dropped, unless `allow_headers` of the upstream lists them, and named in the fact `request.dropped_headers` and the audit record: clients send some of them by habit, and without them the account of the upstream's credential pays. A name that ends in `*` stands for all that begin so; `x-openrouter-title` and `x-openrouter-categories` pass. So are headers whose names end like an account, a model, a deployment, a service tier or a key. `http-referer` and `x-title` only say who asks, and pass.",
+    "Headers whose names end in `-beta` pass as they are; where one lengthens the context window (`context-1m-...`), the reservation counts with the longer one. The following are dropped, unless `allow_headers` of the upstream lists them, and named in the fact `request.dropped_headers` and the audit record: clients send some of them by habit, and without them the account of the upstream's credential pays. A name that ends in `*` stands for all that begin so; `x-openrouter-title` and `x-openrouter-categories` pass. So are headers whose names end like an account, a model, a deployment, a service tier or a key. `http-referer` and `x-title` only say who asks, and pass. What becomes of headers of tracing is in [Headers](headers.md).",
     table(
       ['Header', 'Decides over', 'What it chooses', 'Documented in'],
       DECISIVE_HEADERS.map(({ name, decides, meaning, source }) => [code(name), decides, sentence(meaning), source]),

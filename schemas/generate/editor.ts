@@ -1,10 +1,9 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
-import { notInForce } from '../../engine/cli/explain/format-schema.ts';
 import { ERRORS, type ErrorCode } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
-import { flow } from '../../engine/source/schema-wording.ts';
+import { flow } from '../../engine/source/value-meant.ts';
 import { conditionDefinitions, type Definitions, factsSchema, itemDefinitions } from './conditions.ts';
 import { stageEntry } from './entries.ts';
 import { isSchema, mapChildren, schemasIn } from './schema.ts';
@@ -81,7 +80,6 @@ class Editor {
 function hover(schema: JsonSchema): { markdownDescription?: string } {
   const { description } = schema;
   const parts = [
-    notInForce(schema),
     schema.default !== undefined && !isEmptyMap(schema.default) ? `Default: \`${flow(schema.default)}\`` : undefined,
   ].filter((part) => part !== undefined);
   if (typeof description !== 'string' || parts.length === 0) return {};
@@ -194,8 +192,14 @@ function partOf(whole: JsonSchema): JsonSchema {
     const parts = schemasIn(target, 'properties').map(
       ([name, child]) => [name, partial(child, `${at}${name}`)] as const,
     );
-    const { required, ...rest } = target;
-    if (required === undefined && parts.every(([name, { $ref }]) => $ref === `${at}${name}`)) return { $ref: pointer };
+    const { required, ...others } = target;
+    const { anyOf, ...without_choice } = others;
+    const says_keys = (anyOf as readonly JsonSchema[] | undefined)?.every(
+      (branch) => Object.keys(branch).join() === 'required',
+    );
+    const rest = says_keys ? without_choice : others;
+    if (required === undefined && !says_keys && parts.every(([name, { $ref }]) => $ref === `${at}${name}`))
+      return { $ref: pointer };
     return { ...rest, ...(defined && own), properties: Object.fromEntries(parts) };
   };
   return partial(whole, `${FILE_OF_GATEWAY}#`);

@@ -30,10 +30,15 @@ export function indexPage(): string {
           'which fields and headers beside `model` choose models, prices or accounts, and what happens to them',
         ],
         [
+          link('Failover', 'failover.md'),
+          'what becomes of a request that an upstream does not serve, and of what it may bill',
+        ],
+        [
           link('Translation', 'translation.md'),
           'what is lost or changed between clients and upstreams of different protocols',
         ],
         [link('Headers', 'headers.md'), 'which headers of an upstream are kept from clients, and why'],
+        [link('Telemetry', 'telemetry.md'), 'every span, event, attribute and metric of the gateway'],
         [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
         [link('Requirements', 'requirements.md'), 'what is asked of the gateway, and the test that shows each line'],
       ],

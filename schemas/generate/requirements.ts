@@ -23,7 +23,7 @@ export function requirementsPage(): string {
   const states = [`${having('yes')} work`, `${having('later')} come later`, `${having('no')} do not work`];
   return page('Requirements', [
     `What is asked of the gateway, line by line, and the tests that show it: of ${all.length} lines ${states.join(', ')}. Files are below \`test/\` in the repository; one runs with \`node test/run.ts test/FILE\`. A test in a group is \`group > test\`, and "…" stands for what a test is repeated for.`,
-    'A test of its own fails when a test that is named here is gone, when a line does not work, or when one is put off that is not about telemetry, the console, the self-check or the downgrade of an hour of cache to five minutes.',
+    'A test of its own fails when a test that is named here is gone, when a line does not work, or when one is put off that is not about telemetry, the console or the self-check.',
     ...REQUIREMENTS.flatMap(sectionPart),
     '## Clients by themselves',
     'Some of what people expect of a gateway is for clients and operators to do. The build CLI has its own commands (`-p` for a single run, `inspect`, `logout`, `update`), prefers a key in its file to a variable, that to a sign-in of its own and that to `BUILD_VENDOR_API_KEY`, and opens a browser when it finds none of them. It takes a model for 200,000 tokens long where its file says nothing. Operators put the address of sign-in behind a VPN or a proxy that people reach from their own machines, and set a limit at the account of the upstream as well.',

@@ -88,6 +88,7 @@ describe('the audit table', () => {
     const records = await stored('flood-');
     assert.equal(records.length, 10_000);
     assert.deepEqual(records[0], { request_id: 'flood-5' });
+    assert.deepEqual([audit.lost, audit.waiting], [5, 0]);
     assert.deepEqual(kept.at(-1), {
       message: 'audit records were lost while the database was away',
       fields: { records: 5 },
@@ -109,7 +110,9 @@ describe('the audit table', () => {
     const audit = open();
     audit.write({ request_id: 'huge-1', number: 1n as unknown as number });
     audit.write({ request_id: 'huge-2' });
+    assert.equal(audit.waiting, 1);
     await audit.flush();
+    assert.deepEqual([audit.lost, audit.waiting], [1, 0]);
     assert.deepEqual(await stored('huge-'), [{ request_id: 'huge-2' }]);
   });
 });

@@ -1,5 +1,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Reply } from './servers/parent.ts';
 
@@ -65,4 +68,20 @@ async function stop(child: ChildProcess): Promise<void> {
 /** Ends every process that was started; kills those that do not go within ten seconds. */
 export async function stopChildren(): Promise<void> {
   await Promise.all([...children].map(stop));
+}
+
+/** Runs a measurement in a directory of its own; afterwards, also after a signal, its processes and the directory are gone. */
+export async function inBenchDirectory(measure: (directory: string) => Promise<void>): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
+  const clean = async () => {
+    await stopChildren();
+    rmSync(directory, { recursive: true, force: true });
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.once(signal, () => clean().then(() => process.exit(130)));
+  try {
+    await measure(directory);
+  } finally {
+    await clean();
+  }
 }

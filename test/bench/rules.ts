@@ -3,9 +3,11 @@
  * matches. `node test/bench/rules.ts` prints a table; times in microseconds.
  * @module
  */
+
 import type { RoutingRuleConfig } from '../../engine/api.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import resolveRoute from '../../stages/resolve-route.ts';
+import { routingSection } from '../support/routing.ts';
 
 const REQUESTS = 20_000;
 const ROUNDS = 7;
@@ -55,9 +57,14 @@ const KINDS: Readonly<Record<string, (index: number) => Condition>> = {
 function measure(kind: (index: number) => Condition, count: number): number {
   const rules = Array.from({ length: count }, (_, index): RoutingRuleConfig => {
     const condition = index === count - 1 ? {} : kind(index);
-    return { name: `rule-${index}`, mode: 'enforce', upstream: 'spare', ...condition };
+    return {
+      name: `rule-${index}`,
+      mode: 'enforce',
+      upstreams: [{ upstream: 'spare', order: 1, weight: 1 }],
+      ...condition,
+    };
   });
-  const stage = openStage(resolveRoute, { config: stageConfig({ routing: { default_upstream: 'main', rules } }) });
+  const stage = openStage(resolveRoute, { config: stageConfig({ routing: routingSection(rules) }) });
   const rounds = Array.from({ length: ROUNDS }, () => {
     const requests = Array.from({ length: REQUESTS }, () => stage.request({ facts: FACTS }));
     const start = process.cpuUsage();

@@ -57,6 +57,43 @@ describe('appscli test', () => {
     assert.equal(exit_code, 1);
   });
 
+  it('shows why a request went to no other upstream after the only attempt', async () => {
+    const { directory } = testProject(`
+  - name: hangs
+    gateway: { routing: { default_upstreams: [main, spare] } }
+    ${REQUEST}
+    upstreams: { main: { fails: hang }, spare: { json: { type: message } } }
+    expect: { status: 200 }
+`);
+    assert.match(
+      (await run(directory)).stdout,
+      /^ {6}attempt 1: main, unanswered; ended: no time was left for another/m,
+    );
+  });
+
+  it('shows every attempt of a request that was sent to several upstreams', async () => {
+    const { directory } = testProject(`
+  - name: fails over
+    gateway: { routing: { default_upstreams: [main, spare] } }
+    ${REQUEST}
+    upstreams: { main: { fails: refuse }, spare: { json: { type: message } } }
+    expect: { status: 502 }
+`);
+    const { stdout } = await run(directory);
+    assert.match(
+      stdout,
+      /^ {6}attempt 1: main, unreachable; went to the next upstream: no connection\n {6}attempt 2: spare, answered \(status 200\); its answer went to the client$/m,
+    );
+    const { requests } = JSON.parse((await run(directory, '--format', 'json')).stdout).cases[0];
+    assert.deepEqual(
+      requests[0].attempts.map((attempt: Record<string, unknown>) => [attempt.upstream, attempt.reason]),
+      [
+        ['main', 'next_unreachable'],
+        ['spare', 'served'],
+      ],
+    );
+  });
+
   it('ends when it is done, whatever stages of the operator left running', async () => {
     const { directory } = testProject(HOLDS, {
       'gateway.yaml': `${GATEWAY}stages: [stages/ticks.js]\n`,

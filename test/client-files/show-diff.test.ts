@@ -26,6 +26,10 @@ env = { ACME_API_KEY = "sk-planted-3", n = 1 }
 experimental_bearer_token = """sk-planted-4"""
 headers = "authorization: sk-planted-5"
 {"VENDOR_AUTH_TOKEN": "sk-planted-\\"6", "apiKey":"sk-planted-7", "password" : "hunter2"}
+headers = { "x-team" = "sk-planted-8", x = 'sk-planted-9' }
+"headers": {
+  "x-team": "sk-planted-10"
+}
 env_key = "KEPT"
 model_auto_compact_token_limit = 475000
 `;
@@ -35,6 +39,13 @@ model_auto_compact_token_limit = 475000
     assert.match(shown, /env_key = "KEPT"/);
     assert.match(shown, /token_limit = 475000/);
     assert.match(shown, /n = 1/);
+  });
+
+  test('has no value of a table of headers in it', () => {
+    const before = '[a.headers]\nx-team = "sk-planted-1"\n"x-b" = "sk-planted-2"\n\n[b]\nc = "KEPT"\n';
+    const shown = showDiff({ path: 'f', before, after: `${before}d = 1\n`, secret: false }, undefined, false);
+    assert.doesNotMatch(shown + withoutCredentials(before, undefined), /planted/);
+    assert.match(shown, /KEPT/);
   });
 
   test('moves no cursor', () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { defineStage, type ValueOf } from '../../engine/contract/stage.ts';
+import type { ValueOf } from '../../engine/contract/json-schema.ts';
+import { defineStage } from '../../engine/contract/stage.ts';
 
 const OPTIONS = {
   type: 'object',

@@ -115,5 +115,5 @@ test('who is in no allowed group, or has an address elsewhere, is turned away', 
 test('the live check finds the provider and says which redirect URI to register', async () => {
   const { stdout } = await cli(['check', '--config', join(directory, 'gateway.yaml'), '--live'], { env });
   assert.match(stdout, /^ok +identity provider +discovery document and keys found, issuer matches/m);
-  assert.match(stdout, new RegExp(`register there: ${gateway.url}/oauth/callback$`, 'm'));
+  assert.match(stdout, new RegExp(`register there:\\s+${gateway.url}/oauth/callback$`, 'm'));
 });

@@ -6,7 +6,7 @@ import { runCheck } from '../../engine/cli/check/check.ts';
 import { stages } from '../../stages/index.ts';
 
 const BASE = join(import.meta.dirname, 'check', 'base');
-/** Sections that would add their warnings to every finding: not in force yet, or with variables of their own. */
+/** Sections that would add their warnings to every finding: with variables of their own. */
 const LATER = join(import.meta.dirname, 'check', 'later-sections');
 
 /** Text as one character per byte, with `\xNN` as that byte. */

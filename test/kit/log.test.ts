@@ -23,6 +23,17 @@ test('for a terminal it is one line of words', () => {
   assert.match(lines[0]!, /^\d\d:\d\d:\d\d ERROR it failed: refused part="a b" port=1\n$/);
 });
 
+test('a number that holds a secret leaves a line that can be read, for whoever takes it as well', () => {
+  const { log, records } = capture('json');
+  const taken: string[] = [];
+  log.tap((line) => taken.push(line));
+  log.hide('4318');
+  log.info({ port: 4318, nested: { more: 143180 } }, 'at 4318');
+  const [{ port, nested, msg }] = records();
+  assert.deepEqual({ port, nested, msg }, { port: '[secret]', nested: { more: '[secret]' }, msg: 'at [secret]' });
+  assert.equal(JSON.parse(taken[0]!).port, '[secret]');
+});
+
 test('debug records are written only when asked for', () => {
   const quiet = capture('json');
   quiet.log.debug({}, 'detail');
@@ -40,9 +51,9 @@ test('fields that are named like a secret are not written, at any depth', () => 
   );
   const fields = ['access_token', 'refresh_token', 'id-token', 'client_secret', 'device_code', 'user_code', 'nonce'];
   for (const field of fields) log.info({ body: { [field]: 'planted-6' } }, 'm');
-  log.info({ code: 'W7001', access_tokens: 3 }, 'm');
+  log.info({ code: 'W7002', access_tokens: 3 }, 'm');
   assert.doesNotMatch(lines.join(), /planted/);
-  assert.match(lines.join(), /"code":"W7001","access_tokens":3/);
+  assert.match(lines.join(), /"code":"W7002","access_tokens":3/);
 });
 
 test('credentials are recognised by their shape in messages and stack traces', () => {

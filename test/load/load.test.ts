@@ -203,16 +203,17 @@ pipelines: own
     assert.equal(config.pipelines, created.path('own'));
   });
 
-  test('keeps shadow rules, names rules without a name by their place, and takes the first of several upstreams', async () => {
+  test('keeps shadow rules, names rules without a name by their place, and says in one form where they lead', async () => {
     const { config } = await configOf({
       'gateway.yaml': `${GATEWAY}  rules:
     - { group: research, upstream: main, mode: shadow }
-    - { group: interns, upstreams: [main], weights: { main: 1 } }
+    - { group: interns, upstreams: [{ upstream: main, weight: 1 }] }
 `,
     });
+    const main = [{ upstream: 'main', order: 1, weight: 1 }];
     assert.deepEqual(config.routing.rules, [
-      { group: 'research', name: 'routing.rules[0]', upstream: 'main', mode: 'shadow' },
-      { group: 'interns', name: 'routing.rules[1]', upstream: 'main', mode: 'enforce' },
+      { group: 'research', name: 'routing.rules[0]', upstreams: main, mode: 'shadow' },
+      { group: 'interns', name: 'routing.rules[1]', upstreams: main, mode: 'enforce' },
     ]);
   });
 

@@ -221,3 +221,27 @@ describe('an error of the gateway', () => {
     });
   });
 });
+
+describe('the refusal of an upstream that is told in words of our own', () => {
+  const told = (protocol: Protocol, status: number) => {
+    const error = new StageError('upstream_failed', 'Refused.', { status });
+    const { type, code } = JSON.parse(errorsOf(protocol).body(error, 'req_1')).error;
+    return { type, code, retry: errorsOf(protocol).headers(error)['x-should-retry'] };
+  };
+
+  it('is called what its status is', () => {
+    assert.deepEqual(told('messages', 429), { type: 'rate_limit_error', code: 'upstream_failed', retry: 'true' });
+    assert.deepEqual(told('messages', 401), { type: 'authentication_error', code: 'upstream_failed', retry: 'false' });
+    assert.deepEqual(told('chat', 429), { type: 'requests', code: 'rate_limit_exceeded', retry: 'true' });
+    assert.deepEqual(told('responses', 404), {
+      type: 'invalid_request_error',
+      code: 'model_not_found',
+      retry: 'false',
+    });
+  });
+
+  it('without a status of its own is a failure like any other', () => {
+    assert.deepEqual(told('messages', 502), { type: 'api_error', code: 'upstream_failed', retry: 'true' });
+    assert.deepEqual(told('chat', 502), { type: 'server_error', code: null, retry: 'true' });
+  });
+});

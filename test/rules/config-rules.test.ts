@@ -3,10 +3,13 @@ import { describe, it } from 'node:test';
 import type { RoutingRuleConfig } from '../../engine/contract/config.ts';
 import { routingRules } from '../../engine/rules/config-rules.ts';
 import { stageConfig } from '../../engine/simulate/stage-harness.ts';
+import { inOrder, routingSection } from '../support/routing.ts';
+
+const SPARE = inOrder('spare');
 
 function logicOf(rule: Partial<RoutingRuleConfig>): unknown {
-  const whole: RoutingRuleConfig = { name: 'rule', mode: 'enforce', upstream: 'spare', ...rule };
-  return routingRules(stageConfig({ routing: { default_upstream: 'main', rules: [whole] } }))[0]!.logic;
+  const whole: RoutingRuleConfig = { name: 'rule', mode: 'enforce', upstreams: SPARE, ...rule };
+  return routingRules(stageConfig({ routing: routingSection([whole]) }))[0]!.logic;
 }
 
 const WHEN = { var: 'request.stream' };
@@ -48,14 +51,14 @@ describe('a routing rule as one condition', () => {
     });
   });
 
-  it('keeps its place, name, mode and upstream', () => {
+  it('keeps its place, name, mode and upstreams', () => {
     const rules: RoutingRuleConfig[] = [
-      { name: 'a', mode: 'shadow', upstream: 'main' },
-      { name: 'b', mode: 'enforce', upstream: 'spare', when: WHEN },
+      { name: 'a', mode: 'shadow', upstreams: inOrder('main') },
+      { name: 'b', mode: 'enforce', upstreams: SPARE, when: WHEN },
     ];
-    assert.deepEqual(routingRules(stageConfig({ routing: { default_upstream: 'main', rules } })), [
-      { index: 0, name: 'a', mode: 'shadow', logic: true, upstream: 'main' },
-      { index: 1, name: 'b', mode: 'enforce', logic: WHEN, upstream: 'spare' },
+    assert.deepEqual(routingRules(stageConfig({ routing: routingSection(rules) })), [
+      { index: 0, name: 'a', mode: 'shadow', logic: true, upstreams: inOrder('main') },
+      { index: 1, name: 'b', mode: 'enforce', logic: WHEN, upstreams: SPARE },
     ]);
   });
 });

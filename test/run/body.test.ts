@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { JsonValue } from '../../engine/api.ts';
+import type { WantedTexts } from '../../engine/contract/wanted-texts.ts';
 import { HeldBody } from '../../engine/run/body.ts';
 
 function held(text: string) {
@@ -73,6 +74,30 @@ describe('a replaced body', () => {
   });
 });
 
+/** Strings under `a` and under `é` at any depth below `in`. */
+const WANTED = (() => {
+  const keys = new Map<string, { found?: string; within?: WantedTexts<string> }>([['é', { found: 'e' }]]);
+  keys.set('in', { within: { keys } }).set('a', { found: 'a' });
+  return { keys };
+})();
+
+describe('strings that are put in the place of others', () => {
+  it('stand where those stood, at any depth, and every other byte stays', async () => {
+    const { body, rewrites } = held('{ "é": "x" , "in":[ {"é" : "\\u0031" }, {"in":{"a":"1"}} ],\n"d":"1"}');
+    await body.replaceTexts(WANTED, (found, text) => (text === '1' ? `<${found}>` : undefined));
+    assert.equal(String(body.bytes), '{ "é": "x" , "in":[ {"é" : "<e>" }, {"in":{"a":"<a>"}} ],\n"d":"1"}');
+    assert.deepEqual(rewrites, ['in']);
+    assert.equal(body.rewritten, true);
+  });
+
+  it('leave a body as it is, and record nothing, where nothing else is to stand', async () => {
+    const { body, rewrites } = held('{"a":"\\u0031","b":"2"}');
+    await body.replaceTexts(WANTED, () => undefined);
+    await body.replaceTexts(WANTED, (_, text) => text);
+    assert.deepEqual([String(body.bytes), rewrites, body.rewritten], ['{"a":"\\u0031","b":"2"}', [], false]);
+  });
+});
+
 describe('elements that are taken out', () => {
   it('leave time for others, however large the body is', async () => {
     const numbers = `${'1'.repeat(60_000)},`.repeat(150);
@@ -97,6 +122,7 @@ describe('elements that are taken out', () => {
       fc.record({ kind: fc.constant('rewrite' as const), key, value: fc.jsonValue({ maxDepth: 2 }) }),
       fc.record({ kind: fc.constant('rename' as const), key, value: fc.string() }),
       fc.record({ kind: fc.constant('remove' as const), key, value: fc.nat({ max: 3 }) }),
+      fc.record({ kind: fc.constant('replace' as const), key, value: fc.string() }),
     );
     const list = fc.array(fc.oneof(fc.string(), fc.constant([1])), { maxLength: 4 });
     const texts = fc.tuple(fc.dictionary(key, list), fc.constantFrom(undefined, 1), fc.boolean());
@@ -110,6 +136,7 @@ describe('elements that are taken out', () => {
           for (const one of [body, fresh]) {
             if (kind === 'rewrite') one.rewrite(key, value as JsonValue);
             else if (kind === 'rename') one.rename(key, value);
+            else if (kind === 'replace') await one.replaceTexts({ keys: new Map([[key, { found: 0 }]]) }, () => value);
             else await one.remove([[key, value]]);
           }
           assert.equal(String(body.bytes), String(fresh.bytes));

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { defineStage, type StageDefinition, type StageHooks } from '../../engine/api.ts';
+import type { Protocol } from '../../engine/contract/protocol.ts';
 import { buildPlan } from '../../engine/run/plan.ts';
 import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../engine/source/spec.ts';
@@ -25,14 +26,14 @@ function entry(definition: StageDefinition, more: Partial<StageEntry> = {}): Sta
   return { id: definition.name, definition, options: {}, mode: 'enforce', fail_closed: true, position, ...more };
 }
 
-function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = []) {
+function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = [], protocol: Protocol | 'none' = 'none') {
   const { services, clock, log } = openStage(stage(() => ({})));
   const pipeline: PipelineSpec = {
     name: 'mine',
     version: 1,
     summary: 'A pipeline.',
     file: position.file,
-    match: { methods: ['GET'], paths: ['/mine'], protocol: 'none' },
+    match: { methods: ['GET'], paths: ['/mine'], protocol },
     limits: {},
     rules: [],
     stages,
@@ -138,4 +139,23 @@ test('a stage without the capability gets no service of the database', () => {
     const { build } = plan([entry(uses(service))]);
     assert.throws(build, new RegExp(`services\\.${service} needs the capability "database"`));
   }
+});
+
+test('a pipeline for models needs of the store what its stages write for every request', () => {
+  const writing = (fact: 'principal.id' | 'spend.reserved_nano_usd', more: Partial<StageEntry> = {}) =>
+    entry(
+      stage(() => ({ request() {} }), { writes: [fact] }),
+      more,
+    );
+  const needs = (...[stages, protocol = 'chat']: readonly [readonly StageEntry[], (Protocol | 'none')?]) =>
+    plan(stages, [], protocol).build().store_needs;
+  const callers = writing('principal.id');
+  const reservations = writing('spend.reserved_nano_usd');
+  assert.deepEqual(needs([callers, reservations]), [{ callers: true, reservations: true }]);
+  assert.deepEqual(needs([]), [{ callers: false, reservations: false }]);
+  assert.deepEqual(needs([callers], 'none'), []);
+  for (const for_some of [{ mode: 'shadow' }, { when: { '===': [1, 2] } }] as const)
+    assert.deepEqual(needs([callers, writing('spend.reserved_nano_usd', for_some)]), [
+      { callers: true, reservations: false },
+    ]);
 });

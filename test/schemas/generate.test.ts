@@ -3,9 +3,11 @@ import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { ERRORS } from '../../engine/contract/errors.ts';
 import { FACTS } from '../../engine/contract/facts.ts';
+import { ATTEMPT_REASONS, DROP_REASONS } from '../../engine/contract/forwarding.ts';
 import { load } from '../../engine/load/index.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
 import { DIAGNOSTICS } from '../../engine/source/diagnostics/codes.ts';
+import { FAILOVER_TABLE } from '../../engine/upstreams/failover-table.ts';
 import { generateFiles, staleFiles } from '../../schemas/generate.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, GATEWAY } from '../load/support/project.ts';
@@ -35,6 +37,9 @@ describe('the reference has', () => {
     ['every fact', 'facts', Object.keys(FACTS), (name) => `| \`${name}\` `],
     ['every operator', 'operators', Object.keys(OPERATORS), (name) => `\n\`${name}\`: `],
     ['every error code', 'errors', Object.keys(ERRORS), (name) => `| \`${name}\` `],
+    ['every outcome of an attempt', 'failover', Object.keys(FAILOVER_TABLE), (name) => `| \`${name}\` `],
+    ['every reason of an attempt', 'failover', Object.keys(ATTEMPT_REASONS), (name) => `| \`${name}\` `],
+    ['every reason why an upstream is not asked', 'failover', Object.keys(DROP_REASONS), (name) => `| \`${name}\` `],
     ['every diagnostic code', 'diagnostics', Object.keys(DIAGNOSTICS), (name) => `\n### ${name}\n`],
   ];
   for (const [what, name, names, shown] of parts) {

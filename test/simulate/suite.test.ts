@@ -122,8 +122,8 @@ describe('a case', () => {
     expect: { status: 200, contains: [upstream_timeout], error: upstream_timeout }
   - name: a stream that is cut
     request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }
-    upstream: { fails: reset, events: [{ type: ping }] }
-    expect: { status: 200, events: [ping, error], error: upstream_failed }
+    upstream: { fails: cut, events: [{ type: message_start }] }
+    expect: { status: 200, events: [message_start, error], error: upstream_failed }
   - name: an answer that comes in time
     ${REQUEST}
     upstream: { delay_seconds: 599, json: { type: message } }
@@ -266,6 +266,40 @@ const stuck = defineStage({
   create: () => ({ request: () => undefined, close: () => new Promise(() => {}) }),
 });
 
+/** Has the request made ready for two upstreams, of which a stage above refuses the first. */
+const sender = defineStage({
+  name: 'sender',
+  version: 1,
+  summary: 'Prepares two attempts.',
+  options: NO_OPTIONS,
+  examples: [],
+  needs: ['network', 'respond'],
+  terminal: true,
+  create: () => ({
+    async request(ctx) {
+      await Promise.resolve(ctx.prepareAttempt({ 'route.upstream': 'main' }, false)).catch(() => {});
+      await ctx.prepareAttempt({ 'route.upstream': 'spare' }, true);
+      return { kind: 'answer', status: 200, headers: { 'content-type': 'application/json' }, body: '{}' };
+    },
+  }),
+});
+
+const choosy = defineStage({
+  name: 'choosy',
+  version: 1,
+  summary: 'Wants the spare upstream.',
+  options: NO_OPTIONS,
+  examples: [],
+  readsIfSet: ['route.upstream'],
+  writes: ['route.region'],
+  create: () => ({
+    async attempt(ctx) {
+      if (ctx.get('route.upstream') === 'main') throw new Error('not there');
+      ctx.set('route.region', 'eu');
+    },
+  }),
+});
+
 const withStage = (stage: string) => ({
   'pipelines/messages.yaml': `
 pipeline: messages
@@ -289,6 +323,15 @@ describe('a stage of the operator', () => {
     assert.deepEqual(results.flatMap(problemsOf), [
       '6 /never/0: expected no network_call, found phone-home to home.example.com:443',
     ]);
+  });
+
+  it('is asked before each attempt, and what it refused is forgotten when another is made', async () => {
+    const pipeline = withStage('choosy')['pipelines/messages.yaml'].replace('stage: list-models', 'stage: sender');
+    const { results } = await runCases(lists, { 'pipelines/messages.yaml': pipeline }, [choosy, sender]);
+    assert.deepEqual(results.flatMap(problemsOf), []);
+    const stage = results[0]!.played[0]!.trace!.stages.find(({ entry }) => entry.id === 'choosy')!;
+    assert.equal(stage.raised, undefined);
+    assert.deepEqual([...stage.wrote], [['route.region', 'eu']]);
   });
 
   it('that cannot be created fails the case, which says why', async () => {
@@ -349,7 +392,7 @@ describe('a dry run', () => {
       ['spare', '/v1/messages', played.sent_body.toString()],
     );
     assert.equal(new Map(flatFacts(played.facts)).get('route.rule'), 'night');
-    const [attempt] = played.attempts;
+    const [attempt] = played.reservations;
     assert.deepEqual(
       attempt?.statuses.map(({ rule, key, limit, spent }) => [rule, key, limit, spent]),
       [

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ResponseHead, UpstreamConfig } from '../../engine/api.ts';
+import { makeConverter } from '../../engine/run/conversion.ts';
 import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import askForUsage from '../../stages/ask-for-usage.ts';
 
@@ -23,7 +24,7 @@ async function asked(
 ) {
   const stage = openStage(askForUsage, { config: stageConfig({ upstreams: compat(stream_usage) }) });
   const ctx = stage.request({ facts: { ...FACTS, ...facts }, body });
-  await stage.hooks.request!(ctx);
+  await stage.hooks.attempt!(ctx);
   return { sent: ctx.body!.bytes.toString(), ctx };
 }
 
@@ -57,8 +58,8 @@ describe('a stream that does not ask for usage', () => {
 
   it('has the answer converted when that is a stream, and only then', async () => {
     const { ctx } = await asked('{}');
-    assert.notEqual(ctx.makeConverter(head('text/event-stream; charset=utf-8')), undefined);
-    assert.equal(ctx.makeConverter(head('application/json')), undefined);
+    assert.notEqual(makeConverter(ctx, head('text/event-stream; charset=utf-8')), undefined);
+    assert.equal(makeConverter(ctx, head('application/json')), undefined);
   });
 });
 

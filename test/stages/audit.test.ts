@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { AttemptRecord } from '../../engine/api.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import audit from '../../stages/audit.ts';
+import { failed, served } from './attempts.ts';
 
 const NOON = Date.parse('2026-03-10T12:00:00Z');
+
+const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
 
 const ARRIVED: Facts = {
   'request.id': 'req-1',
@@ -13,15 +17,20 @@ const ARRIVED: Facts = {
   'request.received_at': NOON - 1234,
 };
 
-async function recorded(facts: Facts, options: object = { table: true }) {
+async function recorded(facts: Facts, options: object = { table: true }, attempts: readonly AttemptRecord[] = []) {
   const stage = openStage(audit, { options, now: NOON });
   const secret = 'planted-secret';
   const ctx = stage.request({
     facts: { ...ARRIVED, ...facts },
-    headers: { authorization: `Bearer ${secret}`, 'x-api-key': secret },
+    headers: {
+      authorization: `Bearer ${secret}`,
+      'x-api-key': secret,
+      traceparent: `00-${TRACE_ID}-b7ad6b7169203331-01`,
+    },
     url: `/v1/messages?key=${secret}`,
     body: JSON.stringify({ messages: [{ role: 'user', content: secret }] }),
   });
+  ctx.attempts = attempts;
   await stage.hooks.finally!(ctx);
   assert.ok(!JSON.stringify([stage.audit, [...stage.lines]]).includes(secret));
   return stage;
@@ -57,6 +66,9 @@ describe('audit', () => {
       'request.input_tokens_estimate': 100,
       'request.input_tokens_max': 400,
       'request.cache.ttl': '5m',
+      'cache.requested_ttl': '1h',
+      'cache.effective_ttl': '5m',
+      'cache.downgraded': true,
       'route.estimate_nano_usd': 1_500_000_000,
       'spend.reserved_nano_usd': 2_000_000,
       'request.client.name': 'coder-cli',
@@ -75,6 +87,8 @@ describe('audit', () => {
       'route.upstream': 'main',
       'route.protocol': 'chat',
       'route.rule': 'default',
+      'route.candidates': ['main', 'spare'],
+      'route.dropped': ['other: open'],
       'upstream.status': 200,
       'upstream.attempts': 2,
       'upstream.retry': 'stale_socket',
@@ -99,6 +113,7 @@ describe('audit', () => {
       {
         at: '2026-03-10T12:00:00.000Z',
         request_id: 'req-1',
+        trace_id: TRACE_ID,
         user: 'alice@example.com',
         principal: 'user:alice@example.com',
         token_id: 'tok_1',
@@ -120,12 +135,15 @@ describe('audit', () => {
         upstream: 'main',
         upstream_protocol: 'chat',
         route_rule: 'default',
+        candidates: ['main', 'spare'],
+        dropped: ['other: open'],
         spend_rule: null,
         reserved_usd: 0.002,
         unreserved: undefined,
         status: 200,
         upstream_status: 200,
-        attempts: 2,
+        sends: 2,
+        attempts: undefined,
         retry: 'stale_socket',
         certainty: 'answered',
         upstream_request_id: 'up-1',
@@ -161,6 +179,9 @@ describe('audit', () => {
         input_tokens_estimate: 100,
         input_tokens_max: 400,
         cache_ttl: '5m',
+        cache_requested_ttl: '1h',
+        cache_effective_ttl: '5m',
+        cache_downgraded: true,
         estimate_usd: 1.5,
       },
     ]);
@@ -170,7 +191,16 @@ describe('audit', () => {
   it('leaves out what is not known of the inputs of rules, and shadow rules that did not hold', async () => {
     const { audit: records } = await recorded({});
     const text = JSON.stringify(records[0]);
-    for (const key of ['shadow', 'address', 'max_tokens', 'estimate_usd']) assert.ok(!text.includes(`"${key}"`), key);
+    for (const key of ['shadow', 'cache_effective_ttl', 'cache_downgraded', 'address', 'max_tokens', 'estimate_usd'])
+      assert.ok(!text.includes(`"${key}"`), key);
+  });
+
+  it('tells every attempt of several, and of one that was not answered', async () => {
+    const attemptsOf = async (...attempts: AttemptRecord[]) =>
+      (await recorded({}, { table: true }, attempts)).audit[0]!.attempts;
+    assert.deepEqual(await attemptsOf(failed(), served(2)), [failed(), served(2)]);
+    assert.deepEqual(await attemptsOf(failed()), [failed()]);
+    assert.equal(await attemptsOf(served(1)), undefined);
   });
 
   it('records a refusal with its code, stage and rule', async () => {

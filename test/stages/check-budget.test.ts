@@ -28,6 +28,9 @@ describe('what check-budget holds', () => {
     assert.equal(await amount('none'), 1000 * PRICE.input + PRICE.output);
     assert.equal(await amount('5m'), 1000 * PRICE.cache_write_5m + PRICE.output);
     assert.equal(await amount('1h'), 1000 * PRICE.cache_write_1h + PRICE.output);
+    const facts = { 'request.cache.ttl': '1h', 'cache.downgraded': true, 'request.max_tokens': 1 };
+    const { amount_nano_usd } = await reserved({ facts });
+    assert.equal(amount_nano_usd, 1000 * PRICE.cache_write_5m + PRICE.output, 'an hour that was made five minutes');
   });
 
   it("takes the model's output limit when the request names none", async () => {

@@ -88,9 +88,11 @@ describe('read-body on every protocol', () => {
         'request.tool_count': 2,
         'request.message_count': 1,
         'request.image_count': 0,
+        'request.holds_state': false,
         'request.input_tokens_estimate': Math.ceil(bytes / 4),
         'request.input_tokens_max': bytes + 1000,
         'request.cache.ttl': 'none',
+        'cache.requested_ttl': 'none',
       });
     }
   });

@@ -66,6 +66,23 @@ describe('read-body', () => {
     const hidden = '{"model":"m","system":[{"cache_c\\u006fntrol":{"ttl":"\\u0031h"}}]}';
     assert.equal((await factsOf(hidden))['request.cache.ttl'], '1h');
     assert.equal((await factsOf('{"model":"m","x":"caf\\u00e9 \\u001b"}'))['request.cache.ttl'], 'none');
+    // Many writers of JSON spell <, > and & so.
+    assert.equal((await factsOf('{"model":"m","x":"\\u003ca\\u003E \\u0026 \\u0060"}'))['request.cache.ttl'], 'none');
+    for (const code of ['0031', '0043', '005f', '005F', '0068', '0074', '007a'])
+      assert.equal((await factsOf(`{"model":"m","x":"\\u${code}"}`))['request.cache.ttl'], '1h', code);
+  });
+
+  it('tells a lifetime that the API reads from what only looks like one', async () => {
+    const requested = async (body: object | string) => (await factsOf(body))['cache.requested_ttl'];
+    const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
+    assert.equal(await requested({ model: 'm' }), 'none');
+    assert.equal(await requested(cached({ type: 'ephemeral' })), '5m');
+    assert.equal(await requested(cached({ type: 'ephemeral', ttl: '1h' })), '1h');
+    const hidden = '{"model":"m","system":[{"cache_c\\u006fntrol":{"ttl":"\\u0031h"}}]}';
+    assert.equal(await requested(hidden), '1h');
+    assert.equal(await requested('{"model":"m","messages":[{"role":"user","content":"\\u0061"}]}'), 'none');
+    const call = { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'n', input: { range: '1h' } }] };
+    assert.equal(await requested({ ...cached({ type: 'ephemeral' }), messages: [call] }), '5m');
   });
 
   it('finds a lifetime wherever it stands in a large body, behind what only looks like one', async () => {

@@ -45,6 +45,17 @@ describe('report-health', () => {
     assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' }, configuration: told });
   });
 
+  it('tells how the upstreams are, and is as ready with all of them open', async () => {
+    const told = { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' }, spare: { state: 'drained' } };
+    const stage = openStage(reportHealth, {
+      options: { checks: ['database'], tells: ['upstreams'] },
+      health: async () => ({ database: { ok: true }, upstreams: { ok: true, detail: 'api.internal', told } }),
+    });
+    const answer = (await stage.hooks.request!(stage.request())) as Answer;
+    assert.equal(answer.status, 200);
+    assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' }, upstreams: told });
+  });
+
   it('answers 503 when the check itself fails', async () => {
     const answer = await ask(['database'], async () => {
       throw new Error('the check failed');

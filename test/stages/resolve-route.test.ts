@@ -5,6 +5,7 @@ import { type ModelConfig, matchesGlob, type RoutingRuleConfig, type UpstreamCon
 import { StageError } from '../../engine/contract/errors.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import resolveRoute from '../../stages/resolve-route.ts';
+import { inOrder, routingSection } from '../support/routing.ts';
 
 const ALICE: Facts = {
   'request.protocol': 'messages',
@@ -15,11 +16,13 @@ const ALICE: Facts = {
   'principal.token.group': 'all',
 };
 
-type Rule = Partial<RoutingRuleConfig> & Pick<RoutingRuleConfig, 'upstream'>;
+type Rule = Partial<Omit<RoutingRuleConfig, 'upstreams'>> & { readonly upstream: string };
 
 function take(rules: readonly Rule[], facts: Facts = {}) {
-  const complete = rules.map((rule, index): RoutingRuleConfig => ({ name: `rule-${index}`, mode: 'enforce', ...rule }));
-  const config = stageConfig({ routing: { default_upstream: 'main', rules: complete } });
+  const complete = rules.map(({ upstream, ...rule }, index): RoutingRuleConfig => {
+    return { name: `rule-${index}`, mode: 'enforce', upstreams: inOrder(upstream), ...rule };
+  });
+  const config = stageConfig({ routing: routingSection(complete) });
   const stage = openStage(resolveRoute, { config });
   const ctx = stage.request({ facts: { ...ALICE, ...facts } });
   assert.equal(stage.hooks.request!(ctx), undefined);
@@ -57,6 +60,8 @@ describe('resolve-route', () => {
       'route.rule': 'default',
       'route.supports.count_tokens': true,
       'route.supports.prompt_cache_1h': true,
+      'cache.effective_ttl': 'none',
+      'cache.downgraded': false,
     });
   });
 

@@ -19,7 +19,7 @@ const BODY = '{ "model":"coder-latest", "seed":7, "messages":[{"role":"user","co
 async function run(facts: object = {}, body = BODY) {
   const stage = openStage(translate, { now: '2026-03-10T12:00:00Z' });
   const ctx = stage.request({ facts: { ...FACTS, ...facts }, body });
-  await stage.hooks.request!(ctx);
+  await stage.hooks.attempt!(ctx);
   await stage.hooks.finish!(ctx);
   return ctx;
 }
@@ -48,7 +48,7 @@ describe('a request whose upstream speaks another protocol', () => {
     const body = '{"model":"m","n":2,"messages":[{"role":"user","content":"Hi"}]}';
     const ctx = stage.request({ facts: FACTS, body });
     await assert.rejects(
-      async () => stage.hooks.request!(ctx),
+      async () => stage.hooks.attempt!(ctx),
       (error) => error instanceof StageError && error.code === 'not_translatable' && error.details.param === 'n',
     );
     await stage.hooks.finish!(ctx);
@@ -98,7 +98,7 @@ describe('a conversation that was led with a model at another upstream before', 
     const believing = upstreams.map((one) => ({ ...one, supports: { ...one.supports, ...supported } }));
     const stage = openStage(translate, { config: { ...config, upstreams: believing } });
     const ctx = stage.request({ facts: { ...FACTS, ...facts }, body: text });
-    await stage.hooks.request!(ctx);
+    await stage.hooks.attempt!(ctx);
     const sent = ctx.body!.bytes.toString();
     assert.deepEqual(ctx.rewrites, sent === text ? [] : ['messages']);
     return sent;

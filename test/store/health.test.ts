@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
+import type { HealthPart } from '../../engine/contract/services.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { createHealth, type ReadinessTries, type ReloadState } from '../../engine/store/health.ts';
 import { createLog } from '../support/open-database.ts';
@@ -7,11 +8,13 @@ import { createLog } from '../support/open-database.ts';
 const loaded_at = Date.parse('2027-01-31T08:00:00Z');
 const never_reloaded: ReloadState = { loaded_at, reloads: 0, failed_reloads: 0, failing_since: undefined };
 
+const BOTH = { callers: true, reservations: true };
+
 const refused = async () => {
   throw new Error('connection refused');
 };
 
-function open(tries: Partial<ReadinessTries> = {}, reloads: ReloadState = never_reloaded) {
+function open(tries: Partial<ReadinessTries> = {}, reloads = never_reloaded, upstreams: HealthPart['told'] = {}) {
   const clock = frozenClock(loaded_at);
   const { log, lines } = createLog();
   const all: ReadinessTries = {
@@ -19,11 +22,19 @@ function open(tries: Partial<ReadinessTries> = {}, reloads: ReloadState = never_
     read: async () => ({ ok: true }),
     spool: async () => true,
     knowsCallers: () => true,
+    whyNobodyIsKnown: () => 'nobody was here',
     servesWithoutReservations: () => false,
-    reservesMoney: () => true,
+    pipelines: () => [BOTH],
     ...tries,
   };
-  const health = createHealth({ tries: all, clock, log, reloads: () => reloads, stopping: () => false });
+  const health = createHealth({
+    tries: all,
+    clock,
+    log,
+    reloads: () => reloads,
+    upstreams: () => upstreams,
+    stopping: () => false,
+  });
   return { health, clock, lines };
 }
 
@@ -43,7 +54,7 @@ for (const [what, tries, expected] of [
   ['a read-only database serves under allow', { ...read_only, ...allowed }, ['read_only', 'ok', true]],
   [
     'a read-only database serves where no money is held',
-    { ...read_only, reservesMoney: () => false },
+    { ...read_only, pipelines: () => [{ ...BOTH, reservations: false }] },
     ['read_only', 'unused', true],
   ],
   ['a database that is away serves nobody under deny', away, ['unavailable', 'unused', false]],
@@ -52,6 +63,23 @@ for (const [what, tries, expected] of [
     'a database that is away serves nobody where no caller is known',
     { ...away, ...allowed, knowsCallers: () => false },
     ['unavailable', 'ok', false],
+  ],
+  [
+    'a database that is away serves under deny where one pipeline asks for neither caller nor money',
+    { ...away, knowsCallers: () => false, pipelines: () => [BOTH, { callers: false, reservations: false }] },
+    ['unavailable', 'unused', true],
+  ],
+  [
+    'a database that is away serves nobody where each pipeline lacks something',
+    {
+      ...away,
+      knowsCallers: () => false,
+      pipelines: () => [
+        { ...BOTH, callers: false },
+        { ...BOTH, reservations: false },
+      ],
+    },
+    ['unavailable', 'unused', false],
   ],
   [
     'a spool that takes nothing serves nobody while the database is away',
@@ -126,4 +154,12 @@ test('a database that has never answered is away to a probe after half a second'
   mock.timers.tick(500);
   assert.equal((await check).database?.state, 'unavailable');
   mock.timers.reset();
+});
+
+test('what is known of upstreams is told and decides nothing', async () => {
+  const { health } = open({}, never_reloaded, { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } });
+  assert.deepEqual((await health.check()).upstreams, {
+    ok: true,
+    told: { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } },
+  });
 });

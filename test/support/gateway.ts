@@ -7,6 +7,7 @@ import { ConfigurationError } from '../../engine/gateway/load-configuration.ts';
 import { startGateway } from '../../engine/gateway/start-gateway.ts';
 import { createToken } from '../../engine/identity/tokens/tokens.ts';
 import { systemClock } from '../../engine/kit/clock.ts';
+import { createLog } from '../../engine/kit/log.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { stages } from '../../stages/index.ts';
 import { createTestDatabase } from './database.ts';
@@ -47,6 +48,9 @@ export type ConfigSections = Readonly<Record<string, unknown>>;
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
+/** For an upstream that fails as tests want it to: nothing is sent again, and nothing is remembered. */
+export const ONE_ATTEMPT = { breaker: { mode: 'off' }, retry_budget: { percent: 0, least: 0 } } as const;
+
 /** The entry of the upstream `main`, which speaks Messages. */
 export function mainUpstream(base_url: string): ConfigSections {
   return {
@@ -55,6 +59,7 @@ export function mainUpstream(base_url: string): ConfigSections {
     base_url,
     api_key_env: 'TEST_UPSTREAM_KEY',
     supports: { prompt_cache_1h: true, count_tokens: true },
+    ...ONE_ATTEMPT,
   };
 }
 
@@ -120,6 +125,8 @@ export async function bootGateway(options: {
   database_url?: string;
   env?: NodeJS.ProcessEnv;
   clock?: Clock;
+  /** Logs as the command does: blanks out secrets, and lets telemetry listen in. */
+  real_log?: boolean;
   /** Stages beside the shipped ones, which may do what the operator's own may not. */
   stages?: readonly StageDefinition[];
 }): Promise<TestGateway> {
@@ -134,7 +141,9 @@ export async function bootGateway(options: {
   const logs: string[] = [];
   const { clock = systemClock } = options;
   const known = [...stages, ...(options.stages ?? [])];
-  const log = collectingLog(logs);
+  const log = options.real_log
+    ? createLog({ write: (line) => logs.push(line), format: 'json', debug: true })
+    : collectingLog(logs);
   const gateway = await startGateway({ config_file, stages: known, env, log, clock }).catch(async (error) => {
     await own?.drop();
     await rm(directory, { recursive: true, force: true });

@@ -9,6 +9,7 @@ const ALONE = [
   'test/e2e/hostile/hostile-json.test.ts',
   'test/e2e/streams/backpressure.test.ts',
   'test/e2e/lifecycle/reload-load.test.ts',
+  'test/e2e/telemetry/collector-trouble.test.ts',
 ];
 
 /** Start, stop or kill whole programs, and wait for them: gateways, PostgreSQL, browsers. The longest ones come first. */
@@ -18,6 +19,7 @@ const PROGRAMS = [
   'test/e2e/money/money-replicas.test.ts',
   'test/e2e/lifecycle/frozen-database.test.ts',
   'test/e2e/lifecycle/demo.test.ts',
+  'test/examples/failover.test.ts',
   'test/e2e/sign-in/sign-in-browser.test.ts',
   'test/e2e/lifecycle/readiness.test.ts',
   'test/e2e/lifecycle/store-outage.test.ts',

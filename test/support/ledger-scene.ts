@@ -1,6 +1,7 @@
 /** Two gateways on one ledger to which things happen, and what must be true of the ledger all the while. */
 import assert from 'node:assert/strict';
 import type { LimitDemand, LimitStatus, ReservationDecision, ReservationRequest } from '../../engine/api.ts';
+import type { ChargedAttempt, MoveDecision, Settlement } from '../../engine/contract/services.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
 import { lackOf, overshootOf } from '../../engine/money/limits/room.ts';
@@ -23,10 +24,19 @@ const LIMITS: readonly Pick<LimitDemand, 'scope' | 'window' | 'unit' | 'limit'>[
   { scope: 'project', window: 'week', unit: 'nano_usd', limit: 450 },
   { scope: 'model', window: 'month', unit: 'nano_usd', limit: 350 },
   { scope: 'user+model', window: 'week', unit: 'nano_usd', limit: 300 },
+  { scope: 'upstream', window: 'day', unit: 'nano_usd', limit: 260 },
+  { scope: 'upstream', window: 'minute', unit: 'requests', limit: 6 },
   { scope: 'team', window: 'open', unit: 'requests', limit: 14 },
   { scope: 'user', window: 'minute', unit: 'requests', limit: 8 },
   { scope: 'model', window: 'minute', unit: 'tokens', limit: 1500 },
 ];
+/** What tells the counters of a request. */
+interface Scoped {
+  readonly user: string;
+  readonly model: string;
+  readonly project: string | null;
+  readonly upstream?: string;
+}
 type LimitName = Pick<LimitDemand, 'scope' | 'window' | 'unit'>;
 const nameOf = ({ scope, window, unit }: LimitName) => `${scope} ${window} ${unit}`;
 
@@ -47,6 +57,16 @@ interface FlyingStep {
   readonly which: number;
   readonly share: number;
 }
+interface MoveStep {
+  readonly do: 'move';
+  readonly gateway: 0 | 1;
+  readonly which: number;
+  readonly upstream: string;
+  readonly most: number;
+  readonly share: number;
+  /** Percent of its most that the attempt before may be billed; counts only where no reservation is typical. */
+  readonly billed: number;
+}
 interface LimitStep {
   readonly do: 'set' | 'unset' | 'grant' | 'revoke';
   readonly counter: number;
@@ -58,6 +78,7 @@ interface LimitStep {
 export type SceneStep =
   | ReserveStep
   | FlyingStep
+  | MoveStep
   | LimitStep
   | { readonly do: 'crash'; readonly gateway: 0 | 1 }
   | { readonly do: 'wait'; readonly minutes: number };
@@ -72,6 +93,8 @@ export class LedgerScene {
   readonly #gateways: [DatabaseLedger, DatabaseLedger];
   /** Requests in flight, by gateway. */
   readonly #flying: [ReservationRequest[], ReservationRequest[]] = [[], []];
+  /** By request, what its earlier attempts may be billed. */
+  readonly #held = new Map<string, readonly ChargedAttempt[]>();
   /** Requests of gateways that crashed, with the gateway. */
   readonly #lost: { readonly gateway: DatabaseLedger; readonly request: ReservationRequest }[] = [];
   /** The least and the most that each request in the ledger may have cost. */
@@ -86,6 +109,7 @@ export class LedgerScene {
   async take(step: SceneStep): Promise<void> {
     if (step.do === 'wait') this.clock.advance(step.minutes * MINUTE_MS);
     else if (step.do === 'reserve') await this.#reserve(step);
+    else if (step.do === 'move') await this.#move(step);
     else if (step.do === 'crash') this.#crash(step.gateway);
     else if (step.do === 'topUp') this.#topUp(step);
     else if ('counter' in step) await this.#change(step);
@@ -104,9 +128,8 @@ export class LedgerScene {
   async comeBack(): Promise<void> {
     const heard_of = this.#lost.filter((_, i) => i % 2 === 0);
     const settled = heard_of.flatMap(({ gateway, request }) => {
-      const cost_nano_usd = Math.floor(request.most_nano_usd / 3);
-      this.#costs.set(request.request_id, [cost_nano_usd, cost_nano_usd]);
-      return [gateway, this.#gateways[0]].map((each) => each.settle(settlement(request, { cost_nano_usd })));
+      const outcome = this.#outcomeOf(request, Math.floor(request.most_nano_usd / 3));
+      return [gateway, this.#gateways[0]].map((each) => each.settle(settlement(request, outcome)));
     });
     await Promise.all(settled);
   }
@@ -135,11 +158,11 @@ export class LedgerScene {
 
   /** At any moment, whatever is under way: nobody ever sees half of a move. */
   async assertLedgerAddsUp(): Promise<void> {
-    const { differences, repeated, uncounted } = await verifyLedger({
+    const { differences, repeated, uncounted, attempts } = await verifyLedger({
       database: this.#databases[0],
       clock: this.clock,
     });
-    for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
+    for (const found of [differences, repeated, uncounted, attempts]) assert.deepEqual(found, { total: 0, first: [] });
   }
 
   /** Nothing is in flight any more, and every request is in the ledger once, at what it cost. */
@@ -180,13 +203,13 @@ export class LedgerScene {
     return limit + Math.max(overshootOf(limit, OVERSHOOT_PERCENT), MOST_EXPENSIVE);
   }
 
-  #keyOf(scope: string, { user, model, project }: { user: string; model: string; project: string | null }) {
+  #keyOf(scope: string, { user, model, project, upstream = 'main' }: Scoped) {
     if (scope === 'user+model') return JSON.stringify([`${user} ${this.#run}`, model]);
-    const keys: Record<string, string | null> = { user, model, project, team: 'team' };
+    const keys: Record<string, string | null> = { user, model, project, upstream, team: 'team' };
     return keys[scope] === null ? undefined : `${keys[scope]} ${this.#run}`;
   }
 
-  #demands(step: ReserveStep): LimitDemand[] {
+  #demands(step: Scoped & Pick<ReserveStep, 'tokens' | 'most'>): LimitDemand[] {
     const demands = LIMITS.flatMap((limit): LimitDemand[] => {
       const key = this.#keyOf(limit.scope, step);
       if (key === undefined) return [];
@@ -220,16 +243,53 @@ export class LedgerScene {
     else this.#costs.set(request.request_id, [request.amount_nano_usd, most]);
   }
 
-  /** What was without room is without room by what is told of it, and what was let in is within what is told of it. */
-  #assertSensible(request: ReservationRequest, { exceeded, shadows, statuses }: ReservationDecision): void {
+  /** To another upstream, as when an attempt failed; it may be billed all the same. */
+  async #move({ gateway: which, which: pick, upstream, most, share, billed: percent }: MoveStep): Promise<void> {
+    const [before] = this.#flying[which].splice(this.#pick(which, pick), 1);
+    if (before === undefined) return;
+    const billed = Math.floor((before.most_nano_usd * percent) / 100);
+    const { request_id, overshoot_percent, model, project, tokens } = before;
+    const user = before.user.replace(` ${this.#run}`, '');
+    const held = [...(this.#held.get(request_id) ?? [])];
+    const held_before = costOf(held);
+    if (this.mode !== 'mixed' && billed > 0) held.push(chargedAttempt(held.length + 1, before.upstream, billed));
+    const request: ReservationRequest = {
+      ...{ ...before, upstream, most_nano_usd: most },
+      amount_nano_usd: overshoot_percent === undefined ? most : Math.floor((most * share) / 100),
+      demands: this.#demands({ user, model, project, upstream, tokens, most }),
+    };
+    const gateway = this.#gateways[which];
+    const decision = await gateway.move(request, held);
+    const has_moved = decision.exceeded.length === 0;
+    if (has_moved) this.#held.set(request_id, held);
+    const now = has_moved ? request : before;
+    this.#assertSensible(request, decision, ({ scope, key }) => {
+      const had = before.demands.some((demand) => demand.scope === scope && demand.key === key);
+      return had ? most + costOf(held) - held_before > before.most_nano_usd : most > 0;
+    });
+    if (gateway === this.#gateways[which]) this.#flying[which].push(now);
+    else this.#noteLost(gateway, now);
+  }
+
+  /**
+   * What was without room is without room by what is told of it, and what was let in is within what is told of it. A move is not
+   * asked for room where it needs no more than before, also if the limit was lowered meanwhile.
+   */
+  #assertSensible(
+    request: ReservationRequest,
+    { exceeded, shadows, statuses }: ReservationDecision | MoveDecision,
+    needsMore: (limit: LimitStatus) => boolean = () => true,
+  ): void {
     const isLacking = (limit: LimitStatus) => lackOf(limit, request) !== undefined;
     assert.ok(exceeded.every(isLacking) && shadows.every(isLacking));
     assert.ok(shadows.every(({ rule, limit }) => rule === 'trial' && limit === SHADOW_LIMIT));
     assert.ok(exceeded.every(({ rule }) => rule !== 'trial'));
     assert.equal(statuses.length > 0, exceeded.length === 0);
-    for (const { unit, limit, spent, most, in_flight, reserved } of statuses) {
+    for (const status of statuses) {
+      const { unit, limit, spent, most, in_flight, reserved } = status;
       assert.ok(in_flight > 0 && reserved <= most);
-      assert.ok(spent + most <= this.#boundOf(unit, limit), `${spent} and ${most} at ${limit}`);
+      const is_asked = this.mode !== 'changing' || needsMore(status);
+      assert.ok(!is_asked || spent + most <= this.#boundOf(unit, limit), `${spent} and ${most} at ${limit}`);
     }
   }
 
@@ -243,10 +303,9 @@ export class LedgerScene {
     const gateway = this.#gateways[which];
     if (how === 'release') return gateway.release(request.request_id);
     const part = (whole: number) => Math.floor((whole * share) / 100);
-    const cost_nano_usd = part(request.most_nano_usd);
-    this.#costs.set(request.request_id, [cost_nano_usd, cost_nano_usd]);
+    const outcome = this.#outcomeOf(request, part(request.most_nano_usd));
     const none = { output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
-    await gateway.settle(settlement(request, { cost_nano_usd, tokens: { ...none, input: part(request.tokens) } }));
+    await gateway.settle(settlement(request, { ...outcome, tokens: { ...none, input: part(request.tokens) } }));
   }
 
   #topUp({ gateway, which, share }: FlyingStep): void {
@@ -257,11 +316,24 @@ export class LedgerScene {
 
   #crash(which: 0 | 1): void {
     const gateway = this.#gateways[which];
-    for (const request of this.#flying[which].splice(0)) {
-      this.#costs.set(request.request_id, [request.amount_nano_usd, request.most_nano_usd]);
-      this.#lost.push({ gateway, request });
-    }
+    for (const request of this.#flying[which].splice(0)) this.#noteLost(gateway, request);
     this.#gateways[which] = this.#boot(which);
+  }
+
+  #noteLost(gateway: DatabaseLedger, request: ReservationRequest): void {
+    const held = costOf(this.#held.get(request.request_id) ?? []);
+    this.#costs.set(request.request_id, [request.amount_nano_usd + held, request.most_nano_usd + held]);
+    this.#lost.push({ gateway, request });
+  }
+
+  /** What a request came to; what its earlier attempts may be billed is in its cost. */
+  #outcomeOf({ request_id, upstream }: ReservationRequest, cost_nano_usd: number): Partial<Settlement> {
+    const held = this.#held.get(request_id) ?? [];
+    const cost = cost_nano_usd + costOf(held);
+    this.#costs.set(request_id, [cost, cost]);
+    if (held.length === 0) return { cost_nano_usd: cost };
+    const last = chargedAttempt(held.length + 1, upstream, cost_nano_usd);
+    return { cost_nano_usd: cost, attempts: [...held, { ...last, outcome: 'answered', reason: 'served' }] };
   }
 
   async #change({ do: how, counter, amount, hours }: LimitStep): Promise<void> {
@@ -283,4 +355,18 @@ export class LedgerScene {
       await knex('limit_grants').where(name).update({ revoked_at: now });
     }
   }
+}
+
+function chargedAttempt(n: number, upstream: string, cost_nano_usd: number): ChargedAttempt {
+  const failed = {
+    certainty: 'possibly_accepted',
+    status: null,
+    outcome: 'unanswered',
+    reason: 'next_unconfirmed',
+  } as const;
+  return { n, upstream, upstream_model: 'coder', ...failed, sends: 1, ms: 1, cost_nano_usd, provenance: 'possible' };
+}
+
+function costOf(attempts: readonly ChargedAttempt[]): number {
+  return attempts.reduce((sum, { cost_nano_usd }) => sum + cost_nano_usd, 0);
 }

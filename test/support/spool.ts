@@ -50,6 +50,7 @@ export function byRequest<L extends Ledger>(ledger: L): L & Books {
       return decision;
     },
     topUp: (request_id, amount) => reservations.get(request_id)?.topUp(amount),
+    move: (request, held) => reservations.get(request.request_id)!.move(request, held),
     settle: (entry) => (reservations.get(entry.request_id) ?? ledger.unreserved(entry)).settle(entry),
     release: async (request_id) => reservations.get(request_id)?.release(),
   };
@@ -91,6 +92,7 @@ export function fakeLedger(): FakeLedger {
     },
     unreserved: (identity) => new BookedReservation(ledger, identity, false),
     topUp: (request_id) => void ledger.topped_up.push(request_id),
+    move: async () => ({ exceeded: [], shadows: [], statuses: [] }),
     async settle(settlement) {
       ledger.settled.push(settlement);
     },

@@ -101,6 +101,48 @@ describe('forwarded headers', () => {
     assert.deepEqual(forwardedHeaders(received), { headers: received, dropped: undefined });
   });
 
+  const PARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+  const TRACE = {
+    traceparent: PARENT,
+    tracestate: 'rojo=1',
+    b3: '0',
+    'x-datadog-trace-id': '1',
+    'x-amzn-trace-id': 'r',
+  };
+
+  test('never have baggage, whatever its name', () => {
+    const names = [
+      'baggage',
+      'correlation-context',
+      'uberctx-user',
+      'ot-baggage-user',
+      'x-datadog-tags',
+      'sw8_correlation',
+    ];
+    const received = Object.fromEntries(names.map((name) => [name, 'user=anna']));
+    for (const propagate of ['verbatim', 'join', 'strip'] as const) {
+      assert.deepEqual(forwardedHeaders(received, new Set(names), propagate), { headers: {}, dropped: names });
+    }
+  });
+
+  test('have all that names a trace as it came, unless upstreams join the trace or get none', () => {
+    const names = Object.keys(TRACE);
+    const keep = { accept: '*/*' };
+    const received = { ...TRACE, ...keep };
+    assert.deepEqual(forwardedHeaders(received), { headers: received, dropped: undefined });
+    assert.deepEqual(forwardedHeaders(received, undefined, 'strip'), { headers: keep, dropped: names });
+    assert.deepEqual(forwardedHeaders(received, undefined, 'join'), {
+      headers: { tracestate: 'rojo=1', ...keep },
+      dropped: names.filter((name) => name !== 'tracestate'),
+    });
+  });
+
+  test('of a trace that upstreams join have no state where the client named no parent', () => {
+    const received = { tracestate: 'rojo=1', traceparent: 'nonsense' };
+    assert.deepEqual(forwardedHeaders(received, undefined, 'join').headers, {});
+    assert.deepEqual(forwardedHeaders(received).headers, received, 'verbatim is as it came');
+  });
+
   const NEUTRAL = { header_prefix: 'vendor' };
   const of = (header_prefix?: string, server = NEUTRAL) =>
     messagesHeaders(header_prefix === undefined ? undefined : { header_prefix }, server);

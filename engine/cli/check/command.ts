@@ -14,7 +14,10 @@ export function addCheck(program: Command, context: CommandContext, finish: (exi
     )
     .addOption(new Option('--deny-warnings', 'count warnings as errors'))
     .addOption(
-      new Option('--live', 'also ask database, upstreams, identity provider and telemetry whether they are there'),
+      new Option(
+        '--live',
+        'also ask database, upstreams and identity provider whether they are there, and send a span to the collector',
+      ),
     )
     .addOption(new Option('--timeout <seconds>', 'how long --live waits for each (default: 5)').argParser(seconds))
     .addHelpText(

@@ -1,4 +1,5 @@
 import { printable } from '../../kit/text/printable.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
 
 /** What came of one check. Texts hold no secret. */
 export interface LiveOutcome {
@@ -19,6 +20,7 @@ export interface LiveCheck extends LiveOutcome {
   readonly duration_ms: number;
 }
 
+const WIDTH = 80;
 const STATE_WIDTH = 8;
 const GREEN = 32;
 const RED = 31;
@@ -37,13 +39,15 @@ function renderText(check: LiveCheck, width: number, color: boolean): string {
   const { name, ok, what, help, warnings = [], notes = [], duration_ms } = check;
   const state = (ok ? 'ok' : 'failed').padEnd(STATE_WIDTH);
   const painted = color ? `\x1b[${ok ? GREEN : RED};1m${state}\x1b[0m` : state;
-  const line = `${painted}${name.padEnd(width)}  ${printable(what)} (${duration_ms} ms)\n`;
+  const indent = ' '.repeat(STATE_WIDTH + width + 2);
+  const said = `${printable(what)} (${duration_ms} ms)`;
   const more = [
     ...(help === undefined ? [] : [`help: ${help}`]),
     ...warnings.map((text) => `warning: ${text}`),
     ...notes.map((text) => `note: ${text}`),
   ];
-  return line + more.map((text) => `${' '.repeat(STATE_WIDTH + width + 2)}${printable(text)}\n`).join('');
+  const lines = more.flatMap((text) => wrapText(printable(text), WIDTH, indent));
+  return [`${painted}${name.padEnd(width)}  ${said}`, ...lines].map((line) => `${line}\n`).join('');
 }
 
 function renderGithub({ name, ok, what, help, warnings = [] }: LiveCheck): string[] {

@@ -12,7 +12,7 @@ type Reach = (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout_seconds: nu
 
 /**
  * Asks everything a configuration names whether it is there, all at once, each with a time limit. Sends no prompt, costs
- * nothing, follows no redirect and changes nothing.
+ * nothing, follows no redirect and changes nothing; collectors get a span that is called as the command is.
  */
 export async function checkLive(
   config: GatewayConfig,
@@ -20,19 +20,17 @@ export async function checkLive(
   timeout_seconds = LIVE_TIMEOUT_SECONDS,
 ): Promise<LiveCheck[]> {
   const { checkDatabase } = await import('./live-database.ts');
+  const { telemetryTrials } = await import('./live-telemetry.ts');
   const upstreams = config.upstreams.map((upstream): [string, Reach] => [
     `upstream ${upstream.name}`,
     () => checkUpstream(upstream, env, timeout_seconds),
   ]);
   const { auth } = config;
-  const endpoint = textAt(config.telemetry, 'otlp', 'endpoint');
-  const reaches: [string, Reach][] = [
+  const reaches: (readonly [string, Reach])[] = [
     ['database', checkDatabase],
     ...upstreams,
     ...(auth?.oidc === undefined ? [] : [provider({ ...auth, oidc: auth.oidc })]),
-    ...(endpoint === undefined
-      ? []
-      : [['telemetry', () => checkEndpoint(endpoint, timeout_seconds)] as [string, Reach]]),
+    ...telemetryTrials(config, env, timeout_seconds),
   ];
   return Promise.all(reaches.map(([name, reach]) => timed(name, () => reach(config, env, timeout_seconds))));
 }
@@ -45,11 +43,6 @@ async function timed(name: string, reach: () => Promise<LiveOutcome>): Promise<L
   const started = performance.now();
   const outcome = await reach();
   return { name, ...outcome, duration_ms: Math.round(performance.now() - started) };
-}
-
-function textAt(section: unknown, ...keys: readonly string[]): string | undefined {
-  const value = keys.reduce<unknown>((owner, key) => (owner as Record<string, unknown> | undefined)?.[key], section);
-  return typeof value === 'string' ? value : undefined;
 }
 
 /** Asks for the list of models: it needs the credential and costs nothing. */
@@ -101,14 +94,4 @@ function judgeUpstream({ status, headers }: ProbeAnswer, variable: string | unde
     return failed(`it answers with a web page (status ${status})`, 'is base_url the address of the API?');
   }
   return { ok: true, what: `answers with status ${status}` };
-}
-
-/** Any answer will do: what a collector takes is sent with POST. */
-async function checkEndpoint(url: string, timeout_seconds: number): Promise<LiveOutcome> {
-  try {
-    const { status } = await probe(url, { timeout_seconds, read_body: false });
-    return { ok: true, what: `reachable, answers with status ${status}` };
-  } catch (error) {
-    return { ok: false, what: formatNetworkError(error, timeout_seconds), help: `is ${url} right?` };
-  }
 }

@@ -1,10 +1,17 @@
 import { fieldsOf } from '../../client/answers.ts';
+import { discover } from '../../client/discovery.ts';
 import { sentence } from '../../client/errors.ts';
 import { createAsk, type Fetch } from '../../client/http.ts';
 import { safeToShow } from '../../client/shape-answer.ts';
+import type { ClientWish } from '../../client-files/draft.ts';
+import type { Signal } from '../../contract/client-telemetry.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
+import { warner } from '../surroundings.ts';
+import { type ClientOptions, tokenOf } from './client-options.ts';
+import { checkTelemetry } from './client-telemetry.ts';
 
 /** The largest page of models. */
 const LISTED_MAX = 1000;
@@ -71,4 +78,51 @@ function notThere(root_url: string, model: string, entries: readonly Readonly<Re
       ? 'its token group may use no model at all: ask for a token of a group that may'
       : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}.`} For another model ask for a token of a group that may use it`;
   return new StartError(`${root_url} has no model "${model}" for this token: ${remedy}`, { exit_code: EXIT_FINDINGS });
+}
+
+/** Says what a gateway knows better than the command line; returns the window of the model, where one of both tells it. */
+export async function checkWish(
+  context: CommandContext,
+  wish: ClientWish,
+  given: ClientOptions & { readonly contextWindow?: number },
+  how: {
+    readonly fetch: Fetch | undefined;
+    /** The signals that the client sends by its file as it is. */
+    readonly sends: () => readonly Signal[];
+    readonly more_models?: readonly string[];
+  },
+): Promise<number | undefined> {
+  const wanted = given.contextWindow;
+  if (!given.check) return wanted;
+  const { root_url, credential, telemetry } = wish;
+  const { fetch } = how;
+  const warn = warner(context.terminal);
+  const signals = telemetry ?? how.sends();
+  if (telemetry === undefined) warn(describeSent(signals, root_url));
+  if ('sign_in' in credential) {
+    await discover(createAsk({ fetch }), root_url);
+    warn(`${root_url} takes sign-ins from a terminal`);
+    return wanted;
+  }
+  const token = await tokenOf(credential, root_url, { env: context.env, fetch });
+  const found = await checkModel({ root_url, token, model: given.model, fetch });
+  if (found === undefined) warn(`${root_url} takes the token`);
+  else warn(`${root_url} has ${found.id} for this token`);
+  for (const model of new Set(how.more_models)) {
+    if (model !== given.model) await checkModel({ root_url, token, model, fetch });
+  }
+  for (const line of await checkTelemetry({ root_url, token, signals, fetch })) warn(line);
+  const window = found?.context_window;
+  if (window === undefined || wanted === undefined) return window ?? wanted;
+  if (wanted > window)
+    warn(
+      `the gateway says ${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; give --context-window ${window}`,
+    );
+  return wanted;
+}
+
+function describeSent(signals: readonly Signal[], root_url: string): string {
+  return signals.length === 0
+    ? `by its file the client sends no telemetry to ${root_url}; --telemetry switches it on`
+    : `by its file the client sends its ${signals.join(' and ')} to ${root_url}`;
 }

@@ -5,12 +5,16 @@ import { createAsk, type Fetch } from '../../client/http.ts';
 import type { Credential } from '../../client-files/draft.ts';
 import type { ClientPlatform, KeyHelper } from '../../client-files/key-helper.ts';
 import { type ClientNames, clientNames } from '../../client-files/names.ts';
+import type { Signal } from '../../contract/client-telemetry.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { systemClock } from '../../kit/clock.ts';
 import { readProfile } from '../../load/profile.ts';
 import { createFindings } from '../../source/findings.ts';
 import { usageError } from '../exit-codes.ts';
 import type { Input } from './client-input.ts';
+
+/** A coding client, by the name that commands give it. */
+export type ClientKind = 'messages' | 'build-cli' | 'coding-cli';
 
 /** Options that every kind of client has. */
 export interface ClientOptions {
@@ -24,6 +28,8 @@ export interface ClientOptions {
   readonly managed?: true | ClientPlatform;
   readonly model?: string;
   readonly profile?: string;
+  /** Signals to send; `false` for none. */
+  readonly telemetry?: readonly Signal[] | false;
   readonly write?: true;
   readonly print?: true;
   readonly check?: true;

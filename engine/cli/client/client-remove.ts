@@ -8,14 +8,8 @@ import { EXIT_OK } from '../exit-codes.ts';
 import { planned } from './client.ts';
 import type { Input } from './client-input.ts';
 import { locationOf } from './client-location.ts';
-import { type ClientOptions, namesOf, rootUrl } from './client-options.ts';
+import { type ClientKind, type ClientOptions, namesOf, rootUrl } from './client-options.ts';
 import { offerDrafts } from './client-write.ts';
-
-/** Coding clients by the names that commands give them. */
-export const CLIENTS = ['messages', 'build-cli', 'coding-cli'] as const;
-
-/** A coding client. */
-export type ClientKind = (typeof CLIENTS)[number];
 
 /** Options of `appscli client remove`. */
 export type RemoveOptions = Pick<ClientOptions, 'baseUrl' | 'profile' | 'managed' | 'write' | 'print' | 'json'>;

@@ -1,11 +1,11 @@
 import { dirname, join } from 'node:path';
 import { openCredentials } from '../../client/credentials.ts';
-import { discover } from '../../client/discovery.ts';
-import { createAsk, type Fetch } from '../../client/http.ts';
-import { BrokenFile } from '../../client-files/broken-file.ts';
+import type { Fetch } from '../../client/http.ts';
+import { BrokenFile, inFile } from '../../client-files/broken-file.ts';
 import { planBuildCli } from '../../client-files/build-cli.ts';
 import { planCodingCli } from '../../client-files/coding-cli.ts';
-import type { ClientPlan, Credential } from '../../client-files/draft.ts';
+import type { ClientPlan, ClientWish } from '../../client-files/draft.ts';
+import { parseObject } from '../../client-files/json-text.ts';
 import {
   credentialVariable,
   type MessagesWish,
@@ -16,16 +16,32 @@ import {
 } from '../../client-files/messages.ts';
 import { type ClientNames, pathOfFile } from '../../client-files/names.ts';
 import { type Shell, shellLines, shellOf } from '../../client-files/shell-lines.ts';
+import {
+  buildSignals,
+  codingSignals,
+  messagesSignals,
+  shellTelemetry,
+  telemetryWarnings,
+} from '../../client-files/telemetry.ts';
+import { parseToml } from '../../client-files/toml-text.ts';
+import type { Signal } from '../../contract/client-telemetry.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
 import { warner } from '../surroundings.ts';
-import { checkModel } from './client-check.ts';
+import { checkWish } from './client-check.ts';
 import type { Input } from './client-input.ts';
 import { type ClientLocation, helperFor, isPassing, locationOf, type Program, thisProgram } from './client-location.ts';
-import { aliasOf, type ClientOptions, credentialOf, namesOf, rootUrl, tokenOf } from './client-options.ts';
+import { aliasOf, type ClientKind, type ClientOptions, credentialOf, namesOf, rootUrl } from './client-options.ts';
+import {
+  describeShellTelemetry,
+  describeTelemetry,
+  telemetryNote,
+  telemetryPrefixes,
+  withoutTraces,
+} from './client-telemetry.ts';
 import { offerDrafts } from './client-write.ts';
 
 /** What these commands are given beyond their options. */
@@ -67,10 +83,8 @@ export interface MessagesOptions extends ClientOptions {
   readonly shell?: Shell;
 }
 
-interface Wish {
+interface Wish extends ClientWish {
   readonly names: ClientNames;
-  readonly root_url: string;
-  readonly credential: Credential;
 }
 
 async function wishOf(
@@ -94,46 +108,24 @@ async function wishOf(
     if (!openCredentials(env).read().has(root_url))
       warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
   }
-  return { names, root_url, credential };
+  const { telemetry } = given;
+  return { names, root_url, credential, ...(telemetry !== undefined && { telemetry: telemetry || [] }) };
 }
 
 /** Tokens of the long-context models that clients are set up for where nobody says how many. */
 const CONTEXT_WINDOW = 500_000;
 
-/** Says what a gateway knows better than the command line; returns the window of the model, where one of both tells it. */
-async function check(
-  context: CommandContext,
-  { root_url, credential }: Wish,
-  given: ClientOptions & { readonly contextWindow?: number },
-  fetch: Fetch | undefined,
-  more_models: readonly string[] = [],
-): Promise<number | undefined> {
-  const wanted = given.contextWindow;
-  if (!given.check) return wanted;
-  const warn = warner(context.terminal);
-  if ('sign_in' in credential) {
-    await discover(createAsk({ fetch }), root_url);
-    warn(`${root_url} takes sign-ins from a terminal`);
-    return wanted;
-  }
-  const token = await tokenOf(credential, root_url, { env: context.env, fetch });
-  const found = await checkModel({ root_url, token, model: given.model, fetch });
-  if (found === undefined) warn(`${root_url} takes the token`);
-  else warn(`${root_url} has ${found.id} for this token`);
-  for (const model of new Set(more_models)) {
-    if (model !== given.model) await checkModel({ root_url, token, model, fetch });
-  }
-  const window = found?.context_window;
-  if (window === undefined || wanted === undefined) return window ?? wanted;
-  if (wanted > window)
-    warn(
-      `the gateway says ${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; give --context-window ${window}`,
-    );
-  return wanted;
+/** The signals that a client sends by its file as it is. Raises StartError for a broken file. */
+function signalsOf({ path, read }: ClientLocation, signalsIn: (text: string) => readonly Signal[]): readonly Signal[] {
+  return broken(() => inFile(path, () => signalsIn((read(path) ?? '').trim())));
 }
 
 /** Makes a plan; what is wrong with a user's file becomes an error with its path and line. */
 export function planned(make: () => ClientPlan): ClientPlan {
+  return broken(make);
+}
+
+function broken<T>(make: () => T): T {
   try {
     return make();
   } catch (error) {
@@ -145,9 +137,9 @@ export function planned(make: () => ClientPlan): ClientPlan {
 
 async function offer(
   context: CommandContext,
-  kind: string,
+  kind: ClientKind,
   { drafts, warnings }: ClientPlan,
-  { root_url, credential }: Wish,
+  wish: Wish,
   how: {
     readonly given: ClientOptions;
     readonly input: Input;
@@ -156,7 +148,9 @@ async function offer(
     readonly note: (variable: string) => string | undefined;
   },
 ): Promise<number> {
+  const { root_url, credential } = wish;
   for (const warning of warnings) warner(context.terminal)(warning);
+  for (const line of describeTelemetry(wish)) context.terminal.info(`${line}\n`);
   const token = 'token' in credential ? credential.token : undefined;
   const { write, json } = how.given;
   const { shared, elsewhere } = how.location;
@@ -171,7 +165,7 @@ async function offer(
     facts: { client: kind, base_url: root_url, warnings },
   });
   const note = 'variable' in credential ? how.note(credential.variable) : undefined;
-  if (note !== undefined) context.terminal.info(`${note}\n`);
+  for (const line of [note, telemetryNote(kind, wish)]) if (line !== undefined) context.terminal.info(`${line}\n`);
   return exit_code;
 }
 
@@ -187,10 +181,13 @@ export async function buildCli(
   surroundings: ClientSurroundings,
 ): Promise<number> {
   const { input, fetch } = surroundings;
-  const wish = await wishOf(context, given, surroundings);
+  const warn = warner(context.terminal);
+  const wish = withoutTraces(await wishOf(context, given, surroundings), warn);
+  for (const warning of telemetryWarnings('build-cli', wish, context.env, 'your environment')) warn(warning);
   const names = wish.names.build_cli;
   const location = locationOf(given, { ...names, file: names.config_file }, context.env);
-  const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
+  const sends = () => signalsOf(location, (text) => buildSignals(parseToml(text), wish.root_url));
+  const context_window = (await checkWish(context, wish, given, { fetch, sends })) ?? CONTEXT_WINDOW;
   const { model } = given;
   const display_name = given.displayName ?? given.providerName ?? model;
   const alias = aliasOf(given.alias, model);
@@ -206,9 +203,12 @@ export async function codingCli(
 ): Promise<number> {
   const { input, fetch } = surroundings;
   const wish = await wishOf(context, given, surroundings, true);
+  for (const warning of telemetryWarnings('coding-cli', wish, context.env, 'your environment'))
+    warner(context.terminal)(warning);
   const names = wish.names.coding_cli;
   const location = locationOf(given, { ...names, file: names.config_file }, context.env);
-  const context_window = (await check(context, wish, given, fetch)) ?? CONTEXT_WINDOW;
+  const sends = () => signalsOf(location, (text) => codingSignals(parseToml(text), wish.root_url));
+  const context_window = (await checkWish(context, wish, given, { fetch, sends })) ?? CONTEXT_WINDOW;
   const { path: config, read } = location;
   const auth = pathOfFile(names.auth_file, context.env);
   const { model, providerName: provider_name = 'custom' } = given;
@@ -237,7 +237,9 @@ export async function messages(
   const location = locationOf(given, { ...names, file: names.settings_file }, context.env);
   const { model, discovery = false, cache1h: cache_1h = false } = given;
   const tiers = tiersOf(given);
-  const context_window = await check(context, wish, given, fetch, Object.values(tiers));
+  const sends = () => signalsOf(location, (text) => messagesSignals(parseObject(text || '{}'), { ...wish, ...names }));
+  const more_models = Object.values(tiers);
+  const context_window = await checkWish(context, wish, given, { fetch, sends, more_models });
   const full: MessagesWish = { ...wish, model, tiers, context_window, discovery, cache_1h };
   for (const warning of variableWarnings(full, names, context.env, 'your environment'))
     warner(context.terminal)(warning);
@@ -247,15 +249,21 @@ export async function messages(
       `The token is not in the file: set ${credentialVariable(names)} where the client starts, or use --token-stdin.`;
     return offer(context, 'messages', plan, wish, { given, input, location, note });
   }
-  const texts = messagesVariables(full, names);
+  const texts = { ...messagesVariables(full, names), ...shellTelemetry(full, names) };
   const copies = { [credentialVariable(names)]: wish.credential.variable };
+  const prefixed = telemetryPrefixes(full);
   const { terminal, env } = context;
   if (given.json) {
-    terminal.data(`${jsonText({ client: 'messages', base_url: wish.root_url, variables: texts, copies })}\n`);
+    terminal.data(
+      `${jsonText({ client: 'messages', base_url: wish.root_url, variables: texts, copies, ...(Object.keys(prefixed).length > 0 && { prefixed }) })}\n`,
+    );
   } else {
-    terminal.verbatim(`${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies }).join('\n')}\n`);
+    terminal.verbatim(
+      `${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies, prefixed }).join('\n')}\n`,
+    );
     const unset = noteUnset(context)(wish.credential.variable);
     if (unset !== undefined) terminal.info(`${unset}\n`);
+    for (const line of describeShellTelemetry(full)) terminal.info(`${line}\n`);
     if (discovery) {
       const cache = join(dirname(location.path), 'cache', 'gateway-models.json');
       terminal.info(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);

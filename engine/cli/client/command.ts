@@ -1,6 +1,7 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { PLATFORMS } from '../../client-files/key-helper.ts';
 import { SHELLS } from '../../client-files/shell-lines.ts';
+import { SIGNALS, type Signal } from '../../contract/client-telemetry.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { baseUrl, examples, json, notEmpty } from '../options.ts';
@@ -22,6 +23,14 @@ function contextWindow(text: string): number {
   throw new InvalidArgumentError('Write a whole number of tokens, such as 500000.');
 }
 
+/** Signals apart by commas. */
+function signals(text: string): Signal[] {
+  const words = text.split(',').map((word) => word.trim());
+  const known = SIGNALS.filter((signal) => words.includes(signal));
+  if (words.every((word) => (SIGNALS as readonly string[]).includes(word))) return known;
+  throw new InvalidArgumentError(`Write some of ${SIGNALS.join(', ')}, with commas.`);
+}
+
 const managed = () =>
   new Option(
     '--managed [system]',
@@ -39,6 +48,15 @@ function addCommon(command: Command): Command {
     .option('--appscli <path>', 'what the key helper runs; else this program, with --managed the appscli on the PATH')
     .addOption(managed())
     .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
+    .addOption(
+      new Option(
+        '--telemetry [signals]',
+        'let the client send its telemetry to the gateway: metrics,logs or also traces',
+      )
+        .argParser(signals)
+        .preset('metrics,logs'),
+    )
+    .option('--no-telemetry', 'take that away again; without either it stays as it is')
     .option('--check', 'ask the gateway first whether it has the model for this token')
     .option('--write', 'write without asking')
     .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))

@@ -9,12 +9,12 @@ export function addExplain(program: Command, context: CommandContext, finish: (e
     .description('what a pipeline, a rule, a request or a word of the reference comes to')
     .argument(
       '[word]',
-      'pipelines, rules, the name of a pipeline, a file with a request, the id of a past request; or a code, stage, fact, operator, header, field or error code',
+      'pipelines, rules, the name of a pipeline, a file with a request, the id of a past request; or failover or telemetry, or a code, stage, fact, operator, header, field or error code',
       'pipelines',
     )
     .argument(
       '[name]',
-      'the word of the reference, after its kind: code, stage, fact, operator, header, field or error',
+      'the word of the reference, after its kind: code, stage, fact, operator, header, field, error, failover or telemetry',
     )
     .addOption(config())
     .option('--user <email>', 'of a request: who asks', email)
@@ -31,7 +31,7 @@ export function addExplain(program: Command, context: CommandContext, finish: (e
     .option('--region <name>', 'of a request: region it comes from', notEmpty)
     .option('--at <when>', 'of a request: when it comes; now where absent', time)
     .option('--path <path>', 'of a request: where it goes; /v1/messages where absent', notEmpty)
-    .option('--ledger', 'of a request: count what is spent by now, from the database')
+    .option('--ledger', 'of a request: count what is spent by now, and leave out drained upstreams, from the database')
     .addOption(json('print a JSON object'))
     .addHelpText(
       'after',
@@ -45,6 +45,8 @@ export function addExplain(program: Command, context: CommandContext, finish: (e
         'appscli explain principal.groups         what a rule can see',
         'appscli explain header set-cookie        what becomes of a header',
         'appscli explain field service_tier       what becomes of a field of a request',
+        'appscli explain failover                 what follows when an upstream fails',
+        'appscli explain telemetry                every span, event and metric',
       ),
     )
     .action(async (word, name, given, command) => {

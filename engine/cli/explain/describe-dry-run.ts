@@ -6,6 +6,7 @@ import type { Decision, DryRun, RuleStep, SentStep, StageStep } from '../../simu
 import type { LimitStep } from '../../simulate/dry-run-limits.ts';
 import { formatTable } from '../table.ts';
 import { formatMoment } from '../times.ts';
+import { attemptLines, upstreamLines } from './describe-upstreams.ts';
 
 const DETAIL = ' '.repeat(7);
 
@@ -157,8 +158,9 @@ export function describeDryRun(run: DryRun, line_width: number): string[] {
   const past =
     run.past &&
     `The request ${run.past.request_id} of ${run.past.received_at}, by the rules as they are now. Nothing is run: the audit log keeps no body.`;
+  const trace = run.past?.trace_id;
   return [
-    ...(past === undefined ? [] : [...wrapText(past, line_width), '']),
+    ...(past === undefined ? [] : [...wrapText(past, line_width), ...(trace ? [`Its trace: ${trace}`] : []), '']),
     `Pipeline ${run.pipeline}`,
     ...stageLines(run.stages, line_width),
     ...section('Routing rules', ruleLines(run.routing, line_width)),
@@ -167,6 +169,8 @@ export function describeDryRun(run: DryRun, line_width: number): string[] {
       : [
           `  -> upstream ${String(run.facts['route.upstream'])}, by ${decided === 'default' ? 'default' : `the rule ${String(decided)}`}`,
         ]),
+    ...section('Upstreams, in the order to be tried if all of them work', upstreamLines(run, line_width)),
+    ...(run.past === undefined ? [] : section('What became of it then', attemptLines(run.past, line_width))),
     ...section('Spend rules', ruleLines(run.spending, line_width)),
     ...section('Limits', run.limits.length === 0 ? [] : limitLines(run, line_width)),
     ...section(

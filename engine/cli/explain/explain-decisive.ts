@@ -2,6 +2,7 @@ import { wrapText } from '../../kit/text/wrap-text.ts';
 import { DECISIVE_FIELDS } from '../../protocols/body/decisive-fields.ts';
 import { type FieldRule, fieldRule } from '../../protocols/body/field-rules.ts';
 import { isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
+import { traceHeaderOf } from '../../upstreams/trace-headers.ts';
 import { labelled } from './explain-stage.ts';
 
 /** What the gateway does about a field of a request body, for people and programs. */
@@ -55,7 +56,15 @@ export function describeField({ field, says, harmless, source }: ExplainedField,
 
 /** What becomes of a header of a request, in a sentence. */
 export function describeRequestHeader(name: string): string {
-  return isDecisiveHeader(name.toLowerCase())
-    ? 'In a request it chooses who serves or pays: it is dropped unless allow_headers of the upstream lists it.'
-    : 'In a request it chooses nothing that the gateway decides.';
+  const own = name.toLowerCase();
+  if (isDecisiveHeader(own))
+    return 'In a request it chooses who serves or pays: it is dropped unless allow_headers of the upstream lists it.';
+  switch (traceHeaderOf(own)) {
+    case 'baggage':
+      return 'In a request it carries whatever programs put there, such as who their user is: it never reaches an upstream.';
+    case 'trace':
+      return 'In a request it names the trace that the request belongs to: telemetry.propagate says what upstreams get of it.';
+    default:
+      return 'In a request it chooses nothing that the gateway decides.';
+  }
 }

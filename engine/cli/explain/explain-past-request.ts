@@ -1,10 +1,10 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { FactPath } from '../../contract/facts.ts';
-import type { AuditRecord, FactView, ModelCaller, ModelRefusal } from '../../contract/services.ts';
+import type { AuditRecord, FactView } from '../../contract/services.ts';
 import { StartError } from '../../contract/start-error.ts';
-import { createManagedPolicies } from '../../identity/policies/managed-policies.ts';
 import { usdToNano } from '../../kit/money.ts';
 import { pathFinder } from '../../kit/path-patterns.ts';
+import { type RequestAttempt, readRequestAttempts } from '../../money/reports/request-attempts.ts';
 import { readCounters, readRunTimeLimits } from '../../money/reports/spending.ts';
 import { findAuditRecord } from '../../money/reports/usage.ts';
 import { factView } from '../../rules/fact-view.ts';
@@ -17,14 +17,14 @@ import {
   spendingSteps,
 } from '../../simulate/dry-run.ts';
 import { limitsOfPast } from '../../simulate/dry-run-limits.ts';
+import { upstreamSteps } from '../../simulate/dry-run-upstreams.ts';
 import type { Counted } from '../../simulate/memory/memory-ledger.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import { openDatabase } from '../../store/database.ts';
-import { createModelCatalog } from '../../upstreams/models.ts';
-import { modelFacts, upstreamFacts } from '../../upstreams/route-facts.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
 import { commandLog } from '../with-database.ts';
+import { pastRoute } from './past-route.ts';
 
 type FromRecord = (value: never) => unknown;
 const same: FromRecord = (value) => value;
@@ -53,6 +53,7 @@ const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRec
   input_tokens_estimate: ['request.input_tokens_estimate', same],
   input_tokens_max: ['request.input_tokens_max', same],
   cache_ttl: ['request.cache.ttl', same],
+  cache_requested_ttl: ['cache.requested_ttl', same],
   principal: ['principal.id', same],
   user: ['principal.email', same],
   groups: ['principal.groups', same],
@@ -92,44 +93,6 @@ function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): St
   return { ...step, guard, fate: guard.held ? fate : 'skipped' };
 }
 
-function callerOf(facts: Facts): ModelCaller {
-  const group = facts['principal.token.group'] as string | undefined;
-  return {
-    token_group: group,
-    groups: (facts['principal.groups'] as readonly string[] | undefined) ?? [],
-    email: (facts['principal.email'] as string | undefined) ?? '',
-  };
-}
-
-function formatRefusal(refusal: ModelRefusal, id: string): string {
-  if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
-  if (refusal.token_group === undefined) return 'the caller is a member of no token group';
-  return `the token group ${refusal.token_group} may not use ${id}`;
-}
-
-/** What `resolve-route` would write today, or why it would refuse. */
-function routeOf(loaded: Loaded, config: GatewayConfig, facts: Facts): { wrote: Facts } | { refusal: string } {
-  const id = String(facts['request.model']);
-  const catalog = createModelCatalog(config, createManagedPolicies(config, loaded.policies));
-  const model = catalog.find(id);
-  if (model === undefined) return { refusal: `there is no model ${id}` };
-  const refused = catalog.refusal(callerOf(facts), model);
-  if (refused !== undefined) return { refusal: formatRefusal(refused, id) };
-  const about = modelFacts(model);
-  const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...about })).find(
-    ({ held, mode }) => held && mode === 'enforce',
-  );
-  const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
-  const upstream = catalog.upstream(rule?.upstream ?? config.routing.default_upstream);
-  return {
-    wrote: {
-      ...about,
-      ...upstreamFacts(String(facts['request.protocol']), model, upstream),
-      'route.rule': rule?.name ?? 'default',
-    },
-  };
-}
-
 interface Replay {
   readonly stages: readonly StageStep[];
   /** Those of the record, and those of the route. */
@@ -137,12 +100,8 @@ interface Replay {
 }
 
 /** Goes through the stages up to the one that answers. */
-function replayStages(
-  { stages, finally: last }: PipelineSpec,
-  loaded: Loaded,
-  config: GatewayConfig,
-  recorded: Facts,
-): Replay {
+function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayConfig, recorded: Facts): Replay {
+  const { stages, finally: last } = pipeline;
   let facts = recorded;
   let answered = false;
   const steps = stages.map((entry): StageStep => {
@@ -151,10 +110,10 @@ function replayStages(
     if (step.fate !== 'runs') return step;
     answered = entry.definition.terminal;
     if (step.stage !== 'resolve-route' || facts['request.model'] === undefined) return step;
-    const route = routeOf(loaded, config, facts);
+    const route = pastRoute(loaded, config, pipeline, facts);
     if ('refusal' in route) {
       answered = true;
-      return { ...step, raised: { code: 'model_not_found', message: route.refusal } };
+      return { ...step, raised: route.refusal };
     }
     facts = { ...facts, ...route.wrote };
     return { ...step, wrote: route.wrote };
@@ -183,6 +142,8 @@ function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): Pip
 
 interface Remembered {
   readonly record: AuditRecord;
+  /** Of its row in the ledger. */
+  readonly attempts?: readonly RequestAttempt[];
   /** Of the windows of now. */
   readonly counted: Counted;
 }
@@ -195,7 +156,8 @@ async function recall(context: CommandContext, config: GatewayConfig, request_id
     if (record !== undefined) {
       const now = Date.now();
       const balances = await readCounters(database, now, time_zone);
-      return { record, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
+      const attempts = await readRequestAttempts(database, request_id);
+      return { record, attempts, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
     }
   } finally {
     await database.close();
@@ -205,10 +167,20 @@ async function recall(context: CommandContext, config: GatewayConfig, request_id
   });
 }
 
+/** The attempts that an audit record tells one by one. */
+function attemptsOf({ attempts }: AuditRecord): readonly RequestAttempt[] {
+  return Array.isArray(attempts) ? (attempts as RequestAttempt[]) : [];
+}
+
+/** The upstreams that were not asked, each as `name: reason`. */
+function droppedOf({ dropped }: AuditRecord): readonly string[] {
+  return Array.isArray(dropped) ? dropped.map(String) : [];
+}
+
 /** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
 export function replayRecord(
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
-  { record, counted }: Remembered,
+  { record, attempts = [], counted }: Remembered,
 ): DryRun {
   const recorded = factsOf(record);
   const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
@@ -218,10 +190,18 @@ export function replayRecord(
   const charge = routed ? chargeOf(pipeline, stages) : undefined;
   return {
     pipeline: pipeline.name,
-    past: { request_id: String(record.request_id), received_at: String(record.received_at ?? record.at) },
+    past: {
+      request_id: String(record.request_id),
+      ...(typeof record.trace_id === 'string' && { trace_id: record.trace_id }),
+      received_at: String(record.received_at ?? record.at),
+      // Those of the ledger say what may be billed, too.
+      attempts: attempts.length > 0 ? attempts : attemptsOf(record),
+      dropped: droppedOf(record),
+    },
     facts,
     stages,
     routing: routed ? routingSteps(loaded, config, view) : [],
+    upstreams: upstreamSteps(config, facts),
     spending: charge === undefined ? [] : spendingSteps(loaded, config, view, charge),
     limits: charge === undefined ? [] : limitsOfPast(config, facts, view, counted, charge),
     shadow: [],

@@ -10,6 +10,7 @@ import { play } from '../../simulate/suite/play.ts';
 import type { Played } from '../../simulate/suite/played.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { openDatabase } from '../../store/database.ts';
+import { listDrained } from '../../upstreams/states/drained-upstreams.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
 import { commandLog } from '../with-database.ts';
@@ -30,7 +31,7 @@ export interface Caller {
   /** Milliseconds since the epoch; now where absent. */
   readonly at?: number;
   readonly path?: string;
-  /** Whether what counts against limits is looked up in the database; otherwise nothing counts as spent. */
+  /** Whether limits and drained upstreams are looked up in the database; otherwise nothing is spent and none is drained. */
   readonly ledger?: true;
 }
 
@@ -45,12 +46,17 @@ function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | u
   throw usageError(`${problem} name the caller's token group: --group ${listed(groups)}`);
 }
 
-/** What limits count by now for everybody and everything, and those that were set and granted at run time. */
-async function countedSoFar(context: CommandContext, config: GatewayConfig, at: number): Promise<Counted> {
+/** What the database says: what limits count by now, those that were set and granted at run time, which upstreams are drained. */
+async function knownSoFar(
+  context: CommandContext,
+  config: GatewayConfig,
+  at: number,
+): Promise<{ readonly counted: Counted; readonly drained: readonly string[] }> {
   const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
   try {
     const balances = await readCounters(database, at, config.spend_limits?.time_zone ?? 'UTC');
-    return { balances, ...(await readRunTimeLimits(database, at)) };
+    const drained = [...(await listDrained(database)).keys()];
+    return { counted: { balances, ...(await readRunTimeLimits(database, at)) }, drained };
   } finally {
     await database.close();
   }
@@ -100,9 +106,9 @@ export async function explainRequestFile(
   const request = readRequest(file);
   const group = groupOf(config, caller);
   checkRegion(caller, config);
-  const counted = caller.ledger ? await countedSoFar(context, config, at) : undefined;
+  const known = caller.ledger ? await knownSoFar(context, config, at) : undefined;
   const played = await play(
-    { loaded, at, behind_proxy: address !== undefined || region !== undefined, ...(counted && { counted }) },
+    { loaded, at, behind_proxy: address !== undefined || region !== undefined, ...known },
     {
       request: { ...request, ...(caller.path === undefined ? {} : { path: caller.path }) },
       path: '/v1/messages',

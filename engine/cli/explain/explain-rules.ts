@@ -1,7 +1,7 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { describeLimit, spendLimits } from '../../money/limits/spend-limits.ts';
-import { routingRules } from '../../rules/config-rules.ts';
+import { formatRoute, formatUpstreams, routingRules } from '../../rules/config-rules.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
 import { shownPath } from '../../source/diagnostics/render.ts';
 import type { SourcePosition } from '../../source/node.ts';
@@ -28,25 +28,27 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     line: position?.line ?? 1,
   });
   const format = (logic: unknown) => (logic === true ? 'always' : formatCondition(logic));
-  const routing = routingRules(config).map(
-    ({ index, name, mode, logic, upstream }): EffectiveRule => ({
+  const routing = routingRules(config).map((rule): EffectiveRule => {
+    const { index, name, mode, logic } = rule;
+    const position = loaded.positionOf(`/routing/rules/${index}`);
+    return {
       kind: 'routing',
       name,
       mode,
       logic,
       text: format(logic),
-      effect: `goes to ${upstream}`,
-      ...at(loaded.positionOf(`/routing/rules/${index}`)),
-    }),
-  );
+      effect: `goes to ${formatRoute(rule)}`,
+      ...at(position),
+    };
+  });
   const otherwise: EffectiveRule = {
     kind: 'routing',
     name: 'default',
     mode: 'enforce',
     logic: true,
     text: 'otherwise',
-    effect: `goes to ${config.routing.default_upstream}`,
-    ...at(loaded.positionOf('/routing/default_upstream')),
+    effect: `goes to ${formatUpstreams(config.routing.default_upstreams)}`,
+    ...at(loaded.positionOf('/routing/default_upstream') ?? loaded.positionOf('/routing/default_upstreams')),
   };
   return [...routing, otherwise, ...spendingRules(loaded, config, at, format), ...pipelineRules(loaded, at, format)];
 }

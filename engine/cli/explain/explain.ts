@@ -14,8 +14,28 @@ import { describeError, describeFact, describeHeader, describeOperator, isHeader
 import { describeCode, explainCode } from './explain-code.ts';
 import { CONFIGURATION_WORDS, type Explanation, explainConfiguration, isFile } from './explain-configuration.ts';
 import { describeField, explainField } from './explain-decisive.ts';
+import {
+  describeFailover,
+  describeFailoverWord,
+  FAILOVER_WORDS,
+  failoverData,
+  failoverWordData,
+  isFailoverWord,
+} from './explain-failover.ts';
 import type { Caller } from './explain-request.ts';
 import { describeStage } from './explain-stage.ts';
+import {
+  describeTelemetry,
+  describeTelemetryWord,
+  PROMETHEUS_NAMES,
+  TELEMETRY_NAMES,
+  telemetryData,
+  telemetryName,
+  telemetryWordData,
+} from './explain-telemetry.ts';
+
+/** Names with a dot mean nothing else, so that they may stand alone. */
+const DOTTED_TELEMETRY_NAMES = TELEMETRY_NAMES.filter((name) => name.includes('.'));
 
 /** What is to be explained, and how. */
 export interface ExplainOptions extends StagesFrom, Caller {
@@ -27,6 +47,8 @@ export interface ExplainOptions extends StagesFrom, Caller {
 /** A kind of words that the reference knows. */
 interface Kind {
   readonly names: readonly string[];
+  /** Those that can only stand after the kind, because they are ordinary words. */
+  readonly words?: readonly string[];
   /** Whether it can explain a name that it does not list. */
   takes?(name: string): boolean;
   explain(name: string, stages: readonly KnownStage[]): Explanation;
@@ -95,6 +117,25 @@ function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
         return { lines: (width) => describeField(explained, width), data: explained };
       },
     },
+    failover: {
+      names: ['failover'],
+      words: FAILOVER_WORDS,
+      takes: isFailoverWord,
+      explain(name) {
+        if (name === 'failover') return { lines: describeFailover, data: failoverData() };
+        return { lines: (width) => describeFailoverWord(name, width), data: failoverWordData(name) };
+      },
+    },
+    telemetry: {
+      names: ['telemetry', ...DOTTED_TELEMETRY_NAMES, ...PROMETHEUS_NAMES],
+      words: TELEMETRY_NAMES,
+      takes: (name) => telemetryName(name) !== undefined,
+      explain(asked) {
+        const name = telemetryName(asked) ?? asked;
+        if (name === 'telemetry') return { lines: describeTelemetry, data: telemetryData() };
+        return { lines: (width) => describeTelemetryWord(name, width), data: telemetryWordData(name) };
+      },
+    },
     error: {
       names: Object.keys(ERRORS),
       explain(name) {
@@ -141,7 +182,7 @@ function explainWord(words: readonly string[], stages: readonly KnownStage[]): E
     const name = first === 'code' ? second.toUpperCase() : second;
     return kind.names.includes(name) || kind.takes?.(name)
       ? kind.explain(name, stages)
-      : unknown(first, second, kind.names);
+      : unknown(first, second, kind.words ?? kind.names);
   }
   const code = codeOf(first);
   if (code !== undefined && !known.code!.names.includes(code)) unknown('code', code, known.code!.names);

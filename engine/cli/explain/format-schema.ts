@@ -1,5 +1,5 @@
-import type { JsonSchema } from '../../contract/stage.ts';
-import { flow } from '../../source/schema-wording.ts';
+import type { JsonSchema } from '../../contract/json-schema.ts';
+import { flow } from '../../source/value-meant.ts';
 
 const TYPES: Readonly<Record<string, string>> = {
   string: 'text',
@@ -36,29 +36,26 @@ function schemaType(schema: JsonSchema): string {
   if (typeof schema['x-path'] === 'string') return schema['x-path'] === 'directory' ? 'directory' : 'path';
   if (Array.isArray(schema.enum)) return either(schema.enum.map(flow));
   if ('const' in schema) return flow(schema.const);
+  const alternatives = alternativesOf(schema);
+  if (alternatives.length > 0) return either(alternatives.map(schemaType));
   const types = ([] as string[]).concat((schema.type as string | string[] | undefined) ?? []);
   if (types.length === 0) return 'any value';
   if (types.length === 1 && types[0] === 'array') return listType(schema.items as JsonSchema | undefined);
   return `${either(types.map((type) => TYPES[type] ?? type))}${bounds(schema)}`;
 }
 
+/** The values a schema has a choice of; none where it only says which keys must be there. */
+function alternativesOf({ anyOf = [] }: JsonSchema): readonly JsonSchema[] {
+  return (anyOf as readonly JsonSchema[]).filter((branch) => Object.keys(branch).some((key) => key !== 'required'));
+}
+
 function listType(items: JsonSchema | undefined): string {
   if (items === undefined) return 'list';
   const type = schemaType(items);
   if (items.enum !== undefined) return `list of ${type.replace(/ or (?=[^ ]+$)/, ' and ')}`;
+  if (alternativesOf(items).length > 0) return `list, each ${type}`;
   const plural: Readonly<Record<string, string>> = { 'IP address or range': 'IP addresses or ranges' };
   return `list of ${plural[type] ?? `${type}s`}`;
-}
-
-/** What is not in force of a setting, in a sentence; `undefined` when all of it is. */
-export function notInForce(schema: JsonSchema): string | undefined {
-  const later = schema['x-later'] as true | { except?: unknown; meanwhile?: string } | undefined;
-  if (later === undefined) return undefined;
-  const { except, meanwhile } = later === true ? {} : later;
-  const otherwise = meanwhile === undefined ? '' : `; otherwise ${meanwhile}`;
-  return except === undefined
-    ? `Not in force yet: ${meanwhile ?? 'this version does not act on it'}.`
-    : `Only ${flow(except)} is in force yet${otherwise}.`;
 }
 
 /** One option of a stage or key of a file, ready for a table. */
@@ -82,23 +79,24 @@ export function schemaRows(
   const named = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
   const others = schema.additionalProperties;
   const free = typeof others === 'object' && others !== null ? [['*', others as JsonSchema] as const] : [];
-  return [...named, ...free].flatMap(([key, found]) => {
+  const chosen = alternativesOf(schema).flatMap((branch) => schemaRows(branch, resolve, prefix));
+  const rows = [...named, ...free].flatMap(([key, found]) => {
     const child = resolve(found);
     const path = `${prefix}${key}`;
     const is_list = child.type === 'array';
     const inner: JsonSchema = is_list ? resolve((child.items ?? {}) as JsonSchema) : child;
     const below = schemaRows(inner, resolve, `${path}${is_list ? '[]' : ''}.`);
     if (key === '*' && child.description === undefined) return below;
-    const later = notInForce(child);
     const row: SchemaRow = {
       path,
       type: schemaType(is_list ? { ...child, items: inner } : child),
       required: required.includes(key),
       default: isPlainDefault(child.default) ? flow(child.default) : undefined,
-      description: [String(child.description ?? ''), ...(later === undefined ? [] : [later])].join(' '),
+      description: String(child.description ?? ''),
     };
     return [row, ...below];
   });
+  return [...rows, ...chosen];
 }
 
 /** Whether a default says more than that the keys below have their own. */

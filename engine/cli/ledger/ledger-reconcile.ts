@@ -75,7 +75,12 @@ export function describeReconciliation(found: Reconciliation, upstream: string, 
     ...(total.possibly_billed_nano_usd === 0n
       ? []
       : [
-          `Beyond the ledger up to ${usd(total.possibly_billed_nano_usd)} may be billed, for requests that failed at the upstream.`,
+          `Beyond the ledger up to ${usd(total.possibly_billed_nano_usd)} may be billed, for attempts that failed at the upstream.`,
+        ]),
+    ...(total.possible_nano_usd === 0n
+      ? []
+      : [
+          `Of the ledger ${usd(total.possible_nano_usd)} may be billed or not, for attempts that failed at the upstream.`,
         ]),
     ...(left_out === 0
       ? []
@@ -135,6 +140,8 @@ function reconciliationCsv({ rows }: Reconciliation): string {
     'estimated_usd',
     'requests',
     'status',
+    'possibly_billed_usd',
+    'possibly_billed_in_cost_usd',
   ];
   const exact = (nano_usd: bigint | undefined) => ({ number: nano_usd === undefined ? '' : formatUsd(nano_usd) });
   const cells = rows.map((row): CsvCell[] => [
@@ -147,6 +154,8 @@ function reconciliationCsv({ rows }: Reconciliation): string {
     exact(row.estimated_nano_usd),
     { number: String(row.requests) },
     { text: statusOf(row) },
+    exact(row.possibly_billed_nano_usd),
+    exact(row.possible_nano_usd),
   ]);
   return formatCsv(titles, cells);
 }
@@ -161,6 +170,7 @@ function reconciliationJson(found: Reconciliation, upstream: string): object {
     percent: percentOf(row) ?? null,
     estimated_usd: formatUsd(row.estimated_nano_usd),
     possibly_billed_usd: formatUsd(row.possibly_billed_nano_usd),
+    possibly_billed_in_cost_usd: formatUsd(row.possible_nano_usd),
     requests: row.requests,
   });
   return {

@@ -5,6 +5,7 @@ import { wrapText } from '../../kit/text/wrap-text.ts';
 import { describeCounter } from '../../money/limits/spend-limits.ts';
 import {
   type CounterDifference,
+  type DisagreeingAttempts,
   type Found,
   type LedgerVerification,
   type LeftReservation,
@@ -35,13 +36,13 @@ export async function verify(
   return addsUp(verification) ? EXIT_OK : EXIT_FINDINGS;
 }
 
-function addsUp({ differences, repeated, uncounted, left }: LedgerVerification): boolean {
-  return [differences, repeated, uncounted, left].every(({ total }) => total === 0);
+function addsUp({ differences, repeated, uncounted, attempts, left }: LedgerVerification): boolean {
+  return [differences, repeated, uncounted, attempts, left].every(({ total }) => total === 0);
 }
 
 /** Lines for people, at most 80 characters wide where no name is longer. */
 export function describeVerification(verification: LedgerVerification): string[] {
-  const { differences, repeated, uncounted, left } = verification;
+  const { differences, repeated, uncounted, attempts, left } = verification;
   const found = [
     ...describeKind(
       differences,
@@ -60,6 +61,12 @@ export function describeVerification(verification: LedgerVerification): string[]
       (many) => `${counted(many, 'ledger row')} with a cost that no counter has:`,
       ({ request_id, user, cost_nano_usd }: UncountedRequest) => `${request_id} of ${user}: ${usd(cost_nano_usd)}`,
       'Limits never saw this money. Stages of your own that reserve or settle without demands make such rows.',
+    ),
+    ...describeKind(
+      attempts,
+      (many) => `${counted(many, 'ledger row')} with attempts that do not come to ${many === 1 ? 'it' : 'them'}:`,
+      describeAttempts,
+      'A row costs what its attempts cost, and went where the last one did. No command changes attempts: look for whoever has changed the ledger by hand. If nobody has, please report it.',
     ),
     ...describeKind(
       left,
@@ -113,6 +120,13 @@ function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd
   return `${request_id}: ${counted(ledger_rows, 'ledger row')} of ${usd(cost_nano_usd)}${reserved}`;
 }
 
+function describeAttempts(found: DisagreeingAttempts): string {
+  const { request_id, user, cost_nano_usd, attempts_nano_usd } = found;
+  const { possibly_billed_nano_usd: possible, attempts_possibly_billed_nano_usd: by_attempts } = found;
+  const costs = `${usd(cost_nano_usd)}, its attempts ${usd(attempts_nano_usd)}`;
+  return `${request_id} of ${user}: ${costs}; possibly billed ${usd(possible)}, its attempts ${usd(by_attempts)}`;
+}
+
 function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbeat_at }: LeftReservation): string {
   const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${formatMoment(heartbeat_at)}`;
   return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${formatMoment(reserved_at)}; its gateway ${heard}`;
@@ -124,7 +138,7 @@ function usd(nano_usd: bigint): string {
 
 /** The same for programs; every amount is a decimal in a text, since a JSON number is not exact everywhere. */
 function verificationJson(verification: LedgerVerification): object {
-  const { differences, repeated, uncounted, left, ...extent } = verification;
+  const { differences, repeated, uncounted, attempts, left, ...extent } = verification;
   const list = <Finding>({ total, first }: Found<Finding>) => ({
     total,
     first: first.map((each) => inUsd(each as object)),
@@ -135,6 +149,7 @@ function verificationJson(verification: LedgerVerification): object {
     differences: { total: differences.total, first: differences.first.map(differenceJson) },
     repeated: list(repeated),
     uncounted: list(uncounted),
+    attempts: list(attempts),
     left: list(left),
   };
 }

@@ -24,7 +24,8 @@ export function addServiceTokens(program: Command, context: CommandContext, fini
       'after',
       `
 Scopes: ${SERVICE_SCOPES.slice(0, 4).join(', ')},
-${SERVICE_SCOPES.slice(4).join(', ')}.
+${SERVICE_SCOPES.slice(4, 8).join(', ')},
+${SERVICE_SCOPES.slice(8).join(', ')}.
 
 Who makes one at a gateway answers for it. When that person stops being an
 administrator, it works on for 7 days and is then suspended, until another

@@ -35,6 +35,7 @@ function addToken(program: Command, context: CommandContext, finish: Finish): vo
     .description('print a token that is valid now; a key helper for clients')
     .addOption(baseUrl())
     .addOption(json('print a JSON object with the token and the end of its life'))
+    .addOption(new Option('--headers', 'print a JSON object with the header that holds it').conflicts('json'))
     .addHelpText(
       'after',
       `

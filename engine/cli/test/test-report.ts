@@ -1,3 +1,4 @@
+import { ATTEMPT_REASONS, type AttemptRecord } from '../../contract/forwarding.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { FileCoverage, Point } from '../../simulate/suite/coverage.ts';
 import type { Played } from '../../simulate/suite/played.ts';
@@ -48,8 +49,13 @@ function describeProblem(problem: Problem, several: boolean, cwd: string, paint:
   ];
 }
 
+function describeAttempt({ n, upstream, outcome, status, reason }: AttemptRecord): string[] {
+  const how = status === null ? outcome : `${outcome} (status ${status})`;
+  return wrapText(`attempt ${n}: ${upstream}, ${how}; ${ATTEMPT_REASONS[reason]}`, WIDTH, '      ', '        ');
+}
+
 function describePlayed(played: Played, paint: Paint): string[] {
-  const { response, calls, log } = played;
+  const { response, calls, attempts, log } = played;
   const stages = traceStages(played);
   const width = Math.min(LONGEST_ID, Math.max(0, ...stages.map(({ id }) => id.length)));
   const indent = ' '.repeat(6 + width + 2);
@@ -62,6 +68,7 @@ function describePlayed(played: Played, paint: Paint): string[] {
   return [
     ...lines,
     ...wrapText(`sent: ${sent || 'nothing'}`, WIDTH, '      '),
+    ...(attempts.length > 1 || attempts[0]?.reason !== 'served' ? attempts.flatMap(describeAttempt) : []),
     ...wrapText(`client got: ${got}`, WIDTH, '      ', '        '),
     ...log.flatMap(({ message, reason }) =>
       wrapText(`log: ${message}${reason ? `: ${reason}` : ''}`, WIDTH, '      ', '        '),

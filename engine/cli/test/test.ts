@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { strayStage } from '../../kit/strays.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { asError } from '../../run/stage-failure.ts';
+import { asError } from '../../run/contained/stage-failure.ts';
 import { type CaseResult, openSuite, type Suite } from '../../simulate/suite/suite.ts';
 import { renderDiagnostics, shownPath } from '../../source/diagnostics/render.ts';
 import type { CommandContext } from '../context.ts';
@@ -153,6 +153,10 @@ function describeCase({ name, position, problems, played }: CaseResult, cwd: str
     problems: problems.map(({ position: { line, column }, step, pointer, expected, found }) => {
       return { line, column, request: step + 1, pointer, expected, found };
     }),
-    requests: played.map((each) => ({ status: each.response?.status ?? null, stages: traceStages(each) })),
+    requests: played.map((each) => ({
+      status: each.response?.status ?? null,
+      stages: traceStages(each),
+      attempts: each.attempts,
+    })),
   };
 }

@@ -55,14 +55,18 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
 }
 
 /** Adjustments, and what failures may have cost, are told where there are any. */
-function usageJson({ cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, ...row }: UsageRow): object {
+function usageJson(given: UsageRow): object {
+  const { cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd, ...row } = given;
   return {
     ...row,
     cost_usd: nanoToUsd(cost_nano_usd),
     ...(adjusted_nano_usd !== 0n && { adjusted_usd: nanoToUsd(adjusted_nano_usd) }),
     ...(possibly_billed_nano_usd !== 0n && { possibly_billed_usd: nanoToUsd(possibly_billed_nano_usd) }),
+    ...(possible_nano_usd !== 0n && { possibly_billed_in_cost_usd: nanoToUsd(possible_nano_usd) }),
   };
 }
+
+const POSSIBLE = ['possibly_billed_usd', 'possibly_billed_in_cost_usd'];
 
 const COUNTS = [
   'requests',
@@ -81,8 +85,9 @@ export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[
     { number: formatUsd(row.cost_nano_usd) },
     { number: formatUsd(row.adjusted_nano_usd) },
     { number: formatUsd(row.possibly_billed_nano_usd) },
+    { number: formatUsd(row.possible_nano_usd) },
   ]);
-  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', 'possibly_billed_usd'], cells);
+  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', ...POSSIBLE], cells);
 }
 
 const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];
@@ -125,9 +130,17 @@ export function describeUsage(rows: readonly UsageRow[], line_width: number, by?
     ...(heading === undefined ? [] : [printable(heading)]),
     ...lines.splice(0, own.length),
   ]);
-  const possible = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);
-  const note = `Beyond that upstreams may bill at most ${roundedUsd(possible, 6)} USD for requests that failed.`;
-  return [titles!, ...described, total, ...(possible === 0n ? [] : wrapText(note, line_width))];
+  return [titles!, ...described, total, ...describePossible(rows, line_width)];
+}
+
+function describePossible(rows: readonly UsageRow[], line_width: number): string[] {
+  const beyond = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);
+  const in_cost = rows.reduce((sum, row) => sum + row.possible_nano_usd, 0n);
+  const notes = [
+    beyond > 0n && `Beyond that upstreams may bill at most ${roundedUsd(beyond, 6)} USD for attempts that failed.`,
+    in_cost > 0n && `Of that ${roundedUsd(in_cost, 6)} USD are what upstreams may bill for attempts that failed.`,
+  ];
+  return notes.flatMap((note) => (note === false ? [] : wrapText(note, line_width)));
 }
 
 function callerOf({ user, team, project }: UsageRow): string {

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { type NextFunction, type Request, type Response, Router } from 'express';
 import type { AdminOptions } from '../../admin/asked.ts';
 import {
@@ -12,18 +11,22 @@ import { createRunOperation, demandRole } from '../../admin/operations.ts';
 import { asStageError } from '../../admin/problem.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Log } from '../../contract/services.ts';
+import type { Telemetry } from '../../contract/telemetry.ts';
 import { createServiceTokenVerifier } from '../../identity/tokens/verify-service-token.ts';
 import { programVersion } from '../../kit/package-root.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import { pathOf } from '../path.ts';
+import { identityOf, type RequestIdentity } from '../request-identity.ts';
 import { sendError } from '../send-error.ts';
 import { createReadCall } from './call.ts';
 import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
+import { beginChange } from './tell-change.ts';
 
 /** What the admin API is served with. */
 export interface AdminRoutesOptions extends AdminOptions {
   readonly log: Log;
+  readonly telemetry: Pick<Telemetry, 'operation'>;
   readonly verify: BearerTokens['verify'];
   /** Resolves when this process goes by what was changed. */
   catchUp(): Promise<void>;
@@ -80,24 +83,33 @@ function createAnswer(options: AdminRoutesOptions) {
   const verifying = { verify: options.verify, verifyService: createServiceTokenVerifier(options) };
   return async (operation: DescribedOperation, req: Request, res: Response) => {
     const changes = operation.method !== 'GET';
-    const identified = await identifyCaller(req.headers, verifying);
-    demandScope(operation, identified);
-    const caller = changes ? await withoutLostGroups(identified, options) : identified;
-    demandRole(operation, caller);
-    const answered = await run(operation, caller, await read(req, operation, caller.principal.id));
-    if (changes) await catchUp(options);
-    const made = (answered as { readonly id?: string }).id;
-    const collection = operation.path.replace(/\/\{id\}.*/, '');
-    send(res, operation.status, answered, operation.has_location ? { location: `${collection}/${made}` } : {});
+    const change = changes ? beginChange(operation, identityOf(res), options) : undefined;
+    try {
+      const identified = await identifyCaller(req.headers, verifying);
+      change?.isBy(identified);
+      demandScope(operation, identified);
+      const caller = changes ? await withoutLostGroups(identified, options) : identified;
+      demandRole(operation, caller);
+      const answered = await run(operation, caller, await read(req, operation, caller.principal.id));
+      const made = (answered as { readonly id?: string }).id;
+      change?.tell({ subject: made });
+      if (changes) await catchUp(options, identityOf(res));
+      const collection = operation.path.replace(/\/\{id\}.*/, '');
+      send(res, operation.status, answered, operation.has_location ? { location: `${collection}/${made}` } : {});
+    } catch (error) {
+      change?.tell({ error });
+      throw error;
+    }
   };
 }
 
 /** What was changed is changed, and what was made is shown this once, whatever comes of this. */
-async function catchUp({ catchUp, log }: AdminRoutesOptions): Promise<void> {
+async function catchUp({ catchUp, log }: AdminRoutesOptions, { request_id, trace }: RequestIdentity): Promise<void> {
   try {
     await catchUp();
   } catch (error) {
-    log.warn({ err: error }, 'a change was made, and takes a moment longer to be noticed here');
+    const fields = { err: error, request_id, trace_id: trace.trace_id };
+    log.warn(fields, 'a change was made, and takes a moment longer to be noticed here');
   }
 }
 
@@ -114,7 +126,7 @@ function send(res: Response, status: number, body: object, headers: Readonly<Rec
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
       'content-length': bytes.length,
-      [REQUEST_ID_HEADER]: randomUUID(),
+      [REQUEST_ID_HEADER]: identityOf(res).request_id,
       ...headers,
     })
     .end(bytes);

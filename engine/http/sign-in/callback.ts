@@ -9,7 +9,7 @@ import { errorPage, expiredPage, successPage } from './pages/pages.ts';
 import { CALLBACK_PATH } from './paths.ts';
 import { backTo, providerTrouble } from './provider-trouble.ts';
 import { endRefused, refuseAddress, refusePerson } from './refusals.ts';
-import type { Answer, Route, SignIn, Visit } from './routes.ts';
+import { type Answer, logged, type Route, type SignIn, type Visit } from './routes.ts';
 
 /** Where the identity provider sends the browser back to: only the browser that left, once, for the sign-in it left for. */
 export function callback(sign_in: SignIn): Route {
@@ -18,6 +18,7 @@ export function callback(sign_in: SignIn): Route {
   return {
     path: CALLBACK_PATH,
     speaks: 'page',
+    told_as: 'gateway.sign_in',
     // It ends a sign-in, which no HEAD may do.
     head: false,
     async get(visit) {
@@ -33,9 +34,7 @@ export function callback(sign_in: SignIn): Route {
       }
       const grant = await identity.device_grants.takeState(state);
       const answer: Ended =
-        grant === undefined || grant.id !== attempt.grant_id
-          ? { status: 400, page: expiredPage() }
-          : await comeBack(sign_in, visit, grant, attempt);
+        grant === undefined || grant.id !== attempt.grant_id ? EXPIRED : await comeBack(sign_in, visit, grant, attempt);
       const { finished, ...shown } = answer;
       const set_cookie =
         finished === undefined
@@ -45,6 +44,12 @@ export function callback(sign_in: SignIn): Route {
     },
   };
 }
+
+const EXPIRED: Answer = {
+  status: 400,
+  page: expiredPage(),
+  told: { outcome: 'refused', error_type: 'expired' },
+};
 
 /** How a sign-in ended, and what the browser keeps of one that worked. */
 type Ended = Answer & { readonly finished?: FinishedAttempt };
@@ -57,7 +62,7 @@ function nothingToFinish({ reference }: Visit): Answer {
       'Look at your terminal: if it still waits, open the address it shows once more, in this browser; otherwise start signing in again there. Cookies must be allowed for this site.',
     reference,
   });
-  return { status: 400, page };
+  return { status: 400, page, told: { outcome: 'refused', error_type: 'unknown' } };
 }
 
 /** The end of a sign-in whose state is used up: whatever goes wrong now, the person begins again with the code. */
@@ -76,7 +81,8 @@ async function comeBack(sign_in: SignIn, visit: Visit, grant: PendingGrant, atte
       again: backTo(sign_in, grant),
       reference: visit.reference,
     });
-    return { status: 503, page, headers: { 'retry-after': '1' } };
+    const told = { outcome: 'failed', error_type: 'store_unavailable' } as const;
+    return { status: 503, page, headers: { 'retry-after': '1' }, told };
   }
 }
 
@@ -99,10 +105,10 @@ async function identify(
 /** Where the identity provider names nobody. Only its no to the person ends the sign-in. */
 async function turnAway(sign_in: SignIn, visit: Visit, grant: PendingGrant, error: ProviderError): Promise<Answer> {
   if (error.problem !== 'refused') return providerTrouble(sign_in, visit, grant, error);
-  const fields = { reason: error.message, client: grant.client, request_id: visit.reference.request_id };
+  const fields = { reason: error.message, client: grant.client, ...logged(visit) };
   sign_in.log.info(fields, 'the identity provider refused a sign-in');
   const message = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
-  return endRefused(sign_in, visit, grant, { message });
+  return endRefused(sign_in, visit, grant, { message, reason: 'provider_refused' });
 }
 
 async function decide(
@@ -114,7 +120,6 @@ async function decide(
 ): Promise<Ended> {
   const { identity, log } = sign_in;
   const { client } = grant;
-  const { request_id } = visit.reference;
   const admission = identity.admit(claims);
   if ('refused' in admission) return refusePerson(sign_in, visit, grant, { claims, admission });
   const { person } = admission;
@@ -122,10 +127,12 @@ async function decide(
   if (problem !== undefined) return refuseAddress(sign_in, visit, grant, { person, problem });
   const sealed_grant = await identity.tokens.seal(provider_grant, 'provider-grant');
   const approved = await identity.device_grants.approve(grant.id, { person, sealed_grant });
-  if (!approved) return { status: 400, page: expiredPage() };
+  if (!approved) return EXPIRED;
   // Only sign-ins that came to nothing count: any number of people may share an address.
   await identity.attempts.forgive('device_authorization', grant.client_address).catch(() => {});
-  log.info({ email: person.email, client, client_address: grant.client_address, request_id }, 'a sign-in was approved');
+  const fields = { email: person.email, client, client_address: grant.client_address, ...logged(visit) };
+  log.info(fields, 'a sign-in was approved');
   const signed_in = { email: person.email, client };
-  return { status: 200, page: successPage(signed_in), finished: { state, expires_at, signed_in } };
+  const finished = { state, expires_at, signed_in };
+  return { status: 200, page: successPage(signed_in), finished, told: { outcome: 'approved' } };
 }

@@ -13,6 +13,7 @@ export function deviceAuthorization(sign_in: SignIn): Route {
   return {
     path: DEVICE_AUTHORIZATION_PATH,
     speaks: 'json',
+    told_as: 'gateway.sign_in',
     async post({ req }) {
       // No other parameter means anything here, but a form that is none is a client's mistake that it should hear of.
       const surface = (await readForm(req, form)).get('surface');
@@ -36,7 +37,7 @@ export function deviceAuthorization(sign_in: SignIn): Route {
         interval: begun.interval_seconds,
         login_notice,
       };
-      return { status: 200, json };
+      return { status: 200, json, told: { outcome: 'begun' } };
     },
   };
 }

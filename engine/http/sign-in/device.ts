@@ -46,6 +46,7 @@ export function device(sign_in: SignIn): Route {
   return {
     path: DEVICE_PATH,
     speaks: 'page',
+    told_as: 'gateway.sign_in',
     async get({ req }) {
       const typed = readQuery(req.originalUrl).get('user_code');
       if (typed === undefined) return { status: 200, page: enterCodePage({ login_notice }) };
@@ -81,7 +82,8 @@ export function device(sign_in: SignIn): Route {
       if (grant === undefined) return action === 'other' ? tooLate(reference) : unknown(typed);
       if (action !== 'deny') return leave(sign_in, visit, grant, action === 'other');
       const denied = await device_grants.deny(grant.id);
-      return denied ? { status: 200, page: declinedPage() } : { status: 400, page: expiredPage() };
+      if (!denied) return { status: 400, page: expiredPage() };
+      return { status: 200, page: declinedPage(), told: { outcome: 'declined' } };
     },
   };
 }

@@ -19,24 +19,31 @@ export class OAuthError extends Error {
   readonly status: number;
   /** Extra response headers, such as `retry-after`. */
   readonly headers: Readonly<Record<string, string>>;
+  /** One word for telemetry that says more than the code does. */
+  readonly reason: string | undefined;
 
   constructor(
     error: OAuthErrorCode,
     message: string,
-    more: { status?: number; headers?: Record<string, string>; cause?: unknown } = {},
+    more: { status?: number; headers?: Record<string, string>; cause?: unknown; reason?: string } = {},
   ) {
     super(message, { cause: more.cause });
     this.name = 'OAuthError';
     this.error = error;
     this.status = more.status ?? 400;
     this.headers = more.headers ?? {};
+    this.reason = more.reason;
   }
 }
 
 /** What is not at hand for a moment: the client is to send the same request again. */
-export function temporarilyUnavailable(message: string, cause?: unknown, retry_after_seconds = 1): OAuthError {
+export function temporarilyUnavailable(
+  message: string,
+  { cause, retry_after_seconds = 1, reason }: { cause?: unknown; retry_after_seconds?: number; reason?: string } = {},
+): OAuthError {
   const headers = { 'retry-after': String(retry_after_seconds) };
-  return new OAuthError('temporarily_unavailable', message, { status: 503, headers, cause });
+  const more = { status: 503, headers, cause, ...(reason !== undefined && { reason }) };
+  return new OAuthError('temporarily_unavailable', message, more);
 }
 
 /** How long to wait, for people. */

@@ -5,6 +5,7 @@ import type { Clock, Log } from '../../contract/services.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
+import { EXPORT_BYTES_MAX, SIGNALS } from '../../telemetry/relay/otlp/messages.ts';
 import {
   CALLBACK_PATH,
   DEVICE_AUTHORIZATION_PATH,
@@ -57,6 +58,7 @@ export function protocolText({
     headers(),
     spending(config),
     limits(config),
+    telemetry(config),
   ];
   return `${parts.filter((part) => part !== undefined).join('\n\n')}\n`;
 }
@@ -244,4 +246,18 @@ function limits({ server }: GatewayConfig): string {
   return `## Limits
 
 ${table(['what', 'at most'], rows)}`;
+}
+
+function telemetry({ telemetry: { forward_to } }: GatewayConfig): string {
+  const passed = SIGNALS.filter((signal) => forward_to.some((destination) => destination[signal]));
+  const paths = SIGNALS.map((signal) => `\`POST /v1/${signal}\``).join(', ');
+  const kept = passed.length === 0 ? 'nothing, and drops it' : passed.join(', ');
+  return `## Telemetry of clients
+
+${paths} take what OTLP/HTTP exporters send (OTLP 1.x): protobuf (\`application/x-protobuf\`) or JSON
+(\`application/json\`), compressed with gzip or not, ${EXPORT_BYTES_MAX} bytes at most after decompression, with the credential of any other
+request. What can be read is answered with 200 and an empty export response, wherever it goes; this gateway passes on: ${kept}.
+It says itself who sent it, in \`user.id\` and its like on the resource; what a client says of that is taken out, and so are texts of prompts,
+tools and answers unless an administrator has agreed to them. Errors are \`google.rpc.Status\` in the encoding of the request;
+429 and 503 have \`retry-after\`.`;
 }

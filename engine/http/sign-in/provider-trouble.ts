@@ -2,7 +2,7 @@ import type { ProviderError } from '../../identity/provider/provider.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { errorPage } from './pages/pages.ts';
 import { DEVICE_PATH } from './paths.ts';
-import type { Answer, SignIn, Visit } from './routes.ts';
+import { type Answer, logged, type SignIn, type Visit } from './routes.ts';
 
 /** The link that takes a person back to a sign-in that still waits. */
 export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant) {
@@ -12,13 +12,14 @@ export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: Pendin
 /** Answers that the identity provider gave no usable answer, and logs why. The sign-in goes on waiting. */
 export function providerTrouble(
   sign_in: Pick<SignIn, 'issuer' | 'log'>,
-  { reference }: Visit,
+  visit: Visit,
   grant: PendingGrant,
   { problem, message }: ProviderError,
 ): Answer {
   const again = backTo(sign_in, grant);
   // Only the message: what is behind it may quote an answer of the provider.
-  const fields = { reason: message, request_id: reference.request_id };
+  const { reference } = visit;
+  const fields = { reason: message, ...logged(visit) };
   if (problem === 'unavailable') {
     sign_in.log.warn(fields, 'the identity provider is not available: a sign-in has to wait');
     const page = errorPage({
@@ -28,7 +29,8 @@ export function providerTrouble(
       again,
       reference,
     });
-    return { status: 503, page, headers: { 'retry-after': '5' } };
+    const told = { outcome: 'failed', error_type: 'provider_unavailable' } as const;
+    return { status: 503, page, headers: { 'retry-after': '5' }, told };
   }
   sign_in.log.error(fields, 'the identity provider and the gateway do not understand each other: a sign-in failed');
   const page = errorPage({
@@ -38,5 +40,5 @@ export function providerTrouble(
     again,
     reference,
   });
-  return { status: 502, page };
+  return { status: 502, page, told: { outcome: 'failed', error_type: 'provider_invalid' } };
 }

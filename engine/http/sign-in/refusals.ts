@@ -5,7 +5,7 @@ import type { ClaimProblem } from '../../identity/sessions/bindings.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { shownText } from './caller.ts';
 import { deniedPage } from './pages/pages.ts';
-import type { Answer, SignIn, Visit } from './routes.ts';
+import { type Answer, logged, type SignIn, type Visit } from './routes.ts';
 
 const LOGGED_CHARS = 200;
 
@@ -28,11 +28,11 @@ export async function refusePerson(
   const groups = misses?.came ?? [];
   const expected = misses?.expected ?? [];
   const { request_id } = visit.reference;
-  const fields = { subject, email, client: grant.client, refused, detail, groups, expected, request_id };
+  const fields = { subject, email, client: grant.client, refused, detail, groups, expected, ...logged(visit) };
   sign_in.log.info(fields, 'somebody who may not use the gateway tried to sign in');
   const who = { email: email ?? '', subject: subject ?? null, issuer: issuer ?? null };
   await noteRefusal(sign_in, { ...who, ...deviceOf(grant), request_id, refused, detail, groups, expected });
-  return endRefused(sign_in, visit, grant, { message });
+  return endRefused(sign_in, visit, grant, { message, reason: refused });
 }
 
 const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = {
@@ -55,13 +55,13 @@ export async function refuseAddress(
   const detail = `the address is bound to another account, or to access tokens; "appscli people rebind" changes that`;
   const { request_id } = visit.reference;
   sign_in.log.warn(
-    { email, subject, issuer, client: grant.client, problem, request_id },
+    { email, subject, issuer, client: grant.client, problem, ...logged(visit) },
     `a sign-in was refused: ${detail}`,
   );
   const noted = { email, subject, issuer, refused: problem, detail, groups: [], expected: [] };
   await noteRefusal(sign_in, { ...noted, ...deviceOf(grant), request_id });
   const advice = 'If the address is yours, ask your administrator to let your account have it, then sign in again.';
-  return endRefused(sign_in, visit, grant, { message: CLAIM_REASON[problem](email), advice });
+  return endRefused(sign_in, visit, grant, { message: CLAIM_REASON[problem](email), advice, reason: problem });
 }
 
 /** Ends a sign-in that came to nothing, in the terminal and in the browser, where somebody else may take it on. */
@@ -69,8 +69,18 @@ export async function endRefused(
   { identity }: SignIn,
   { reference }: Visit,
   grant: PendingGrant,
-  { message, advice }: { readonly message: string; readonly advice?: string },
+  {
+    message,
+    advice,
+    reason,
+  }: {
+    readonly message: string;
+    readonly advice?: string;
+    /** In one word, for telemetry. */
+    readonly reason: string;
+  },
 ): Promise<Answer> {
   await identity.device_grants.deny(grant.id, message);
-  return { status: 403, page: deniedPage({ reason: message, advice, reference, user_code: grant.user_code }) };
+  const page = deniedPage({ reason: message, advice, reference, user_code: grant.user_code });
+  return { status: 403, page, told: { outcome: 'refused', error_type: reason } };
 }

@@ -2,7 +2,7 @@ import { isRefreshToken } from '../../identity/sessions/opaque.ts';
 import { readForm } from './form.ts';
 import { OAuthError, tooManyRequests } from './oauth-error.ts';
 import { REVOCATION_PATH } from './paths.ts';
-import type { Route, SignIn } from './routes.ts';
+import { logged, type Route, type SignIn } from './routes.ts';
 
 /** Session tokens carry everything that is known of a person, so that they may be long. */
 const MAX_BYTES = 65_536;
@@ -26,7 +26,9 @@ export function revoke({ identity, form, log, addressOf }: SignIn): Route {
   return {
     path: REVOCATION_PATH,
     speaks: 'json',
-    async post({ req }) {
+    told_as: 'gateway.session',
+    async post(visit) {
+      const { req } = visit;
       const token = (await readForm(req, { ...form, max_bytes: MAX_BYTES })).need('token');
       if (token.startsWith('gw_')) {
         const problem =
@@ -38,8 +40,9 @@ export function revoke({ identity, form, log, addressOf }: SignIn): Route {
         const problem = 'Too many requests came to nothing; sign out again later.';
         throw tooManyRequests(problem, asked.retry_after_seconds, 'temporarily_unavailable');
       }
-      if (asked?.answer !== undefined) log.info({ session: asked.answer }, 'somebody signed out');
-      return { status: 200, json: {} };
+      if (asked?.answer === undefined) return { status: 200, json: {} };
+      log.info({ session: asked.answer, ...logged(visit) }, 'somebody signed out');
+      return { status: 200, json: {}, told: { outcome: 'ended' } };
     },
   };
 }

@@ -1,15 +1,18 @@
-import { randomUUID } from 'node:crypto';
 import { type Request, type Response, Router } from 'express';
 import type { BrandingConfig, GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock, Log } from '../../contract/services.ts';
+import type { Telemetry } from '../../contract/telemetry.ts';
 import type { Identity } from '../../identity/index.ts';
+import type { OwnTrace } from '../../kit/net/trace-context.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { Database } from '../../store/database.ts';
+import { identityOf } from '../request-identity.ts';
 import type { FormLimits } from './form.ts';
 import { OAuthError, temporarilyUnavailable } from './oauth-error.ts';
 import { branded } from './pages/page-layout.ts';
 import { errorPage, pageHeaders, type Reference } from './pages/pages.ts';
+import { type Told, type ToldAs, tellVisit, toldOfError } from './tell.ts';
 
 /** What sign-in over HTTP is made of. */
 export interface SignInOptions {
@@ -18,6 +21,7 @@ export interface SignInOptions {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly telemetry: Pick<Telemetry, 'operation'>;
 }
 
 /** What every route of sign-in works with. */
@@ -34,15 +38,29 @@ export interface SignIn extends SignInOptions {
 export interface Visit {
   readonly req: Request;
   readonly reference: Reference;
+  /** Where it belongs in a trace, which its lines in the log name, too. */
+  readonly trace: OwnTrace;
+  /** On the monotonic clock. */
+  readonly began: number;
 }
 
 /** What a route answers: an object as JSON, a page, a text in Markdown, or a redirect. */
-export type Answer = { readonly status: number; readonly headers?: Readonly<Record<string, string | string[]>> } & (
+export type Answer = {
+  readonly status: number;
+  readonly headers?: Readonly<Record<string, string | string[]>>;
+  /** Absent where nothing came of the visit yet. */
+  readonly told?: Told;
+} & (
   | { readonly json: object }
   | { readonly page: string }
   | { readonly markdown: string }
   | { readonly location: string }
 );
+
+/** What every line in the log about a visit names. */
+export function logged({ reference, trace }: Visit): { readonly request_id: string; readonly trace_id: string } {
+  return { request_id: reference.request_id, trace_id: trace.trace_id };
+}
 
 type Handler = (visit: Visit) => Answer | Promise<Answer>;
 
@@ -50,6 +68,8 @@ type Handler = (visit: Visit) => Answer | Promise<Answer>;
 export interface Route {
   readonly path: string;
   readonly speaks: 'json' | 'page';
+  /** What telemetry is told its visits are about; nothing without it. */
+  readonly told_as?: ToldAs;
   readonly get?: Handler;
   readonly post?: Handler;
   readonly head?: false;
@@ -74,7 +94,9 @@ export function mountRoutes(
     branding,
     clock,
     log,
+    telemetry,
   }: Pick<SignInOptions, 'clock' | 'log'> & {
+    readonly telemetry?: SignInOptions['telemetry'];
     readonly provider_url?: string | undefined;
     readonly branding?: BrandingConfig | undefined;
   },
@@ -83,8 +105,14 @@ export function mountRoutes(
   const router = Router({ caseSensitive: true, strict: true });
   for (const route of routes) {
     router.all(route.path, async (req, res) => {
-      const visit = { req, reference: { request_id: randomUUID(), at: new Date(clock.now()) } };
-      send(res, visit, await answerOf(route, visit, log), { page_headers, branding });
+      const { request_id, trace } = identityOf(res);
+      const visit = { req, reference: { request_id, at: new Date(clock.now()) }, trace, began: clock.monotonic() };
+      const answer = await answerOf(route, visit, log);
+      const { told_as } = route;
+      if (told_as !== undefined && answer.told !== undefined && telemetry !== undefined) {
+        tellVisit(told_as, visit, answer.told, { telemetry, clock });
+      }
+      send(res, visit, answer, { page_headers, branding });
     });
   }
   return router;
@@ -142,25 +170,27 @@ function wrongMethod(route: Route): Handler {
   };
 }
 
-function asOAuthError(error: unknown, { reference, req }: Visit, log: Log): OAuthError {
+function asOAuthError(error: unknown, visit: Visit, log: Log): OAuthError {
   if (error instanceof OAuthError) return error;
   if (error instanceof StageError && error.status === 503) {
-    return temporarilyUnavailable(error.message, error);
+    return temporarilyUnavailable(error.message, { cause: error, reason: error.code });
   }
-  log.error({ err: error, request_id: reference.request_id, path: req.path }, 'a sign-in request failed');
+  log.error({ err: error, ...logged(visit), path: visit.req.path }, 'a sign-in request failed');
   return new OAuthError('server_error', 'Something went wrong inside the gateway; its log says what.', { status: 500 });
 }
 
 function refusal(route: Route, { reference }: Visit, error: OAuthError): Answer {
   const { status, headers } = error;
+  const told = toldOfError(error);
+  const common = { status, headers, ...(told !== undefined && { told }) };
   if (route.speaks === 'json') {
-    return { status, headers, json: { error: error.error, error_description: describe(error.message) } };
+    return { ...common, json: { error: error.error, error_description: describe(error.message) } };
   }
   const texts = PAGE_TEXTS[error.error] ?? {
     title: 'That did not work',
     advice: 'Start signing in again in your terminal.',
   };
-  return { status, headers, page: errorPage({ ...texts, sentence: error.message, reference }) };
+  return { ...common, page: errorPage({ ...texts, sentence: error.message, reference }) };
 }
 
 /** RFC 6749 section 5.2 allows no other characters in a description. */

@@ -1,12 +1,11 @@
 import type { PollResult } from '../../identity/sessions/device-grants.ts';
 import { isSecret } from '../../identity/sessions/opaque.ts';
-import type { OpenSession } from '../../identity/sessions/sessions.ts';
 import { endTokensTheyLost } from '../../identity/tokens/self-made-tokens.ts';
 import { readForm } from './form.ts';
 import { OAuthError, type OAuthErrorCode, tooManyRequests } from './oauth-error.ts';
 import { DEVICE_GRANT, REFRESH_GRANT, TOKEN_PATH } from './paths.ts';
-import { refresh } from './refresh.ts';
-import type { Answer, Route, SignIn, Visit } from './routes.ts';
+import { type Opened, refresh } from './refresh.ts';
+import { type Answer, logged, type Route, type SignIn, type Visit } from './routes.ts';
 
 /** Gives session tokens to devices whose sign-in is approved, and renews them (RFC 8628 section 3.4, RFC 6749 section 6). */
 export function token(sign_in: SignIn): Route {
@@ -14,6 +13,7 @@ export function token(sign_in: SignIn): Route {
   return {
     path: TOKEN_PATH,
     speaks: 'json',
+    told_as: 'gateway.session',
     async post(visit) {
       const parameters = await readForm(visit.req, form);
       const grant_type = parameters.need('grant_type');
@@ -42,12 +42,9 @@ const UNFINISHED: Readonly<Record<Unfinished, readonly [OAuthErrorCode, string]>
   ],
 };
 
-async function redeem(
-  { identity, log, addressOf }: SignIn,
-  text: string,
-  { req, reference }: Visit,
-): Promise<OpenSession> {
-  if (!isSecret(text)) throw new OAuthError(...UNFINISHED.unknown);
+async function redeem({ identity, log, addressOf }: SignIn, text: string, visit: Visit): Promise<Opened> {
+  const { req } = visit;
+  if (!isSecret(text)) throw unfinished('unknown');
   const asked = await identity.attempts.ask(
     { text, address: addressOf(req), is_ours: identity.tokens.marks.fit(text) },
     () => identity.device_grants.poll(text),
@@ -59,17 +56,21 @@ async function redeem(
   const { answer: result } = asked;
   if (result.outcome === 'denied') throw denied(result);
   if (result.outcome === 'used' && result.ended) {
-    const fields = { session: result.session_id, client_address: addressOf(req), request_id: reference.request_id };
+    const fields = { session: result.session_id, client_address: addressOf(req), ...logged(visit) };
     log.warn(fields, 'a device code was used again, so the session that it began was ended');
   }
   if (result.outcome !== 'signed_in' && result.outcome !== 'repeated') {
-    throw new OAuthError(...UNFINISHED[result.outcome]);
+    throw unfinished(result.outcome);
   }
   const { outcome, session } = result;
-  const fields = { email: session.person.email, session: session.id };
+  const fields = { email: session.person.email, session: session.id, ...logged(visit) };
   if (outcome === 'signed_in') log.info(fields, 'a session began');
   else log.info(fields, 'a device that asked again was given its session again');
-  return session;
+  return { session, outcome: outcome === 'signed_in' ? 'began' : 'repeated' };
+}
+
+function unfinished(outcome: Unfinished): OAuthError {
+  return new OAuthError(...UNFINISHED[outcome], { reason: outcome });
 }
 
 /** Programs that have a sentence of their own for access_denied, and show ours for any other error. */
@@ -81,7 +82,7 @@ function denied({ because, surface }: Extract<PollResult, { outcome: 'denied' }>
   return new OAuthError('invalid_grant', because, { status: 403 });
 }
 
-async function answer(sign_in: SignIn, session: OpenSession): Promise<Answer> {
+async function answer(sign_in: SignIn, { session, outcome }: Opened): Promise<Answer> {
   const { identity } = sign_in;
   await endTokensTheyLost(sign_in, session.person);
   const { access_token, expires_in_seconds } = await identity.tokens.issue(session);
@@ -92,5 +93,5 @@ async function answer(sign_in: SignIn, session: OpenSession): Promise<Answer> {
     refresh_token: session.refresh_token,
     email: session.person.email,
   };
-  return { status: 200, json };
+  return { status: 200, json, told: { outcome } };
 }

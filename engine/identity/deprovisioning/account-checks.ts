@@ -1,10 +1,12 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
+import type { Telemetry } from '../../contract/telemetry.ts';
 import type { Database } from '../../store/database.ts';
 import type { Identity } from '../index.ts';
 import { ProviderError } from '../provider/provider.ts';
 import { noteOwners } from '../tokens/service-tokens.ts';
-import { askAbout, suspendPerson } from './ask-about.ts';
+import { type AskedAbout, askAbout, suspendPerson } from './ask-about.ts';
+import type { AskingAbout } from './recheck-session.ts';
 import { verifiedDays } from './suspension.ts';
 
 const MINUTE_MS = 60_000;
@@ -26,9 +28,10 @@ export function startAccountChecks(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly telemetry: Pick<Telemetry, 'operation'>;
   signIn(): { readonly config: GatewayConfig; readonly identity: Identity | undefined };
 }) {
-  const { database, clock, log, signIn } = options;
+  const { database, clock, log, telemetry, signIn } = options;
   let closed = false;
   let checking: Promise<void> | undefined;
 
@@ -46,7 +49,7 @@ export function startAccountChecks(options: {
     const days = verifiedDays(config);
     if (identity === undefined || config.auth === undefined || days === undefined) return;
     const interval_ms = config.auth.self_made_tokens.check_minutes * MINUTE_MS;
-    const asking = { config, identity, database, clock, log };
+    const asking = { config, identity, database, clock, log, telemetry };
     let is_away = false;
     let asked = 0;
     while (!is_away) {
@@ -55,7 +58,7 @@ export function startAccountChecks(options: {
       while (due.length > 0 && !isOver() && !is_away) {
         // Whoever got no answer waits for an interval: one about whom there never is one must not keep the others waiting.
         const email = due.shift()!;
-        const answer = await askAbout(asking, email);
+        const answer = await askAndTell(asking, email);
         asked++;
         is_away = answer === 'unavailable';
         if (answer === 'refused')
@@ -67,6 +70,16 @@ export function startAccountChecks(options: {
     await noteOwners({ database, clock, log }, { admin_groups: config.auth.admin_groups ?? [], days });
     await putOffSuspension(identity, { days, until: clock.now() + 2 * interval_ms, is_away });
     log.debug({ asked }, 'the identity provider was asked about people who were due');
+  }
+
+  async function askAndTell(asking: AskingAbout, email: string): Promise<AskedAbout> {
+    const began_at = clock.now();
+    const began = clock.monotonic();
+    const answer = await askAbout(asking, email);
+    const attributes = { 'gateway.account_check.outcome': answer };
+    const duration_ms = clock.monotonic() - began;
+    telemetry.operation({ name: 'gateway.account_check', attributes, began_at, duration_ms });
+    return answer;
   }
 
   /** People who are due, so that no other replica asks about them. */

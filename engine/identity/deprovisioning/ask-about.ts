@@ -2,6 +2,7 @@ import { StageError } from '../../contract/errors.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
 import { endTokensTheyLost } from '../tokens/self-made-tokens.ts';
 import { type AskingAbout, recheckSession, type TakenSession } from './recheck-session.ts';
+import { tellOwnChange } from './tell-change.ts';
 
 /**
  * What the identity provider says of somebody. `verified`: they may stay, which is written down. `not_admitted`: it knows them,
@@ -91,16 +92,18 @@ async function noteVerified(asking: AskingAbout, { id, person, sealed_grant }: T
  * store_unavailable.
  */
 export async function suspendPerson(
-  { database, clock, identity, log }: Pick<AskingAbout, 'database' | 'clock' | 'identity' | 'log'>,
+  asking: Omit<AskingAbout, 'config'>,
   email: string,
   because: string,
 ): Promise<void> {
+  const { database, clock, identity, log } = asking;
   const [row] = await database.query<{ suspended: boolean }>(
     'person_suspend',
     'select suspend_person($1, $2, $3) as suspended',
     [storable(email), because, new Date(clock.now())],
   );
   if (!row!.suspended) return;
+  tellOwnChange(asking, 'person.suspend');
   await identity.catchUp();
   log.info({ email, because }, 'the access tokens that somebody made are suspended until they sign in again');
 }

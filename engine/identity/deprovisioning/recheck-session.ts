@@ -1,11 +1,13 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
+import type { Telemetry } from '../../contract/telemetry.ts';
 import type { Database } from '../../store/database.ts';
 import type { Identity } from '../index.ts';
 import type { Admission, Person } from '../provider/admit.ts';
 import { type Identified, ProviderError, type ProviderGrant } from '../provider/provider.ts';
 import { noteRefusal, type RefusedSignIn } from '../provider/refused-sign-ins.ts';
 import { deprovision } from './deprovision.ts';
+import { tellOwnChange } from './tell-change.ts';
 
 /** What asking about people takes. */
 export interface AskingAbout {
@@ -14,6 +16,7 @@ export interface AskingAbout {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly telemetry: Pick<Telemetry, 'operation'>;
 }
 
 /** A session that was taken, so that nobody else uses what it keeps: most providers take a second use for theft. */
@@ -117,6 +120,7 @@ async function deprovisionAsRefused(
   const actor = { kind: 'gateway', name: 'sign-in' } as const;
   const because = `no longer admitted (${refused})`;
   const { sessions } = await deprovision(asking, { user: email, actor, because, tokens: 'suspend' });
+  tellOwnChange(asking, 'person.deprovision');
   await identity.catchUp();
   const groups = misses?.came ?? [];
   log.info({ email, session: id, refused, detail, groups, sessions }, 'somebody may not use the gateway any more');

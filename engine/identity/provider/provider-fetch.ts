@@ -1,10 +1,9 @@
-import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import { Agent, type Dispatcher } from 'undici';
 import type { Clock } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { readCertificates } from '../../kit/net/certificates.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { readAll } from '../../kit/read-all.ts';
 import { ProviderError } from './provider.ts';
@@ -20,7 +19,6 @@ export type ProviderFetch = (
 ) => Promise<Response>;
 
 const MAX_BODY_BYTES = 1_048_576;
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 /** Answers whose body has to be absent. */
 const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
@@ -34,7 +32,7 @@ export function createProviderFetch(options: {
   readonly clock: Clock;
 }): ProviderFetch {
   const { ca_file, timeout_seconds, clock } = options;
-  const ca = ca_file === undefined ? undefined : [...getCACertificates('default'), ...readCertificates(ca_file)];
+  const ca = ca_file === undefined ? undefined : [...getCACertificates('default'), ...certificatesIn(ca_file)];
   // No connection is kept: one that the provider is just closing would lose a code or refresh token that is good once.
   const agent = new Agent({ allowH2: false, pipelining: 0, ...(ca !== undefined && { connect: { ca } }) });
   return async (url, { method, headers, body }) => {
@@ -97,24 +95,14 @@ function networkTrouble(error: unknown, what: string, timeout_seconds: number): 
   return new ProviderError('invalid', `${what}: ${reason}${help}`);
 }
 
-/** The certificates in a PEM file, each known to be one. Raises StartError. */
-function readCertificates(file: string): string[] {
-  const unusable = (why: string) =>
-    new StartError(`the file ${file} (auth.oidc.ca_file) ${why}`, { exit_code: EXIT_CONFIGURATION });
-  let text: string;
+/** Raises StartError where a file holds anything but certificates. */
+function certificatesIn(file: string): string[] {
   try {
-    text = readFileSync(file, 'utf8');
+    return readCertificates(file);
   } catch (error) {
-    throw unusable(`can't be read: ${(error as NodeJS.ErrnoException).code}`);
+    throw new StartError(`the file ${file} (auth.oidc.ca_file) ${(error as Error).message}`, {
+      exit_code: EXIT_CONFIGURATION,
+      cause: error,
+    });
   }
-  const certificates = text.match(CERTIFICATE) ?? [];
-  if (certificates.length === 0) throw unusable('holds no certificate: expected one or more in PEM');
-  for (const [index, certificate] of certificates.entries()) {
-    try {
-      new X509Certificate(certificate);
-    } catch {
-      throw unusable(`is damaged: its certificate number ${index + 1} can't be read`);
-    }
-  }
-  return certificates;
 }

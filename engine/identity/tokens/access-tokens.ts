@@ -6,15 +6,10 @@ import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 import { isPermanent } from '../../store/store-errors.ts';
-import { OWNER_STATUS, type OwnerStatus } from '../deprovisioning/suspension.ts';
+import { OWNER_STATUS } from '../deprovisioning/suspension.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
-import {
-  demandInForce,
-  type KnownAccessToken,
-  malformedToken,
-  storeAway,
-  unknownToken,
-} from './access-token-errors.ts';
+import { demandInForce, malformedToken, storeAway, unknownToken } from './access-token-errors.ts';
+import { type Entry, entryOf, entryOfKept, type KeptToken, keptOf, pickGroups, type TokenRow } from './known-token.ts';
 import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
 
 /** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
@@ -22,7 +17,7 @@ const CACHE_MS = 30_000;
 /** Clients wait little longer for an answer. The lookup goes on, and is remembered for when they ask again. */
 const LOOKUP_PATIENCE_MS = 2500;
 /** How long it answers where requests go on without the database; what it says may be that old, whatever was announced. */
-const CACHE_AWAY_MS = 3_600_000;
+export const CACHE_AWAY_MS = 3_600_000;
 /** How long a lookup is waited for then, and how long after one that failed none is. */
 const AWAY_PATIENCE_MS = 500;
 const AWAY_REST_MS = 1000;
@@ -36,35 +31,7 @@ const FLUSH_MS = 5000;
 const MAX_BATCH = 100;
 const CLOSE_PATIENCE_MS = 500;
 
-interface Entry extends KnownAccessToken {
-  /** With those of the groups that decide something. */
-  principal: Principal;
-  /** All of the owner's. */
-  readonly groups: readonly string[];
-  /** By what the principal's were picked. */
-  groups_of: string | undefined;
-  /** When it was looked up, by the monotonic clock. */
-  readonly read_at: number;
-  /** When its use is to be noted again, by the monotonic clock. */
-  use_due_at: number;
-}
-
 type Lookup = Promise<Entry | undefined>;
-
-interface TokenRow extends OwnerStatus {
-  readonly hash: string;
-  readonly id: string;
-  readonly name: string;
-  readonly token_group: string;
-  readonly team: string | null;
-  readonly project: string | null;
-  readonly expires_at: Date | null;
-  readonly revoked_at: Date | null;
-  readonly principal_id: string;
-  readonly email: string;
-  /** Groups of the owner, as the identity provider told them last. */
-  readonly groups: readonly string[];
-}
 
 /** What verification of access tokens takes. */
 interface AccessTokensOptions {
@@ -102,6 +69,7 @@ export class AccessTokens implements BearerTokens {
   #away_until = 0;
   /** Last use by token id, not yet written. */
   #used = new Map<string, Date>();
+  #changes = 0;
 
   constructor(options: AccessTokensOptions) {
     const { database, clock, log, every = everyInBackground, groups = () => undefined } = options;
@@ -149,12 +117,40 @@ export class AccessTokens implements BearerTokens {
     this.#looking.clear();
     this.#entries.clear();
     this.#unknown.clear();
+    this.#changes++;
   }
 
   /** Whether some callers would be let in while the database is away. */
   knowsSome(): boolean {
     for (const entry of this.#entries.values()) if (this.#isEnough(entry)) return true;
     return false;
+  }
+
+  /** Rises with every token that becomes known or is not known any more. */
+  get changes(): number {
+    return this.#changes;
+  }
+
+  /** What to keep of the tokens that were used last, so that another process knows them; at most so many. */
+  kept(most: number): KeptToken[] {
+    const now = { epoch: this.#clock.now(), monotonic: this.#clock.monotonic() };
+    const kept: KeptToken[] = [];
+    for (const [hash, entry] of this.#entries.entries()) {
+      if (kept.length === most) break;
+      const one = keptOf(hash, entry, now);
+      if (one !== undefined) kept.push(one);
+    }
+    return kept;
+  }
+
+  /** Knows what another process kept: good enough while the database is away, and looked up again as soon as it is not. */
+  remember(kept: readonly KeptToken[]): void {
+    const now = { epoch: this.#clock.now(), monotonic: this.#clock.monotonic() };
+    this.#fresh_from = now.monotonic;
+    // The one that was used last comes first, and is to be pushed out last.
+    for (const one of kept.toReversed()) {
+      if (!this.#entries.has(one.hash)) this.#entries.set(one.hash, entryOfKept(one, now));
+    }
   }
 
   /** Writes down when tokens were last used. A timer calls it; so may a test. Never rejects. */
@@ -181,7 +177,7 @@ export class AccessTokens implements BearerTokens {
 
   #forget(hash: string): void {
     this.#looking.delete(hash);
-    this.#entries.delete(hash);
+    if (this.#entries.delete(hash)) this.#changes++;
     this.#unknown.delete(hash);
   }
 
@@ -199,6 +195,17 @@ export class AccessTokens implements BearerTokens {
     return hashes.map((hash) => by_hash.get(hash));
   }
 
+  #note(hash: string, entry: Entry | undefined, read_at: number): void {
+    const is_known = this.#entries.has(hash);
+    if (entry === undefined) {
+      this.#unknown.set(hash, read_at + CACHE_MS);
+      this.#entries.delete(hash);
+    } else {
+      this.#entries.set(hash, entry);
+    }
+    if (is_known !== (entry !== undefined) || entry?.revoked_at !== undefined) this.#changes++;
+  }
+
   #look(hash: string): Lookup {
     const running = this.#looking.get(hash);
     if (running !== undefined) return running;
@@ -210,8 +217,7 @@ export class AccessTokens implements BearerTokens {
         const entry = row && entryOf(row, read_at, this.#entries.peek(hash)?.use_due_at ?? 0);
         // A change was announced meanwhile, and this may have been read before it.
         if (this.#looking.get(hash) !== lookup) return entry;
-        if (entry === undefined) this.#unknown.set(hash, read_at + CACHE_MS);
-        else this.#entries.set(hash, entry);
+        this.#note(hash, entry, read_at);
         return entry;
       })
       .finally(() => {
@@ -257,39 +263,4 @@ export class AccessTokens implements BearerTokens {
     }
     return entry.principal;
   }
-}
-
-function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
-  const { id, name, token_group: group } = row;
-  return {
-    principal: Object.freeze({
-      id: row.principal_id,
-      email: row.email,
-      kind: 'access_token',
-      groups: Object.freeze([...new Set([group, ...row.groups])]),
-      roles: Object.freeze([]),
-      team: row.team ?? undefined,
-      project: row.project ?? undefined,
-      token: Object.freeze({ id, name, group }),
-    } as const),
-    groups: row.groups,
-    groups_of: undefined,
-    expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
-    revoked_at: row.revoked_at?.getTime(),
-    verified_at: row.verified_at,
-    put_off_until: row.put_off_until,
-    is_blocked: row.is_blocked,
-    read_at,
-    use_due_at,
-  };
-}
-
-/** Audit records and rules see no more groups than the configuration goes by: a person may be in hundreds. */
-function pickGroups(entry: Entry, deciding: DecidingGroups | undefined): void {
-  const { principal, groups } = entry;
-  const { group } = principal.token;
-  const picked = deciding?.among(groups) ?? groups;
-  const names = group === undefined ? picked : [...new Set([group, ...picked])];
-  entry.principal = Object.freeze({ ...principal, groups: Object.freeze(names) });
-  entry.groups_of = deciding?.id;
 }

@@ -1,6 +1,8 @@
 import type { Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { Log } from '../../contract/services.ts';
+import type { Telemetry } from '../../contract/telemetry.ts';
+import { tellOwnChange } from '../deprovisioning/tell-change.ts';
 import { commonTokenGroup, rolesOf } from '../deprovisioning/token-groups.ts';
 import { TOKENS_CHANNEL } from './token-format.ts';
 
@@ -25,14 +27,14 @@ export function tokenGroupsOpenTo(
  * within a second. Never rejects: trouble is logged.
  */
 export async function endTokensTheyLost(
-  {
-    config,
-    database,
-    clock,
-    log,
-  }: Pick<Changing, 'database' | 'clock'> & { readonly config: GatewayConfig; readonly log: Log },
+  asking: Pick<Changing, 'database' | 'clock'> & {
+    readonly config: GatewayConfig;
+    readonly log: Log;
+    readonly telemetry: Pick<Telemetry, 'operation'>;
+  },
   { email, groups }: { readonly email: string; readonly groups: readonly string[] },
 ): Promise<void> {
+  const { config, database, clock, log } = asking;
   const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
   const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
   try {
@@ -56,6 +58,7 @@ export async function endTokensTheyLost(
       [new Date(clock.now()), `user:${email}`, token_groups, email],
     );
     if (ended.length === 0) return;
+    for (const _ of ended) tellOwnChange(asking, 'token.revoke');
     log.info({ email, ended: ended.length }, 'access tokens in token groups that their owner has left were revoked');
   } catch (error) {
     log.warn({ err: error, email }, 'access tokens in token groups that their owner has left are not revoked yet');

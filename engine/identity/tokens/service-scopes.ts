@@ -8,6 +8,8 @@ export const SERVICE_SCOPES = [
   'people:write',
   'limits:read',
   'limits:write',
+  'upstreams:read',
+  'upstreams:write',
   'changes:read',
 ] as const;
 

@@ -4,6 +4,7 @@ import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, itemsOf, type Node, textOf } from '../../source/node.ts';
 import { DECISIVE_HEADERS, isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
+import { traceHeaderOf } from '../../upstreams/trace-headers.ts';
 
 const SEE = 'see the reference of decisive fields';
 
@@ -15,6 +16,11 @@ function isRefusable(field: string): boolean {
 }
 
 const HEADERS = DECISIVE_HEADERS.map(({ name }) => name);
+
+const HELP = {
+  baggage: 'take it out: baggage never reaches an upstream',
+  trace: 'take it out: telemetry.propagate says what upstreams get of the trace of a request',
+} as const;
 
 /** Finds names in `allow_fields` and `allow_headers` that need no allowance: most likely they are misspelt. */
 export function linkAllowed(upstream: Node, findings: Findings): void {
@@ -28,6 +34,12 @@ export function linkAllowed(upstream: Node, findings: Findings): void {
   for (const node of itemsOf(childOf(upstream, 'allow_headers'))) {
     const header = textOf(node);
     if (header === undefined || isDecisiveHeader(header)) continue;
+    const carries = traceHeaderOf(header.toLowerCase());
+    if (carries !== undefined) {
+      const help = HELP[carries];
+      findings.report('W7032', node.mark, `whether the header ${quote(header)} passes is not decided here`, { help });
+      continue;
+    }
     report(node, `header ${quote(header)} is not dropped`, header, HEADERS);
   }
 }

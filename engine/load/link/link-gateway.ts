@@ -3,21 +3,15 @@ import { isLoopbackUrl, urlProblem } from '../../kit/net/addresses.ts';
 import { oneOf } from '../../kit/text/suggest.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
-import {
-  childOf,
-  type Entry,
-  entriesOf,
-  entryOf,
-  itemsOf,
-  type MapNode,
-  type Node,
-  textOf,
-} from '../../source/node.ts';
+import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
 import type { KnownNames } from '../annotations.ts';
 import { linkAllowed } from './link-allowed.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
+import { linkMetrics } from './link-metrics.ts';
 import { linkMoney } from './link-money.ts';
+import { linkRoute } from './link-routes.ts';
+import { linkTelemetryUrls } from './link-telemetry-urls.ts';
 
 /** What a base URL ends with when it holds part of the paths of requests. The version belongs into a compat one. */
 const VENDOR_API_PATH = /^https?:\/\/[^/]+.*?(\/v1(?:\/messages|\/chat\/completions|\/responses)?)\/?$/;
@@ -47,6 +41,8 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   checkRegions(linked);
   linkMoney(root, names, findings);
   linkAuth(root, findings);
+  linkMetrics(root, findings);
+  linkTelemetryUrls(root, findings);
 }
 
 const modelsOf = (root: MapNode) => itemsOf(childOf(root, 'models'));
@@ -132,7 +128,8 @@ function checkEncryption(upstream: Node, findings: Findings): void {
 
 function checkModels({ root, names: { upstream: upstreams }, findings }: Linked): void {
   for (const model of upstreams === undefined ? [] : modelsOf(root)) {
-    for (const { key, key_mark } of entriesOf(childOf(model, 'upstream_ids'))) {
+    const by_upstream = ['upstream_ids', 'context_windows'].flatMap((name) => entriesOf(childOf(model, name)));
+    for (const { key, key_mark } of by_upstream) {
       if (upstreams!.includes(key)) continue;
       findings.report('C4004', key_mark, `there is no upstream ${quote(key)}`, {
         help: oneOf(key, upstreams!, 'upstreams'),
@@ -199,10 +196,9 @@ function checkMatch(glob: Node, code: 'W7002' | 'C4019', { root, names: { model:
 
 function checkRouting(linked: Linked): void {
   const { root, findings } = linked;
+  linkRoute(childOf(root, 'routing'), ['default_upstream', 'default_upstreams'], findings);
   for (const rule of routingRulesOf(root)) {
-    reportExclusive(rule, ['upstream', 'upstreams'], findings);
-    const upstreams = itemsOf(childOf(rule, 'upstreams')).flatMap((item) => textOf(item) ?? []);
-    for (const weight of entriesOf(childOf(rule, 'weights'))) checkWeight(weight, upstreams, findings);
+    linkRoute(rule, ['upstream', 'upstreams'], findings);
     for (const glob of itemsOf(childOf(rule, 'models'))) checkMatch(glob, 'C4019', linked);
     const group = childOf(rule, 'group');
     if (group !== undefined) checkGroupName(group, findings);
@@ -225,11 +221,4 @@ function checkRegions({ root, findings }: Linked): void {
       help: 'name the header that tells it under `server`: region_header: x-client-region',
     });
   }
-}
-
-function checkWeight({ key, key_mark }: Entry, upstreams: readonly string[], findings: Findings): void {
-  if (upstreams.includes(key)) return;
-  findings.report('C4004', key_mark, `this rule has no upstream ${quote(key)}`, {
-    help: oneOf(key, upstreams, 'upstreams of this rule'),
-  });
 }

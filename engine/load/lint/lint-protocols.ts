@@ -1,4 +1,4 @@
-import type { UpstreamConfig } from '../../contract/config.ts';
+import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import { protocolOf } from '../../contract/protocol.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
@@ -14,17 +14,32 @@ const isThere =
 export function lintProtocols(
   { stages }: LinkedPipeline,
   protocol: string,
-  upstreams: readonly UpstreamConfig[],
+  config: GatewayConfig | undefined,
   findings: Findings,
 ): void {
   const spoken = protocol === 'count_tokens' ? undefined : protocolOf(protocol);
   const at = stages.findIndex(isThere('forward'));
-  if (spoken === undefined || at < 0 || stages.slice(0, at).some(isThere('translate'))) return;
-  const [upstream] = upstreams.filter(({ protocols }) => !protocols.includes(spoken));
-  if (upstream === undefined) return;
-  const speaks = `${quote(upstream.name)} speaks ${upstream.protocols.join(' and ')}, not ${spoken}`;
+  if (config === undefined || spoken === undefined || at < 0 || stages.slice(0, at).some(isThere('translate'))) return;
+  const routes = routesOf(config);
+  const speaks = ({ protocols }: UpstreamConfig) => protocols.includes(spoken);
+  const refused = routes.find((upstreams) => !upstreams.some(speaks));
+  const foreign = (refused ?? routes.flat()).find((upstream) => !speaks(upstream));
+  if (foreign === undefined) return;
   const sender = stages[at]!;
-  findings.report('W7025', sender.mark, `requests routed to an upstream of another protocol are refused: ${speaks}`, {
+  const message =
+    refused === undefined
+      ? 'requests never go to an upstream of another protocol, even if others fail'
+      : 'requests routed to an upstream of another protocol are refused';
+  const why = `${quote(foreign.name)} speaks ${foreign.protocols.join(' and ')}, not ${spoken}`;
+  findings.report('W7025', sender.mark, `${message}: ${why}`, {
     help: `add \`- stage: translate\` above ${quote(sender.entry.id)}`,
   });
+}
+
+/** The upstreams of each route in force. */
+function routesOf({ upstreams, routing }: GatewayConfig): readonly (readonly UpstreamConfig[])[] {
+  const in_force = routing.rules.filter(({ mode }) => mode === 'enforce');
+  return [...in_force.map((rule) => rule.upstreams), routing.default_upstreams].map((entries) =>
+    entries.map((entry) => upstreams.find(({ name }) => name === entry.upstream)!),
+  );
 }

@@ -36,10 +36,11 @@ function lintHeaderNames(
   root: MapNode,
   findings: Findings,
 ): void {
+  const reached = new Set(models.flatMap((model) => [...reaches(model, routing)]));
   for (const [index, upstream] of upstreams.entries()) {
     const { name, base_url, protocols, profile } = upstream;
     if (profile !== undefined || protocols[0] !== 'messages' || RESERVED.test(new URL(base_url).hostname)) continue;
-    if (!models.some((model) => reaches(model, routing).has(name))) continue;
+    if (!reached.has(name)) continue;
     const node = itemsOf(childOf(root, 'upstreams'))[index];
     const { mark } = childOf(node, 'base_url') ?? node!;
     findings.report('W7026', mark, `whose header names the upstream ${quote(name)} takes is not known`, {
@@ -57,8 +58,9 @@ function lintBounds(
 ): void {
   const vendors = upstreams.filter(({ protocols }) => protocols[0] === 'messages').map(({ name }) => name);
   for (const [index, model] of models.entries()) {
-    if (!model.assumed.includes('max_output_tokens') || !vendors.some((name) => reaches(model, routing).has(name)))
-      continue;
+    if (!model.assumed.includes('max_output_tokens')) continue;
+    const reached = reaches(model, routing);
+    if (!vendors.some((name) => reached.has(name))) continue;
     const node = itemsOf(childOf(root, 'models'))[index];
     const { mark } = childOf(node, 'id') ?? node!;
     const sent = `max_tokens: ${model.default_output_tokens}`;
@@ -69,12 +71,13 @@ function lintBounds(
 }
 
 /** The upstreams that requests for a model may be routed to. */
-function reaches(model: ModelConfig, { rules, default_upstream }: GatewayConfig['routing']): ReadonlySet<string> {
+function reaches(model: ModelConfig, { rules, default_upstreams }: GatewayConfig['routing']): ReadonlySet<string> {
   const upstreams = new Set<string>();
-  for (const { upstream, models, mode, name: _, ...conditions } of rules) {
+  for (const { upstreams: candidates, models, mode, name: _, on_unsupported_cache: _policy, ...conditions } of rules) {
     if (mode === 'shadow' || !(models?.some((glob) => matchesGlob(glob, model.id)) ?? true)) continue;
-    upstreams.add(upstream);
+    for (const { upstream } of candidates) upstreams.add(upstream);
     if (Object.values(conditions).every((condition) => condition === undefined)) return upstreams;
   }
-  return upstreams.add(default_upstream);
+  for (const { upstream } of default_upstreams) upstreams.add(upstream);
+  return upstreams;
 }

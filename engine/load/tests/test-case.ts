@@ -42,7 +42,7 @@ export interface CaseRequest {
 /** A server-sent event: JSON, named by its `type` where it has one, or data that is no JSON, such as `[DONE]`. */
 export type CaseEvent = JsonObject | string;
 
-/** What the upstream does with a request. */
+/** What an upstream does with a request. */
 export interface CaseUpstream {
   readonly status?: number;
   readonly headers?: HeaderWishes;
@@ -51,7 +51,18 @@ export interface CaseUpstream {
   readonly events?: readonly CaseEvent[];
   readonly delay_seconds?: number;
   readonly pause_seconds?: number;
-  readonly fails?: 'hang' | 'reset' | 'refuse';
+  readonly fails?: number | 'hang' | 'reset' | 'cut' | 'refuse';
+}
+
+/** What each upstream does, by its name: with its first request, its second and so on; the last is for all further ones. */
+export type CaseUpstreams = Readonly<Record<string, CaseUpstream | readonly CaseUpstream[]>>;
+
+/** What an upstream sees of a request. */
+export interface Sight {
+  readonly path?: string;
+  readonly headers?: HeaderWishes;
+  readonly json?: JsonObject;
+  readonly unchanged?: true;
 }
 
 /** Things that must not happen. */
@@ -67,13 +78,11 @@ export interface Expectations {
   readonly lacks?: readonly string[];
   readonly unchanged?: true;
   readonly events?: readonly string[];
-  readonly upstream?: {
-    readonly name?: string;
-    readonly path?: string;
-    readonly headers?: HeaderWishes;
-    readonly json?: JsonObject;
-    readonly unchanged?: true;
-  };
+  readonly upstream?: Sight & { readonly name?: string };
+  readonly upstreams?: Readonly<Record<string, Sight | readonly Sight[] | null>>;
+  readonly attempts?: readonly JsonObject[];
+  readonly candidates?: readonly string[];
+  readonly dropped?: Readonly<Record<string, string>> | null;
   readonly facts?: JsonObject;
   readonly runs?: readonly string[];
   readonly skips?: readonly string[];
@@ -101,7 +110,12 @@ export interface Step {
   readonly at?: string;
   readonly caller: Caller;
   readonly request: CaseRequest;
-  readonly upstream: CaseUpstream;
+  /** Names of upstreams that an administrator has drained. */
+  readonly drained: readonly string[];
+  /** What every upstream does. */
+  readonly upstream?: CaseUpstream | undefined;
+  /** What each of them does, in the place of `upstream`. */
+  readonly upstreams?: CaseUpstreams | undefined;
   readonly expect: Expectations;
 }
 

@@ -29,6 +29,7 @@ import {
   type Caller,
   type CaseRequest,
   type CaseUpstream,
+  type CaseUpstreams,
   DEFAULT_START,
   type Expectations,
   type PipelineCase,
@@ -36,6 +37,7 @@ import {
   type Step,
 } from './test-case.ts';
 import { checkSpent } from './test-spent.ts';
+import { checkScripts, checkUpstreamNames, scriptNodes } from './test-upstreams.ts';
 
 /** A test file that can be run. */
 export interface TestFile {
@@ -69,11 +71,9 @@ function checkFacts(step: Node, findings: Findings): void {
 function checkLeaving(step: Node, first: Node, findings: Findings): void {
   const leaves = entryOf(childOf(step, 'request') ?? childOf(first, 'request'), 'leaves');
   if (leaves === undefined) return;
-  const upstream = childOf(step, 'upstream') ?? childOf(first, 'upstream');
-  const goes_on = textOf(childOf(upstream, 'fails')) === 'hang';
-  const has_events = childOf(upstream, 'events') !== undefined;
   const during = textOf(leaves.value) === 'during_answer';
-  if (goes_on && has_events === during) return;
+  const hanging = scriptNodes(step, first).filter((script) => textOf(childOf(script, 'fails')) === 'hang');
+  if (hanging.some((script) => (childOf(script, 'events') !== undefined) === during)) return;
   findings.report('C8004', leaves.key_mark, 'the client cannot leave at this moment', {
     help: during
       ? 'let the upstream send events and then hang: upstream: { events: [...], fails: hang }'
@@ -114,7 +114,7 @@ function checkCases(root: MapNode, findings: Findings): void {
     checkSpent(node, findings);
     for (const step of stepNodes(node)) {
       reportExclusive(childOf(step, 'request'), ['json', 'text'], findings);
-      reportExclusive(childOf(step, 'upstream'), ['json', 'text', 'events'], findings);
+      checkScripts(step, findings);
       checkFacts(step, findings);
       checkLeaving(step, node, findings);
     }
@@ -135,7 +135,7 @@ function checkLocation(file: string, name: Node, findings: Findings): void {
   } else if (!base.startsWith(`${pipeline}.`)) {
     findings.report('C8002', name.mark, `the tests of the pipeline ${quote(pipeline)} are in another pipeline's file`, {
       found: base,
-      expected: `${pipeline}.test.yaml`,
+      expected: `${pipeline}.test.yaml, or gateway.test.yaml beside gateway.yaml`,
     });
   }
 }
@@ -144,18 +144,26 @@ interface RawStep {
   readonly at?: string;
   readonly caller?: Caller;
   readonly request?: CaseRequest;
+  readonly drained?: readonly string[];
   readonly upstream?: CaseUpstream;
+  readonly upstreams?: CaseUpstreams;
   readonly expect: Expectations;
 }
 
 type RawCase = RawStep &
   Pick<PipelineCase, 'name' | 'database'> & { readonly spent?: readonly Spent[]; readonly then?: readonly RawStep[] };
 
+const SILENT = { upstream: undefined, upstreams: undefined };
+
+/** Whether a step has upstreams of its own, so that those of its case are not meant. */
+const says = ({ upstream, upstreams }: RawStep) => upstream !== undefined || upstreams !== undefined;
+
 function shapeCase(raw: RawCase, start: string): PipelineCase {
   const { name, at = start, database, spent = [], then: more = [] } = raw;
-  const { caller = {}, request = {}, upstream = {}, expect } = raw;
-  const first: Step = { caller, request, upstream, expect };
-  return { name, at, database, spent, steps: [first, ...more.map((step) => ({ ...first, ...step }))] };
+  const { caller = {}, request = {}, drained = [], upstream, upstreams, expect } = raw;
+  const first: Step = { caller, request, drained, upstream, upstreams, expect };
+  const later = more.map((step): Step => ({ ...first, ...(says(step) && SILENT), ...step }));
+  return { name, at, database, spent, steps: [first, ...later] };
 }
 
 /**
@@ -205,9 +213,10 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
   }
 }
 
-/** Checks what a case says about its callers against the configuration it runs with. */
-export function checkCallers(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
+/** Checks what a case says about its callers and upstreams against the configuration it runs with. */
+export function checkCase(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
   const groups = config.token_groups.map(({ name }) => name);
+  const upstreams = config.upstreams.map(({ name }) => name);
   for (const step of stepNodes(nodeAt(test.root, `/cases/${index}`))) {
     const group = childOf(step, 'caller', 'group');
     const name = textOf(group) ?? '';
@@ -222,13 +231,14 @@ export function checkCallers(test: TestFile, index: number, config: GatewayConfi
         help: 'name the header that tells it in gateway.yaml: server: { region_header: x-region }',
       });
     }
+    checkUpstreamNames(step, upstreams, findings);
   }
 }
 
-/** Checks the callers of the cases that run with a configuration as it stands in its file. */
+/** Checks the cases that run with a configuration as it stands in its file. */
 export function checkAgainstConfig(test: TestFile, config: GatewayConfig, findings: Findings): void {
   if (childOf(test.root, 'gateway') !== undefined) return;
   for (const [index, node] of itemsOf(childOf(test.root, 'cases')).entries()) {
-    if (childOf(node, 'gateway') === undefined) checkCallers(test, index, config, findings);
+    if (childOf(node, 'gateway') === undefined) checkCase(test, index, config, findings);
   }
 }

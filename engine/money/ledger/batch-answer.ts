@@ -1,4 +1,10 @@
-import type { LimitDemand, LimitStatus, ReservationDecision, ReservationRequest } from '../../contract/services.ts';
+import type {
+  LimitDemand,
+  LimitStatus,
+  MoveDecision,
+  ReservationDecision,
+  ReservationRequest,
+} from '../../contract/services.ts';
 import {
   byLatestReset,
   type CountedDemand,
@@ -69,6 +75,31 @@ export function readDecisions(packed: readonly PackedReservation[], answer: Batc
     const { exceeded, shadows } = readRemarks(each, remarks.get(i));
     if (exceeded.length === 0) return { exceeded, shadows, statuses: statusesIn(each, counters), unreserved: false };
     return { exceeded, shadows, statuses: NONE, unreserved: false, ...(decided_at !== undefined && { decided_at }) };
+  });
+}
+
+/** What the database tells of moves; both by index of the request, and of the counter among its own. */
+export interface MovesAnswer {
+  /** Requests that nothing is reserved for any more. */
+  readonly missing: readonly number[];
+  /** As in `BatchAnswer`. */
+  readonly remarks: BatchAnswer['remarks'];
+  /** Of the counters of money with a limit. */
+  readonly statuses: BatchAnswer['remarks'];
+  readonly decided_at: number;
+}
+
+/** Tells what was decided on each move of several; `undefined` where nothing was there to move. */
+export function readMoves(packed: readonly PackedReservation[], answer: MovesAnswer): (MoveDecision | undefined)[] {
+  const remarks = Map.groupBy(answer.remarks, ([request]) => request);
+  const statuses = Map.groupBy(answer.statuses, ([request]) => request);
+  const { decided_at } = answer;
+  return packed.map((each, i) => {
+    if (answer.missing.includes(i)) return undefined;
+    const told = new Map<number, CounterNumbers>();
+    for (const [, index, ...numbers] of statuses.get(i) ?? []) told.set(each.counters[index]!, unpackCounter(numbers));
+    const { exceeded, shadows } = readRemarks(each, remarks.get(i));
+    return { exceeded, shadows, statuses: statusesIn(each, told), ...(exceeded.length > 0 && { decided_at }) };
   });
 }
 

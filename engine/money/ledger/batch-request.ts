@@ -1,4 +1,11 @@
-import type { CounterName, LimitDemand, ReservationRequest, Settlement, TokenCounts } from '../../contract/services.ts';
+import type {
+  ChargedAttempt,
+  CounterName,
+  LimitDemand,
+  ReservationRequest,
+  Settlement,
+  TokenCounts,
+} from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import { alwaysCounted } from '../limits/limit-demands.ts';
 import { percentToPpm } from '../limits/room.ts';
@@ -67,9 +74,13 @@ function smaller(a: number | null, b: number | null): number | null {
   return a === null || (b !== null && b < a) ? b : a;
 }
 
+/** Where the counters of money are that an attempt counts on, if not where its request does. */
+export type CountedAttempt = ChargedAttempt & { readonly counters?: readonly CounterName[] };
+
 /**
  * A row must be written whatever a number looks like: what is no count becomes 0, and a cost that is none the reserved
- * amount. Who asked for what, and what it counts on, is in the reservation already, where there is one.
+ * amount. Who asked for what, and what it counts on, is in the reservation already, where there is one; not where it went last,
+ * should it have been several upstreams.
  */
 export function packSettlement(
   settlement: Settlement,
@@ -77,8 +88,10 @@ export function packSettlement(
   counted?: readonly CounterName[],
 ): Readonly<Record<string, unknown>> {
   const { tokens, cost_nano_usd, status, request_id, reserved, aborted, server_tools, billed } = settlement;
-  const { possibly_billed_nano_usd } = settlement;
+  const { possibly_billed_nano_usd, upstream, upstream_model, cache_requested_ttl, cache_effective_ttl } = settlement;
+  const { upstream_ms, upstream_request_id } = settlement;
   const cost_is_known = isCount(cost_nano_usd);
+  const attempts = cost_is_known ? (settlement.attempts as readonly CountedAttempt[] | undefined) : undefined;
   return {
     ...(!reserved && {
       ...ledgerIdentity(settlement),
@@ -92,6 +105,16 @@ export function packSettlement(
     cost_nano_usd: cost_is_known ? cost_nano_usd : null,
     ...(server_tools !== undefined && { server_tools }),
     ...(billed !== undefined && { billed }),
+    ...(cache_requested_ttl !== undefined && { cache_requested_ttl }),
+    ...(cache_effective_ttl !== undefined && { cache_effective_ttl }),
+    ...(Number.isFinite(upstream_ms) && { upstream_ms }),
+    ...(upstream_request_id !== undefined && { upstream_request_id }),
+    ...(attempts !== undefined && {
+      ...{ upstream, upstream_model },
+      attempts: attempts.map(({ counters: apart, ...attempt }) =>
+        apart === undefined ? attempt : { ...attempt, counters: apart.map((counter) => counters.position(counter)) },
+      ),
+    }),
     provenance: {
       ...settlement.provenance,
       ...(possibly_billed_nano_usd !== undefined && { possibly_billed_nano_usd }),

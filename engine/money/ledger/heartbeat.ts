@@ -40,6 +40,7 @@ export class Heartbeat {
   #beats_in_a_row = 0;
   #doubtful_beats = 0;
   #beating = false;
+  #is_alive = false;
   /** How far the database's clock is ahead of the monotonic one. */
   #ahead_ms: number | undefined;
   #stopTimer: () => void;
@@ -47,6 +48,11 @@ export class Heartbeat {
   constructor(options: HeartbeatOptions) {
     this.#options = options;
     this.#stopTimer = options.every(FIRST_BEAT_MS, () => this.#beatInBackground());
+  }
+
+  /** Whether the last try to tell the database that this process lives worked. */
+  get is_alive(): boolean {
+    return this.#is_alive;
   }
 
   /** Makes this process known; nothing is reserved before. */
@@ -68,6 +74,7 @@ export class Heartbeat {
        on conflict (id) do update set heartbeat_at = excluded.heartbeat_at returning heartbeat_at`,
       [process_id, process.machine, process.identity, databaseTime(clock)],
     );
+    this.#is_alive = true;
     // A stopped clock says nothing about the server's, and of the others the answer was on its way a little.
     if (!clock.frozen && row !== undefined) this.#ahead_ms = row.heartbeat_at.getTime() - asked_at;
   }
@@ -135,6 +142,7 @@ export class Heartbeat {
       if (this.#beats_in_a_row % BEATS_BEFORE_RECOVERY === 0) await this.recover();
     } catch (error) {
       this.#beats_in_a_row = 0;
+      this.#is_alive = false;
       this.#options.log.debug({ err: error }, 'a heartbeat failed');
     } finally {
       this.#beating = false;

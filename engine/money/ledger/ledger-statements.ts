@@ -1,8 +1,10 @@
 import type {
+  ChargedAttempt,
   Clock,
   CounterName,
   CounterStatus,
   LimitDemand,
+  MoveDecision,
   ReservationDecision,
   ReservationRequest,
   Settlement,
@@ -11,7 +13,15 @@ import { storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import { statusesOf } from '../limits/room.ts';
 import { addSpentByDay } from '../reports/spent-by-day.ts';
-import { type BatchAnswer, type PackedCounter, parseAnswer, readDecisions, unpackCounter } from './batch-answer.ts';
+import {
+  type BatchAnswer,
+  type MovesAnswer,
+  type PackedCounter,
+  parseAnswer,
+  readDecisions,
+  readMoves,
+  unpackCounter,
+} from './batch-answer.ts';
 import { CounterList, packReservation, packSettlement } from './batch-request.ts';
 
 /** What the ledger needs of the database. */
@@ -33,6 +43,12 @@ export interface LateSettlement {
   readonly at_ms: number;
   /** The database it belongs to; nothing is written in any other. */
   readonly database_id: string;
+}
+
+/** A reservation on its way to another upstream; see `Reservation.move`. */
+export interface Move {
+  readonly request: ReservationRequest;
+  readonly held: readonly ChargedAttempt[];
 }
 
 /** How much shall be reserved for a request from now on. */
@@ -144,6 +160,19 @@ export class LedgerStatements {
     const text = 'select id from database_identity';
     const [row] = await this.#options.database.query<{ id: string }>('database_identity', text, []);
     return row?.id;
+  }
+
+  /** Moves reservations, each or not at all; `undefined` for one that is not there any more. */
+  async move(moves: readonly Move[]): Promise<readonly (MoveDecision | undefined)[]> {
+    const counters = new CounterList();
+    const packed = moves.map(({ request }) => packReservation(request, counters));
+    const rows = packed.map(({ row }, i) => (moves[i]!.held.length > 0 ? { ...row, held: moves[i]!.held } : row));
+    const [row] = await this.#options.database.query<{ answer: string }>(
+      'ledger_move',
+      'select move_reservations($1, $2, $3, $4, $5, $6, $7) as answer',
+      [databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.columns, storableJson(rows)],
+    );
+    return readMoves(packed, JSON.parse(row!.answer) as MovesAnswer);
   }
 
   async release(request_ids: readonly string[]): Promise<void> {

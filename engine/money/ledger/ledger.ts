@@ -1,4 +1,5 @@
 import type {
+  ChargedAttempt,
   Clock,
   CounterName,
   CounterStatus,
@@ -6,6 +7,7 @@ import type {
   LedgerIdentity,
   LimitDemand,
   Log,
+  MoveDecision,
   Reservation,
   ReservationDecision,
   ReservationRequest,
@@ -17,10 +19,10 @@ import { type GatewayProcess, ownProcess } from '../../kit/process/gateway-proce
 import { createRetryPause } from '../../kit/retry-pause.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import { asStoreError, isPermanent } from '../../store/store-errors.ts';
+import { Batches } from './batches.ts';
 import { Heartbeat } from './heartbeat.ts';
-import { type LateSettlement, LedgerStatements, type LedgerStore, type TopUp } from './ledger-statements.ts';
-import { Moves } from './moves.ts';
-import { assertReservable, BookedReservation, type Books, isCount } from './reservation.ts';
+import { type LateSettlement, LedgerStatements, type LedgerStore, type Move, type TopUp } from './ledger-statements.ts';
+import { assertReservable, BookedReservation, type Books, isCount, nothingReserved } from './reservation.ts';
 import { TypicalCosts } from './typical-cost.ts';
 
 /** What a ledger needs. It needs no database yet when it is opened. */
@@ -37,6 +39,8 @@ export interface LedgerOptions {
 }
 
 const MAX_BATCH = 500;
+/** They are done one by one, and every version of a counter within a transaction makes the next one slower to find. */
+const MOVES_MAX = 32;
 /** One late settlement waits for the disk while another works. */
 const LATE_LANES = 2;
 const CLOSE_PATIENCE_MS = 3000;
@@ -52,6 +56,7 @@ const TOP_UP_PATIENCE_MS = 20;
  * window's end.
  */
 export class DatabaseLedger implements Ledger, Books {
+  readonly #clock: Clock;
   readonly #log: Log;
   readonly #statements: LedgerStatements;
   readonly #heartbeat: Heartbeat;
@@ -62,10 +67,13 @@ export class DatabaseLedger implements Ledger, Books {
    */
   readonly #live: Record<string, { readonly makes_room: boolean }> = Object.create(null);
   #unwritten = 0;
+  /** When a settlement was last written, or began to wait where none did; monotonic. */
+  #written_at = 0;
   #onAllWritten = () => {};
   readonly #retry = createRetryPause();
-  readonly #moves: Moves;
+  readonly #batches: Batches;
   readonly #late: GroupCommit<LateSettlement, boolean>;
+  readonly #moves: GroupCommit<Move, MoveDecision | undefined>;
   readonly #releases: GroupCommit<string, void>;
   readonly #top_ups: GroupCommit<TopUp, void>;
 
@@ -81,6 +89,7 @@ export class DatabaseLedger implements Ledger, Books {
     const process_id = crypto.randomUUID();
     const statements = new LedgerStatements({ database, clock, time_zone, process_id });
     const { reserve_timeout_ms = () => RESERVE_TIMEOUT_MS } = options;
+    this.#clock = clock;
     this.#log = log;
     this.#statements = statements;
     this.#heartbeat = new Heartbeat({
@@ -88,7 +97,7 @@ export class DatabaseLedger implements Ledger, Books {
       isLive: (request_id) => request_id in this.#live,
       onFirstBeat: () => this.#learnRecentCosts(),
     });
-    this.#moves = new Moves({
+    this.#batches = new Batches({
       ...{ statements, clock, reserve_timeout_ms, heartbeat: this.#heartbeat },
       giveBack: async (request_id) => {
         if (!(request_id in this.#live)) await this.release(request_id);
@@ -96,6 +105,12 @@ export class DatabaseLedger implements Ledger, Books {
     });
     const batches = { max_items: MAX_BATCH, isolates: isPermanent };
     this.#late = createGroupCommit({ ...batches, lanes: LATE_LANES, execute: (late) => statements.settleLate(late) });
+    this.#moves = createGroupCommit({
+      ...batches,
+      max_items: MOVES_MAX,
+      lanes: 1,
+      execute: (moves) => statements.move(moves),
+    });
     this.#releases = createGroupCommit({
       ...{ ...batches, lanes: 1 },
       execute: async (ids) => Array<void>(ids.length).fill(await statements.release(ids)),
@@ -109,9 +124,9 @@ export class DatabaseLedger implements Ledger, Books {
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
     assertReservable(request);
     const { request_id } = request;
-    this.#live[request_id] = { makes_room: request.demands.some(({ window }) => window === 'open') };
+    this.#live[request_id] = { makes_room: makesRoom(request) };
     try {
-      const decision = await this.#moves.reserve(request);
+      const decision = await this.#batches.reserve(request);
       if (decision.exceeded.length === 0)
         return { ...decision, reservation: new BookedReservation(this, request, true) };
       delete this.#live[request_id];
@@ -135,8 +150,20 @@ export class DatabaseLedger implements Ledger, Books {
     });
   }
 
+  async move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<MoveDecision> {
+    assertReservable(request);
+    try {
+      const decision = await this.#batches.inTime(this.#moves.run({ request, held }));
+      if (decision === undefined) throw nothingReserved();
+      if (decision.exceeded.length === 0) this.#live[request.request_id] = { makes_room: makesRoom(request) };
+      return decision;
+    } catch (error) {
+      throw asStoreError(error);
+    }
+  }
+
   async settle(settlement: Settlement): Promise<void> {
-    this.#unwritten++;
+    if (this.#unwritten++ === 0) this.#written_at = this.#clock.monotonic();
     try {
       await this.#settleUntilWritten(settlement);
     } finally {
@@ -178,6 +205,21 @@ export class DatabaseLedger implements Ledger, Books {
     const written = await this.#late.run({ settlement, counters, at_ms, database_id }).catch(raiseStoreError);
     if (written) this.#learn(settlement);
     return written;
+  }
+
+  /** Requests that are over and not written yet. */
+  get waiting(): number {
+    return this.#unwritten;
+  }
+
+  /** For how long they have waited without one being written, in milliseconds. */
+  get lag_ms(): number {
+    return this.#unwritten === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
+  }
+
+  /** Whether the database took the last heartbeat. */
+  get is_alive(): boolean {
+    return this.#heartbeat.is_alive;
   }
 
   /** Which database it is in. Raises store_unavailable. */
@@ -223,7 +265,7 @@ export class DatabaseLedger implements Ledger, Books {
   /** Writes what is still unwritten, for at most 3 seconds, and leaves. What can't be written becomes an orphan. */
   async close(): Promise<void> {
     this.#heartbeat.stop();
-    const decided = this.#moves.over();
+    const decided = this.#batches.over();
     if (this.#unwritten > 0) {
       const all_written = new Promise<void>((resolve) => {
         this.#onAllWritten = resolve;
@@ -243,7 +285,8 @@ export class DatabaseLedger implements Ledger, Books {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const written = await this.#moves.settle(settlement, this.#live[request_id]?.makes_room === true);
+        const written = await this.#batches.settle(settlement, this.#live[request_id]?.makes_room === true);
+        this.#written_at = this.#clock.monotonic();
         this.#retry.reset();
         delete this.#live[request_id];
         if (written) this.#learn(settlement);
@@ -272,6 +315,10 @@ export class DatabaseLedger implements Ledger, Books {
     for (const { user, model, cost_nano_usd } of await this.#statements.recentCosts())
       this.#costs.add(user, model, cost_nano_usd);
   }
+}
+
+function makesRoom({ demands }: ReservationRequest): boolean {
+  return demands.some(({ window }) => window === 'open');
 }
 
 function raiseStoreError(error: unknown): never {

@@ -1,18 +1,40 @@
-import type { LedgerIdentity, Outcome, Reservation, ReservationRequest, Settlement } from '../../contract/services.ts';
+import { StageError } from '../../contract/errors.ts';
+import type {
+  ChargedAttempt,
+  LedgerIdentity,
+  MoveDecision,
+  Outcome,
+  Reservation,
+  ReservationRequest,
+  Settlement,
+} from '../../contract/services.ts';
 import type { StageContext } from '../../contract/stage.ts';
 import { isStorable } from '../../kit/storable.ts';
 
 /** What a ledger does with requests that it knows by their ids. */
 export interface Books {
   topUp(request_id: string, amount_nano_usd: number): void;
+  move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<MoveDecision>;
   settle(settlement: Settlement): Promise<void>;
   release(request_id: string): Promise<void>;
 }
 
+/**
+ * A reservation is not there any more: its process was away for so long that it was taken for dead, and what it was to cost is
+ * spent. Nothing can be reserved elsewhere under its id.
+ */
+export function nothingReserved(): StageError {
+  const message = 'Nothing is reserved for this request any more: the gateway was away for too long. Send it again.';
+  return new StageError('store_unavailable', message);
+}
+
+/** What is told of a move that needs nothing in the database. */
+export const MOVED: MoveDecision = { exceeded: [], shadows: [], statuses: [] };
+
 /** The reservation of one request on the books of a ledger; says who asked whom for what in its row. */
 export class BookedReservation implements Reservation {
   readonly #books: Books;
-  readonly #identity: LedgerIdentity;
+  #identity: LedgerIdentity;
   readonly #reserved: boolean;
 
   constructor(books: Books, identity: LedgerIdentity, reserved: boolean) {
@@ -25,8 +47,16 @@ export class BookedReservation implements Reservation {
     if (this.#reserved) this.#books.topUp(this.#identity.request_id, amount_nano_usd);
   }
 
+  async move(request: ReservationRequest, held: readonly ChargedAttempt[] = []): Promise<MoveDecision> {
+    const decision = this.#reserved ? await this.#books.move(request, held) : MOVED;
+    if (decision.exceeded.length === 0) this.#identity = ledgerIdentity(request);
+    return decision;
+  }
+
   settle(outcome: Outcome): Promise<void> {
-    return this.#books.settle({ ...outcome, ...ledgerIdentity(this.#identity), reserved: this.#reserved });
+    const { upstream, upstream_model } = outcome.attempts?.at(-1) ?? this.#identity;
+    const identity = { ...ledgerIdentity(this.#identity), upstream, upstream_model };
+    return this.#books.settle({ ...outcome, ...identity, reserved: this.#reserved });
   }
 
   async release(): Promise<void> {

@@ -15,6 +15,7 @@ export const ASKED_FACTS = {
     'request.compacts',
     'route.protocol',
     'request.cache.ttl',
+    'cache.downgraded',
   ],
 } as const;
 
@@ -33,6 +34,7 @@ export function choicesOf(ctx: AskedContext): number {
 
 /** The longest cache lifetime the prompt may be written for. Only the Messages protocol leaves that to the request. */
 export function cacheLifetime(ctx: AskedContext): string {
+  if (ctx.get('cache.downgraded') === true) return '5m';
   const asked = ctx.get('request.cache.ttl') ?? 'none';
   return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
 }

@@ -22,8 +22,11 @@ export interface ReconciledRow {
   readonly ledger_nano_usd: bigint | undefined;
   /** How much of the ledger's cost is not by what the upstream said was used. */
   readonly estimated_nano_usd: bigint;
-  /** What the upstream may bill for requests that failed, at most, beyond the ledger's cost. */
+  /** What the upstream may bill for attempts that failed, beyond the ledger's cost. */
   readonly possibly_billed_nano_usd: bigint;
+  /** How much of the ledger's cost is that, under `reserve: worst_case`. */
+  readonly possible_nano_usd: bigint;
+  /** Those that ended at the upstream. */
   readonly requests: number;
   /** Whether the two are close enough. */
   readonly agrees: boolean;
@@ -74,6 +77,7 @@ interface LedgerSum {
   readonly requests: number;
   readonly cost: string;
   readonly estimated: string;
+  readonly beyond: string;
   readonly possible: string;
 }
 
@@ -104,6 +108,7 @@ export async function reconcile(database: Pick<Database, 'knex'>, wish: Reconcil
     ledger_nano_usd,
     estimated_nano_usd: add((row) => row.estimated_nano_usd),
     possibly_billed_nano_usd: add((row) => row.possibly_billed_nano_usd),
+    possible_nano_usd: add((row) => row.possible_nano_usd),
     requests: rows.reduce((sum, row) => sum + row.requests, 0),
     agrees: isClose(billed_nano_usd, ledger_nano_usd, wish.tolerance),
   };
@@ -123,7 +128,8 @@ function compare(billed: bigint | undefined, sum: LedgerSum | undefined, toleran
     billed_nano_usd: billed,
     ledger_nano_usd: ledger,
     estimated_nano_usd: BigInt(sum?.estimated ?? 0),
-    possibly_billed_nano_usd: BigInt(sum?.possible ?? 0),
+    possibly_billed_nano_usd: BigInt(sum?.beyond ?? 0),
+    possible_nano_usd: BigInt(sum?.possible ?? 0),
     requests: sum?.requests ?? 0,
     agrees: isClose(billed ?? 0n, ledger ?? 0n, tolerance),
   };
@@ -149,9 +155,9 @@ function sumLedger(
       `select to_char(settled_at at time zone ?, 'YYYY-MM-DD') as day, upstream_model as model,
          count(*) filter (where kind = 'request') as requests, sum(cost_nano_usd)::text as cost,
          coalesce(sum(cost_nano_usd)
-           filter (where coalesce(provenance ->> 'of', provenance ->> 'cost') is distinct from 'upstream'), 0)::text as estimated,
-         ${POSSIBLY_BILLED} as possible
-       from ledger
+           filter (where cost_from is distinct from 'upstream'), 0)::text as estimated,
+         ${POSSIBLY_BILLED.beyond} as beyond, ${POSSIBLY_BILLED.in_cost} as possible
+       from ledger_lines
        where upstream = ? and settled_at >= ${from.text} and settled_at < ${to.text}
        group by 1, 2`,
       [time_zone, upstream, ...from.values, ...to.values],

@@ -29,7 +29,7 @@ export async function readSpending(
     read<Omit<SpendingRow, 'cost_nano_usd'> & { readonly cost_nano_usd: string }>(
       `select l.user_email as "user", l.team, l.project, l.token_id, t.token_group, l.model, l.upstream,
          sum(l.cost_nano_usd)::text as cost_nano_usd
-       from ledger l left join access_tokens t on t.id = l.token_id
+       from ledger_lines l left join access_tokens t on t.id = l.token_id
        where l.settled_at >= window_start(?, now(), ?)
        group by 1, 2, 3, 4, 5, 6, 7`,
       [window, time_zone],

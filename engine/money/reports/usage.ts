@@ -73,8 +73,10 @@ export interface UsageRow extends Readonly<Partial<Record<UsageDimension, string
   readonly cost_nano_usd: bigint;
   /** How much of it are adjustments; negative where the first price was too high. */
   readonly adjusted_nano_usd: bigint;
-  /** What upstreams may bill for requests that failed, at most, beyond the cost. */
+  /** What upstreams may bill for attempts that failed, beyond the cost. */
   readonly possibly_billed_nano_usd: bigint;
+  /** How much of the cost is what upstreams may bill for attempts that failed, under `reserve: worst_case`. */
+  readonly possible_nano_usd: bigint;
 }
 
 /** How usage is grouped, and in which time zone (IANA name, by default UTC) a day begins. */
@@ -101,8 +103,7 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   speed: "l.billed ->> 'speed'",
   status: "left(l.status::text, 1) || 'xx'",
   // An adjustment goes with what it adjusts.
-  estimated:
-    "case coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end",
+  estimated: "case l.cost_from when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end",
   hour: `to_char(${FORWARDED}, 'YYYY-MM-DD"T"HH24:00')`,
   day: `to_char(${FORWARDED}, 'YYYY-MM-DD')`,
   week: `to_char(${FORWARDED}, 'IYYY-"W"IW')`,
@@ -131,7 +132,7 @@ export function reportUsage(
     [
       { text: 'select', values: [] },
       joinSql(columns, ', '),
-      { text: `, ${SUMS} from ledger l ${tokensOf(by, filter)} where`, values: [] },
+      { text: `, ${SUMS} from ledger_lines l ${tokensOf(by, filter)} where`, values: [] },
       joinSql(conditionsOf(filter, time_zone), ' and '),
       { text: `group by ${positions.join(', ')} order by ${order.join(', ')}`, values: [] },
     ],
@@ -143,13 +144,16 @@ export function reportUsage(
       cost_nano_usd: BigInt(row.cost_nano_usd),
       adjusted_nano_usd: BigInt(row.adjusted_nano_usd),
       possibly_billed_nano_usd: BigInt(row.possibly_billed_nano_usd),
+      possible_nano_usd: BigInt(row.possible_nano_usd),
     })),
   );
 }
 
-/** Where the cost is `possible` it is in it. */
-export const POSSIBLY_BILLED = `coalesce(sum(cast(provenance ->> 'possibly_billed_nano_usd' as bigint))
-    filter (where kind = 'request' and provenance ->> 'cost' <> 'possible'), 0)::text`;
+/** Of `ledger_lines`, what upstreams may bill for attempts that failed: beyond the cost, and what is in it. */
+export const POSSIBLY_BILLED = {
+  beyond: `coalesce(sum(possibly_billed_nano_usd) filter (where cost_from is distinct from 'possible'), 0)::text`,
+  in_cost: `coalesce(sum(possibly_billed_nano_usd) filter (where cost_from = 'possible'), 0)::text`,
+};
 
 const SUMS = `count(*) filter (where l.kind = 'request') as requests,
   sum(l.input_tokens)::bigint as input_tokens, sum(l.output_tokens)::bigint as output_tokens,
@@ -157,7 +161,7 @@ const SUMS = `count(*) filter (where l.kind = 'request') as requests,
   sum(l.cache_write_5m_tokens)::bigint as cache_write_5m_tokens,
   sum(l.cache_write_1h_tokens)::bigint as cache_write_1h_tokens, sum(l.cost_nano_usd)::text as cost_nano_usd,
   coalesce(sum(l.cost_nano_usd) filter (where l.kind = 'adjustment'), 0)::text as adjusted_nano_usd,
-  ${POSSIBLY_BILLED} as possibly_billed_nano_usd`;
+  ${POSSIBLY_BILLED.beyond} as possibly_billed_nano_usd, ${POSSIBLY_BILLED.in_cost} as possible_nano_usd`;
 
 function tokensOf(by: readonly UsageDimension[], { token_group }: UsageFilter): string {
   const needed = by.includes('token_group') || token_group !== undefined;

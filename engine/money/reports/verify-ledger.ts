@@ -35,6 +35,18 @@ export interface UncountedRequest {
   readonly cost_nano_usd: bigint;
 }
 
+/** A ledger row whose attempts do not come to it. */
+export interface DisagreeingAttempts {
+  readonly request_id: string;
+  readonly user: string;
+  readonly cost_nano_usd: bigint;
+  /** What its attempts come to. */
+  readonly attempts_nano_usd: bigint;
+  /** What upstreams may bill, by the row and by its attempts. */
+  readonly possibly_billed_nano_usd: bigint;
+  readonly attempts_possibly_billed_nano_usd: bigint;
+}
+
 /** A reservation of a process that has not been heard of for longer than any running gateway would wait. */
 export interface LeftReservation {
   readonly request_id: string;
@@ -65,6 +77,7 @@ export interface LedgerVerification extends LedgerExtent {
   readonly differences: Found<CounterDifference>;
   readonly repeated: Found<RepeatedRequest>;
   readonly uncounted: Found<UncountedRequest>;
+  readonly attempts: Found<DisagreeingAttempts>;
   readonly left: Found<LeftReservation>;
 }
 
@@ -76,15 +89,25 @@ const LEFT_SECONDS = 120;
 const EXTENT = `
 select (select count(*) from spend_counters) as counters, l.*, r.*
 from (select count(*) as ledger_rows, coalesce(sum(cost_nano_usd), 0)::text as cost_nano_usd from ledger) as l,
-     (select count(*) as reservations, coalesce(sum(amount_nano_usd), 0)::text as reserved_nano_usd from reservations) as r`;
+     (select count(*) as reservations, coalesce(sum(amount_nano_usd + coalesce(counted_apart(held), 0)), 0)::text as reserved_nano_usd
+      from reservations) as r`;
 
 /*
  * What was spent of requests and tokens is in no ledger row, and rows of before `?` were dropped; reservations are always complete.
  */
 const DIFFERENCES = `
 with moved as (
-  select c.id, l.cost_nano_usd as spent, 0 as nano_usd, 0 as most, 0 as tokens, 0 as requests
+  select c.id, l.cost_nano_usd - case when l.attempts is null or l.kind <> 'request' then 0 else counted_apart(l.attempts) end
+           as spent, 0 as nano_usd, 0 as most, 0 as tokens, 0 as requests
   from ledger l cross join unnest(l.counter_ids) as c (id)
+  union all
+  select unnest(a.counter_ids), a.cost_nano_usd, 0, 0, 0, 0
+  from ledger l cross join jsonb_to_recordset(l.attempts) as a (cost_nano_usd bigint, counter_ids bigint[])
+  where l.attempts is not null and l.kind = 'request'
+  union all
+  select unnest(h.counter_ids), 0, h.cost_nano_usd, h.cost_nano_usd, 0, 0
+  from reservations r cross join jsonb_to_recordset(r.held) as h (cost_nano_usd bigint, counter_ids bigint[])
+  where r.held is not null
   union all
   select c.id, 0, r.amount_nano_usd, r.most_nano_usd, r.tokens, 1
   from reservations r cross join unnest(r.counter_ids || r.rate_counter_ids) as c (id)
@@ -127,6 +150,24 @@ from ledger l where cost_nano_usd <> 0 and cardinality(counter_ids) = 0
 order by abs(l.cost_nano_usd) desc, request_id
 limit ${MAX_FOUND}`;
 
+// They are numbered from 1, and the last one is where the row says the request went.
+const ATTEMPTS = `
+select l.request_id, l.user_email as "user", l.cost_nano_usd::text as cost_nano_usd,
+       a.cost::text as attempts_nano_usd, p.row::text as possibly_billed_nano_usd,
+       a.possible::text as attempts_possibly_billed_nano_usd, count(*) over () as total
+from ledger l
+cross join lateral (
+  select coalesce(sum(a.cost_nano_usd), 0) as cost, coalesce(sum(a.possibly_billed_nano_usd), 0) as possible,
+         array_agg(a.n order by a.n) as numbers, (array_agg(a.upstream order by a.n desc))[1] as upstream
+  from jsonb_to_recordset(l.attempts) as a (n int, upstream text, cost_nano_usd bigint, possibly_billed_nano_usd bigint)) as a
+cross join lateral (select coalesce((l.provenance ->> 'possibly_billed_nano_usd')::bigint, 0) as row) as p
+where l.attempts is not null and l.kind = 'request' and (
+  a.cost <> l.cost_nano_usd or a.upstream is distinct from l.upstream
+  or a.numbers is distinct from array(select generate_series(1, jsonb_array_length(l.attempts)))
+  or a.possible <> p.row)
+order by abs(a.cost - l.cost_nano_usd) desc, l.request_id
+limit ${MAX_FOUND}`;
+
 // While the server was down nobody could say anything. A stopped clock says nothing about when it started.
 const LEFT = `
 with moment as (
@@ -158,6 +199,7 @@ export function verifyLedger(options: {
       differences: await find<CounterDifference>(read, DIFFERENCES, [bounds?.dropped_before ?? '-infinity']),
       repeated: await find<RepeatedRequest>(read, REPEATED),
       uncounted: await find<UncountedRequest>(read, UNCOUNTED),
+      attempts: await find<DisagreeingAttempts>(read, ATTEMPTS),
       left: await find<LeftReservation>(read, LEFT, [databaseTime(options.clock)]),
     };
   });

@@ -1,4 +1,4 @@
-import type { ReservationRequest, Settlement } from '../../contract/services.ts';
+import type { ChargedAttempt, ReservationRequest, Settlement } from '../../contract/services.ts';
 import { ByDatabase } from '../../store/spool/by-database.ts';
 import type { Span, SpoolRecord } from '../../store/spool/spool-file.ts';
 import {
@@ -10,7 +10,7 @@ import {
   type SpoolFilesOptions,
 } from '../../store/spool/spool-files.ts';
 import { isPermanent } from '../../store/store-errors.ts';
-import { type Row, rowOf, spooledRequest, type WriteRow } from './spool-rows.ts';
+import { movedRequest, type Row, rowOf, spooledRequest, type WriteRow } from './spool-rows.ts';
 import { SpooledRecords } from './spooled-records.ts';
 
 const MIB = 1_048_576;
@@ -62,6 +62,16 @@ export class Spool {
     return this.#entries.has(request_id);
   }
 
+  /** Size on the disk. */
+  get bytes(): number {
+    return this.#files.bytes;
+  }
+
+  /** From which size on it takes no more requests. */
+  get max_bytes(): number {
+    return this.#options.max_bytes ?? DEFAULT_MAX_BYTES;
+  }
+
   /** How many requests are over and not in the ledger yet. */
   get due(): number {
     return this.#due.size;
@@ -80,6 +90,24 @@ export class Spool {
     try {
       const { owned, span: forwarded } = await this.#files.put(record);
       this.#entries.set(request_id, { request_id, owned, forwarded, settled: undefined, unwritten: undefined });
+    } catch (error) {
+      throw asSpoolError(error);
+    }
+  }
+
+  /** Notes that a request goes to another upstream; durable when it resolves. Raises SpoolError. */
+  async move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<void> {
+    const entry = this.#entries.get(request.request_id);
+    if (entry?.forwarded === undefined) return;
+    this.#assertRoom();
+    try {
+      const { file } = entry.owned;
+      const before = await file.read(entry.forwarded);
+      if (before?.what !== 'forwarded') return;
+      entry.forwarded = await this.#files.append(entry.owned, {
+        ...before,
+        request: movedRequest(before.request, request, held),
+      });
     } catch (error) {
       throw asSpoolError(error);
     }
@@ -153,8 +181,8 @@ export class Spool {
   }
 
   #assertRoom(): void {
-    const { bytes } = this.#files;
-    const { spool_dir, log, max_bytes = DEFAULT_MAX_BYTES } = this.#options;
+    const { bytes, max_bytes } = this;
+    const { spool_dir, log } = this.#options;
     const was_full = this.#is_full;
     this.#is_full = bytes >= max_bytes;
     if (!this.#is_full) return;

@@ -1,5 +1,6 @@
 import { StageError } from '../../contract/errors.ts';
 import type {
+  Clock,
   Ledger,
   LedgerIdentity,
   Log,
@@ -12,10 +13,22 @@ import { waitAtMost } from '../../kit/wait-at-most.ts';
 import { createStoreBreaker, type StoreBreaker } from '../../store/store-breaker.ts';
 import { isUnavailable } from '../../store/store-errors.ts';
 import type { DatabaseLedger } from '../ledger/ledger.ts';
-import { BookedReservation, type Books } from '../ledger/reservation.ts';
+import { BookedReservation, type Books, MOVED } from '../ledger/reservation.ts';
 import { Spool, type SpoolOptions } from './spool.ts';
 import type { WriteRow } from './spool-rows.ts';
 import type { WriteRecords } from './spooled-records.ts';
+
+/** What waits on the disk. */
+export interface SpoolDepth {
+  /** Requests that are over. */
+  readonly requests: number;
+  /** For how long they have waited without one getting into the ledger, in milliseconds, to about a second. */
+  readonly lag_ms: number;
+  /** Audit records. */
+  readonly records: number;
+  readonly bytes: number;
+  readonly max_bytes: number;
+}
 
 /** What it needs of the ledger of its process. */
 export type LedgerOfRows = Ledger & Pick<DatabaseLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
@@ -32,6 +45,8 @@ export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'>
   /** Whether some limit lets requests go out while the store is away; the disk is then probed at the start. */
   readonly needed?: () => boolean;
   readonly every?: Every;
+  /** The database that this one is taken for until it is asked; rows for it wait for it should it turn out to be another. */
+  readonly database_id?: string | undefined;
   /** Writes audit records that were kept. Raises store_unavailable. */
   readonly writeRecords?: WriteRecords;
 }
@@ -43,6 +58,7 @@ export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'>
  */
 export class SpoolingLedger implements Ledger {
   readonly #ledger: LedgerOfRows;
+  readonly #clock: Clock;
   readonly #log: Log;
   readonly #needed: () => boolean;
   readonly #every: Every;
@@ -52,23 +68,28 @@ export class SpoolingLedger implements Ledger {
   readonly #stopDraining: () => void;
   #stopAdopting: () => void;
   #database_id: string | undefined;
+  /** Whether the database itself has said which one it is. */
+  #is_asked = false;
   /** Requests let out since the last time that all were in the ledger. */
   #let_out = 0;
+  /** When a row was last written from the disk, or nothing waited there; monotonic. */
+  #written_at: number;
   #learning: Promise<string> | undefined;
   #draining: Promise<void> | undefined;
   #adopting: Promise<void> | undefined;
 
   constructor(options: SpoolingLedgerOptions) {
     this.#ledger = options.ledger;
+    this.#clock = options.clock;
     this.#log = options.log;
     this.#needed = options.needed ?? (() => false);
     this.#every = options.every ?? everyInBackground;
+    this.#database_id = options.database_id;
     this.#writeRecords = options.writeRecords ?? nobodyWrites;
+    this.#written_at = options.clock.monotonic();
     this.#spool = new Spool({ ...options, database_id: () => this.#database_id });
     this.#breaker = createStoreBreaker(options.clock, () => void this.drain());
-    this.#stopDraining = this.#every(DRAIN_MS, () =>
-      this.#database_id === undefined ? this.adoptOrphans() : this.drain(),
-    );
+    this.#stopDraining = this.#every(DRAIN_MS, () => (this.#is_asked ? this.drain() : this.adoptOrphans()));
     this.#stopAdopting = this.#every(FIRST_ADOPTION_MS, () => this.#begin());
   }
 
@@ -94,6 +115,13 @@ export class SpoolingLedger implements Ledger {
     return this.#ledger.statuses(demands);
   }
 
+  /** What waits on the disk, for any database. */
+  get depth(): SpoolDepth {
+    const { due: requests, records, bytes, max_bytes } = this.#spool;
+    const lag_ms = requests === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
+    return { requests, lag_ms, records: records.count, bytes, max_bytes };
+  }
+
   /** How many audit records of the database in use are on the disk. */
   get records(): number {
     return this.#spool.records.countOf(this.#database_id);
@@ -111,6 +139,7 @@ export class SpoolingLedger implements Ledger {
 
   /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
   async drain(): Promise<void> {
+    if (this.#spool.due === 0) this.#written_at = this.#clock.monotonic();
     if (this.#spool.due + this.#spool.records.count === 0) return;
     this.#draining ??= this.#drainNow().finally(() => {
       this.#draining = undefined;
@@ -170,6 +199,7 @@ export class SpoolingLedger implements Ledger {
 
   readonly #writeRow: WriteRow = async (settlement, ...row) => {
     await this.#ledger.settleAt(settlement, ...row);
+    this.#written_at = this.#clock.monotonic();
     this.#breaker.mended();
     this.#ledger.forget(settlement.request_id);
   };
@@ -177,6 +207,14 @@ export class SpoolingLedger implements Ledger {
   /** What becomes of requests that nothing is reserved for. */
   readonly #spooled: Books = {
     topUp() {},
+    move: async (request, held) => {
+      try {
+        await this.#spool.move(request, held);
+      } catch (error) {
+        throw spoolUnavailable(error);
+      }
+      return MOVED;
+    },
     settle: async (settlement) => {
       await this.#spool.settle(settlement);
       this.#drainSoon();
@@ -201,6 +239,7 @@ export class SpoolingLedger implements Ledger {
       this.#learning = undefined;
     });
     const database_id = await this.#learning;
+    this.#is_asked = true;
     const before = this.#database_id;
     if (before !== undefined && before !== database_id) {
       const waiting = { requests: this.#spool.dueOf(before), records: this.#spool.records.countOf(before) };
@@ -218,15 +257,19 @@ export class SpoolingLedger implements Ledger {
       await this.#spool.forward(request);
     } catch (error) {
       this.#ledger.forget(request_id);
-      const reason = error instanceof Error ? error.message : String(error);
-      const message = `The gateway cannot use its database, nor its spool: ${reason}. Try again shortly.`;
-      throw new StageError('store_unavailable', message, { cause: error });
+      throw spoolUnavailable(error);
     }
     if (this.#let_out++ === 0)
       this.#log.warn({}, 'the database is away; requests whose limits allow it go out without a reservation');
     const reservation = new BookedReservation(this.#spooled, request, true);
     return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: true };
   }
+}
+
+function spoolUnavailable(error: unknown): StageError {
+  const reason = error instanceof Error ? error.message : String(error);
+  const message = `The gateway cannot use its database, nor its spool: ${reason}. Try again shortly.`;
+  return new StageError('store_unavailable', message, { cause: error });
 }
 
 /** Records that were taken over where nothing writes them stay. */

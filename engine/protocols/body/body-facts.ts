@@ -1,11 +1,15 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { StageError } from '../../contract/errors.ts';
+import { protocolOf } from '../../contract/protocol.ts';
 import type { CacheLifetime } from '../../contract/services.ts';
 import type { RequestBody } from '../../contract/stage.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import { definitionOf } from '../definitions.ts';
 import { invalid, kindOf } from '../read-json.ts';
+import { asksForHour } from './cache-lifetimes.ts';
 import type { BodyReading, Fields } from './fields.ts';
 import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
+import { readSession, type SessionReading } from './session.ts';
 
 /** Characters per token of ordinary text and JSON, for the likely size. */
 const BYTES_PER_TOKEN = 4;
@@ -21,24 +25,34 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
    * only refers to and what the provider adds.
    */
   readonly input_tokens_max: number;
+  /** The longest lifetime of the prompt's cache that any reading of the body could find: what it may cost. */
   readonly cache_ttl: CacheLifetime;
+  /** The longest that it asks for where its API reads one. */
+  readonly cache_requested: CacheLifetime;
   /** How the client wants to be served, as it wrote it. */
   readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
   /** Fields beside `model` that decide over models, prices or accounts, by their path; `undefined` without any. */
   readonly decisive: Readonly<Record<string, DecisiveChoice>> | undefined;
+  /** Absent where nobody wanted to know. */
+  readonly session?: SessionReading;
+}
+
+/** What is read beside what every request needs. */
+export interface BodyWishes {
+  /** Tells names of models in fields nobody knows. */
+  readonly isModel?: (text: string) => boolean;
+  /** The headers of the request, where its session is to be found. */
+  readonly session_headers?: IncomingHttpHeaders | undefined;
 }
 
 /** Fields that say how a request is to be served. */
 const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 
-/**
- * Reads the body of a request, with `isModel` telling names of models in fields nobody knows. Raises invalid_request,
- * invalid_json, invalid_encoding.
- */
+/** Reads the body of a request. Raises invalid_request, invalid_json, invalid_encoding. */
 export async function readBodyFacts(
   protocol: string,
   body: RequestBody,
-  isModel?: (text: string) => boolean,
+  { isModel, session_headers }: BodyWishes = {},
 ): Promise<BodyFacts> {
   const { known_keys, readBody } = definitionOf(protocol);
   const json = await body.json(known_keys);
@@ -58,15 +72,18 @@ export async function readBodyFacts(
   const { unseen_tokens, cache_ttl, ...reading } = readBody(fields);
   const { bytes } = body;
   const found = readDecisive(fields, isModel);
+  const cache = lifetimesOf(bytes, cache_ttl, () => asksForHour(fields, protocolOf(protocol) ?? 'messages'));
   return {
     ...reading,
     model,
     stream: stream === true,
     input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
     input_tokens_max: bytes.length + unseen_tokens,
-    cache_ttl: longer(cache_ttl, markedLifetime(bytes)),
+    cache_ttl: cache.most,
+    cache_requested: cache.requested,
     served: servedAs(fields, found),
     decisive: found.length === 0 ? undefined : byPath(found),
+    ...(session_headers !== undefined && { session: readSession(fields, session_headers) }),
   };
 }
 
@@ -93,11 +110,6 @@ function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['
   return served;
 }
 
-function longer(a: CacheLifetime, b: CacheLifetime): CacheLifetime {
-  if (a === '1h' || b === '1h') return '1h';
-  return a === 'none' ? b : a;
-}
-
 /** Bytes in which the native search is fast enough even where every byte begins a match; its worst is far from linear. */
 const SEARCHED_BYTES = 1024 * 1024;
 /** Bytes that are looked at together: what is sought often stands near the beginning. */
@@ -118,19 +130,36 @@ function holds(bytes: Buffer, pattern: RegExp, rare: string): boolean {
 }
 
 /**
- * The longest lifetime that marks on parts anywhere in the body can ask for, and tools of the provider for what they read.
- * A native search is several times as fast for what begins with a byte that few texts are full of.
+ * The longest lifetime that a body can be read to ask for, and the one it asks for.
+ * @param keyed what it asks for by other means than marks
+ * @param asksForHour looks where the API reads a lifetime
  */
-function markedLifetime(bytes: Buffer): CacheLifetime {
-  const marked =
-    (bytes.includes('_control') && bytes.includes('cache_control')) ||
-    hasBreakpoint(bytes) ||
-    bytes.includes('"caching"');
-  if (marked && holds(bytes, /"1h"/, '1h"')) return '1h';
-  if (marked && holds(bytes, /"12h"/, '12h"') && hasBreakpoint(bytes)) return '1h';
-  // JSON may spell any character as an escape; a caller who spells plain letters so is taken to ask for the most expensive.
-  if (holds(bytes, /\\u00[3-7]/, '\\u00')) return '1h';
-  return marked ? '5m' : 'none';
+function lifetimesOf(bytes: Buffer, keyed: CacheLifetime, asksForHour: () => boolean) {
+  const is_marked = isMarked(bytes);
+  const short = keyed !== 'none' || is_marked ? '5m' : 'none';
+  if (keyed !== '1h' && !mayAskForHour(bytes, is_marked)) return { most: short, requested: short } as const;
+  return { most: '1h', requested: asksForHour() ? '1h' : short } as const;
+}
+
+/**
+ * Whether there may be marks on parts of the body, or tools of the provider with one for what they read. A native search is
+ * several times as fast for what begins with a byte that few texts are full of.
+ */
+function isMarked(bytes: Buffer): boolean {
+  const has_control = bytes.includes('_control') && bytes.includes('cache_control');
+  return has_control || hasBreakpoint(bytes) || bytes.includes('"caching"');
+}
+
+/**
+ * JSON may spell any character as an escape; a caller who spells letters, digits or `_` so is taken to ask for the most expensive.
+ * Other characters, as in `\u003c`, are in no word that asks for a lifetime, and some writers always spell them so.
+ */
+const ESCAPED_LETTER = /\\u00(?:3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9a])/i;
+
+function mayAskForHour(bytes: Buffer, is_marked: boolean): boolean {
+  if (is_marked && holds(bytes, /"1h"/, '1h"')) return true;
+  if (is_marked && holds(bytes, /"12h"/, '12h"') && hasBreakpoint(bytes)) return true;
+  return holds(bytes, ESCAPED_LETTER, '\\u00');
 }
 
 function hasBreakpoint(bytes: Buffer): boolean {

@@ -41,16 +41,19 @@ export interface BodyReading {
   readonly server_tool_uses: Readonly<Record<string, number>>;
   /** Whether there is reasoning that a translation has made, or else such that proves nothing. */
   readonly unproven_reasoning: Unproven | undefined;
+  /** Whether there is what only the provider can read that made it: encrypted content, and references to what it keeps. */
+  readonly holds_state: boolean;
   /** Tokens that the body only refers to, and those that the provider adds. */
   readonly unseen_tokens: number;
   /** Prompt cache lifetime asked for by other means than `cache_control`. */
   readonly cache_ttl: 'none' | '5m' | '1h';
 }
 
-/** The images of a conversation, and the most tokens that all its attachments can stand for. */
+/** The images of a conversation, the most tokens that all its attachments can stand for, and whether only its provider can read them. */
 export interface Attached {
   tokens: number;
   images: number;
+  holds_state: boolean;
   unproven_reasoning?: Unproven;
 }
 
@@ -138,6 +141,16 @@ export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_temp
 /** How often a model may be run for an answer in which it may use the provider's tools so often. */
 export function iterationsOf(uses: number | undefined): number | undefined {
   return uses === undefined ? undefined : Math.min(TOOL_USES_MAX, uses + 1);
+}
+
+/** Nothing attached yet. */
+export function nothingAttached(): Attached {
+  return { tokens: 0, images: 0, holds_state: false };
+}
+
+/** Whether a part of a conversation names a file that its provider keeps. */
+export function namesFile(part: Fields): boolean {
+  return part.file_id != null || fieldsOf(part.source).file_id != null || fieldsOf(part.file).file_id != null;
 }
 
 /** Counts an image; only one whose data is in the body is known to be of bounded size. */

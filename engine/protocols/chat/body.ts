@@ -8,6 +8,8 @@ import {
   keyedCache,
   listOf,
   NO_USES,
+  namesFile,
+  nothingAttached,
   outputBounds,
   REFERENCE_TOKENS,
   thinkingBudget,
@@ -36,7 +38,7 @@ export function readChatBody(body: Fields): BodyReading {
   // Upstreams that are told of calls are told of tools.
   const has_tools =
     tools.length + functions.length > 0 || messages.some((message) => fieldsOf(message).tool_calls != null);
-  const attached: Attached = { tokens: 0, images: 0 };
+  const attached = nothingAttached();
   for (const message of messages) attach(fieldsOf(message), attached);
   return {
     ...boundsOf(body),
@@ -49,6 +51,7 @@ export function readChatBody(body: Fields): BodyReading {
     server_tool_uses: NO_USES,
     // The protocol knows no proofs.
     unproven_reasoning: undefined,
+    holds_state: attached.holds_state,
     unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),
   };
@@ -66,9 +69,13 @@ function choicesOf(n: unknown): number {
   throw invalid('n', `must be a whole number from 1 to ${CHOICES_MAX}`);
 }
 
-function attach({ content, audio }: Fields, attached: Attached): void {
+function attach({ content, audio, encrypted_content }: Fields, attached: Attached): void {
+  if (encrypted_content != null) attached.holds_state = true;
   // An answer of the past that was spoken, by its identifier.
-  if (audio != null) attached.tokens += REFERENCE_TOKENS;
+  if (audio != null) {
+    attached.tokens += REFERENCE_TOKENS;
+    attached.holds_state = true;
+  }
   if (!Array.isArray(content)) return;
   for (const part of content) {
     switch (part?.type) {
@@ -82,6 +89,7 @@ function attach({ content, audio }: Fields, attached: Attached): void {
         break;
       default:
         attached.tokens += REFERENCE_TOKENS;
+        if (namesFile(fieldsOf(part))) attached.holds_state = true;
     }
   }
 }

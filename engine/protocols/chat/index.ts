@@ -17,6 +17,7 @@ export const chatProtocol: ProtocolDefinition = {
   readBody: readChatBody,
   readUsage: ofOutline(readChatUsage),
   errors: chatErrors,
+  keep_alive: ': keep-alive\n\n',
   adapter: {
     readRequest,
     writeRequest,

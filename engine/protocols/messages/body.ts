@@ -7,6 +7,8 @@ import {
   iterationsOf,
   listOf,
   NO_USES,
+  namesFile,
+  nothingAttached,
   outputBounds,
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
@@ -39,7 +41,10 @@ export function readMessagesBody(body: Fields): BodyReading {
   const of_provider = typed.filter(({ type }) => !CLIENT_TOOL.test(String(type)));
   const named = typed.length - of_provider.length;
   // The prompt that is continued is with the provider.
-  if (body.thread != null && fieldsOf(body.thread).type !== 'create') attached.tokens += REFERENCE_TOKENS;
+  if (body.thread != null && fieldsOf(body.thread).type !== 'create') {
+    attached.tokens += REFERENCE_TOKENS;
+    attached.holds_state = true;
+  }
   return {
     // The Messages API documents 0: the prompt is only written to the cache.
     ...boundsOf(body),
@@ -53,6 +58,7 @@ export function readMessagesBody(body: Fields): BodyReading {
     image_count: attached.images,
     server_tool_uses: serverToolUses(of_provider),
     unproven_reasoning: attached.unproven_reasoning,
+    holds_state: attached.holds_state || namesContainer(body.container),
     unseen_tokens:
       attached.tokens +
       named * NAMED_TOOL_TOKENS +
@@ -96,12 +102,13 @@ function noteUnproven(attached: Attached, unproven: Unproven | undefined): void 
 /** Attachments, and the parts that change which tools there are. Not recursive: a body may nest very deep. */
 function attachedTo(messages: readonly unknown[]): Attached & { readonly changes: readonly unknown[] } {
   const changes: unknown[] = [];
-  const attached: Attached & { readonly changes: unknown[] } = { tokens: 0, images: 0, changes };
+  const attached: Attached & { readonly changes: unknown[] } = { ...nothingAttached(), changes };
   const contents = messages.map((message) => fieldsOf(message).content);
   while (contents.length > 0) {
     const content = contents.pop();
     if (!Array.isArray(content)) continue;
     for (const block of content) {
+      if (block?.encrypted_content != null) attached.holds_state = true;
       switch (block?.type) {
         case 'text':
         case 'tool_use':
@@ -120,6 +127,7 @@ function attachedTo(messages: readonly unknown[]): Attached & { readonly changes
           changes.push(block);
           break;
         case 'image':
+          if (namesFile(block)) attached.holds_state = true;
           addImage(attached, block.source?.type === 'base64');
           break;
         case 'tool_result':
@@ -128,10 +136,22 @@ function attachedTo(messages: readonly unknown[]): Attached & { readonly changes
         default:
           changes.push(block);
           attached.tokens += REFERENCE_TOKENS;
+          if (namesFile(block) || holdsEncrypted(block.content)) attached.holds_state = true;
       }
     }
   }
   return attached;
+}
+
+/** A container of an earlier answer, by its identifier. */
+function namesContainer(container: unknown): boolean {
+  return typeof container === 'string' || fieldsOf(container).id != null;
+}
+
+/** Results of the provider's tools have parts that only it can read: `encrypted_content`, `encrypted_stdout`. */
+function holdsEncrypted(content: unknown): boolean {
+  const parts = Array.isArray(content) ? content : [content];
+  return parts.some((part) => fieldsOf(part).encrypted_content != null || fieldsOf(part).encrypted_stdout != null);
 }
 
 function serverToolUses(tools: readonly Fields[]): Readonly<Record<string, number>> {

@@ -1,6 +1,12 @@
-import { ERRORS } from '../../contract/errors.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { errorHeaders, MESSAGES_STATUS, messagesTypeOfStatus, own, type ProtocolErrors } from '../errors.ts';
+import {
+  errorHeaders,
+  MESSAGES_STATUS,
+  messagesTypeOf,
+  messagesTypeOfStatus,
+  own,
+  type ProtocolErrors,
+} from '../errors.ts';
 import type { Problem } from '../translation/events.ts';
 
 /** Codes whose kind in the Messages protocol does not follow from the status. */
@@ -27,9 +33,10 @@ function messagesType({ type, code, status, context_overflow }: Problem): string
 /** Errors of the Messages protocol. */
 export const messagesErrors: ProtocolErrors = {
   statuses: MESSAGES_STATUS,
-  nameOf: ({ code }) => ({ type: ERRORS[code].type, code }),
-  body({ code, message, details }, request_id) {
-    const { type } = ERRORS[code];
+  nameOf: (error) => ({ type: messagesTypeOf(error), code: error.code }),
+  body(error, request_id) {
+    const { code, message, details } = error;
+    const type = messagesTypeOf(error);
     return jsonText({ type: 'error', error: { type, message, code, ...details }, request_id });
   },
   headers: errorHeaders,

@@ -17,6 +17,7 @@ export const messagesProtocol: ProtocolDefinition = {
   readBody: readMessagesBody,
   readUsage: ofOutline(readMessagesUsage),
   errors: messagesErrors,
+  keep_alive: 'event: ping\ndata: {"type": "ping"}\n\n',
   adapter: {
     readRequest,
     writeRequest,

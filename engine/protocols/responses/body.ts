@@ -11,6 +11,8 @@ import {
   keyedCache,
   listOf,
   NO_USES,
+  namesFile,
+  nothingAttached,
   outputBounds,
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
@@ -78,8 +80,8 @@ export function readResponsesBody(body: Fields): BodyReading {
   const tools = [listOf(body, 'tools'), ...items.map(toolsOfItem)].flat().flatMap(toolsIn);
   const run_by_provider = tools.filter((tool) => !isClients(tool));
   const most_calls = countOf(body, 'max_tool_calls');
-  const attached: Attached = { tokens: 0, images: 0 };
-  for (const key of REFERENCES) if (body[key] != null) attached.tokens += REFERENCE_TOKENS;
+  const attached = nothingAttached();
+  for (const key of REFERENCES) if (body[key] != null) attachKept(attached);
   for (const item of items) attachItem(fieldsOf(item), attached);
   return {
     ...withThinking(outputBounds(body, ['max_output_tokens']), thinkingBudget(body)),
@@ -91,6 +93,7 @@ export function readResponsesBody(body: Fields): BodyReading {
     image_count: attached.images,
     server_tool_uses: usesOf(run_by_provider, most_calls),
     unproven_reasoning: attached.unproven_reasoning,
+    holds_state: attached.holds_state,
     unseen_tokens: attached.tokens + toolTokens(tools.length > 0 || items.some(isCall), run_by_provider.length > 0),
     cache_ttl: keyedCache(body),
   };
@@ -134,18 +137,25 @@ function usesOf(tools: readonly Fields[], most: number | undefined): Readonly<Re
   return uses ?? NO_USES;
 }
 
+/** What the provider keeps: nobody knows how long it is, and no other provider has it. */
+function attachKept(attached: Attached): void {
+  attached.tokens += REFERENCE_TOKENS;
+  attached.holds_state = true;
+}
+
 function attachItem(item: Fields, attached: Attached): void {
+  if (item.encrypted_content != null && !isMadeItem(item)) attached.holds_state = true;
   switch (item.type) {
     case 'message':
     case undefined:
       // Without content it is a reference to an item that the provider keeps.
-      if (item.content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
+      if (item.content == null && item.id != null) attachKept(attached);
       attachParts(item.content, attached);
       break;
     case 'reasoning':
       // What was thought is in the body only in encrypted form; otherwise the provider keeps it.
       if (isMadeItem(item)) attached.unproven_reasoning = 'made';
-      else if (item.encrypted_content == null && item.id != null) attached.tokens += REFERENCE_TOKENS;
+      else if (item.encrypted_content == null && item.id != null) attachKept(attached);
       break;
     case 'function_call_output':
     case 'custom_tool_call_output':
@@ -156,6 +166,9 @@ function attachItem(item: Fields, attached: Attached): void {
       break;
     case 'image_generation_call':
       attached.tokens += IMAGE_TOKENS;
+      break;
+    case 'item_reference':
+      attachKept(attached);
       break;
     default:
       if (!WHOLE_ITEMS.has(item.type)) attached.tokens += REFERENCE_TOKENS;
@@ -175,10 +188,12 @@ function attachParts(parts: unknown, attached: Attached): void {
       case undefined:
         break;
       case 'input_image':
+        if (namesFile(part)) attached.holds_state = true;
         addImage(attached, isDataUrl(part.image_url));
         break;
       default:
         attached.tokens += REFERENCE_TOKENS;
+        if (namesFile(fieldsOf(part))) attached.holds_state = true;
     }
   }
 }

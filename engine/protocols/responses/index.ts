@@ -16,6 +16,7 @@ export const responsesProtocol: ProtocolDefinition = {
   readBody: readResponsesBody,
   readUsage: ofOutline(readResponsesUsage),
   errors: responsesErrors,
+  keep_alive: ': keep-alive\n\n',
   adapter: {
     readRequest,
     writeRequest,

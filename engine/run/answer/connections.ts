@@ -10,6 +10,11 @@ export class Connections {
   #open = 0;
   readonly #by_owner = new Map<string, number>();
 
+  /** How many there are. */
+  get open(): number {
+    return this.#open;
+  }
+
   /** Counts a connection until it is closed. @returns false when there are more than `most` with it. */
   add(socket: Socket, most: number): boolean {
     this.#open++;

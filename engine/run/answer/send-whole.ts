@@ -21,7 +21,12 @@ const discarding = new WeakMap<Socket, IncomingMessage>();
  * Sends a complete answer. When the client is still sending a body that nobody will read, the connection is used again if
  * the rest is small and comes soon, and otherwise closed in a way that lets the client read the answer first.
  */
-export function sendWhole(res: ServerResponse, status: number, headers: OutgoingHttpHeaders, body: string): void {
+export function sendWhole(
+  res: ServerResponse,
+  status: number,
+  headers: OutgoingHttpHeaders,
+  body: string | Uint8Array,
+): void {
   const { req } = res;
   // Said outright: a head that could not be written has left its phrase behind.
   const phrase = STATUS_CODES[status] ?? '';

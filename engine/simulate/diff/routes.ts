@@ -1,6 +1,6 @@
 import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
 import type { ModelCatalog } from '../../contract/services.ts';
-import { routingRules } from '../../rules/config-rules.ts';
+import { formatRoute, formatUpstreams, routingRules } from '../../rules/config-rules.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
 import { simplify } from '../../rules/simplify.ts';
 import { callerWithToken, createModelCatalog } from '../../upstreams/models.ts';
@@ -23,14 +23,15 @@ function branchesOf(config: GatewayConfig, group: string, model: ModelConfig): B
     ...Object.entries(modelFacts(model)),
   ]);
   const branches: Branch[] = [];
-  for (const { logic, upstream, mode } of routingRules(config)) {
+  for (const rule of routingRules(config)) {
+    const { logic, mode } = rule;
     if (mode === 'shadow') continue;
     const when = simplify(logic, known);
     if (when === false) continue;
-    branches.push({ when, upstream });
+    branches.push({ when, upstream: formatRoute(rule) });
     if (when === true) return withoutIdle(branches);
   }
-  return withoutIdle([...branches, { when: true, upstream: config.routing.default_upstream }]);
+  return withoutIdle([...branches, { when: true, upstream: formatUpstreams(config.routing.default_upstreams) }]);
 }
 
 /** Branches that lead where everything else goes decide nothing. */

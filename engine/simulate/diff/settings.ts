@@ -1,9 +1,24 @@
-import type { GatewayConfig } from '../../contract/config.ts';
+import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
+import { ownBoundary, ownPool } from '../../load/config-shape.ts';
+import { formatUpstreams } from '../../rules/config-rules.ts';
 import { type Change, compareValues, diffByName, relativePaths, type Usable } from './change.ts';
+
+/** What is written of an upstream: what it has for want of a name follows from the rest. */
+function asWritten({
+  cache_pool,
+  state_boundary,
+  ...upstream
+}: UpstreamConfig): object & { readonly base_url: string } {
+  return {
+    ...upstream,
+    ...(cache_pool !== ownPool(upstream) && { cache_pool }),
+    ...(state_boundary !== ownBoundary(upstream) && { state_boundary }),
+  };
+}
 
 /** Upstreams that come, go or change. */
 export function diffUpstreams(before: GatewayConfig, after: GatewayConfig): Change[] {
-  const byName = ({ upstreams }: GatewayConfig) => new Map(upstreams.map((upstream) => [upstream.name, upstream]));
+  const byName = ({ upstreams }: GatewayConfig) => new Map(upstreams.map((each) => [each.name, asWritten(each)]));
   return diffByName('upstreams', [byName(before), byName(after)], {
     gone: () => 'is gone',
     added: ({ base_url }) => `is new, at ${base_url}`,
@@ -33,9 +48,9 @@ function modelTraits({ models }: GatewayConfig, other: GatewayConfig): Record<st
   const ids = new Set(other.models.map(({ id }) => id));
   const shared = models.filter(({ id }) => ids.has(id));
   return Object.fromEntries(
-    shared.map(({ id, display_name, aliases, supports, upstream_ids }) => [
+    shared.map(({ id, display_name, aliases, supports, upstream_ids, context_windows }) => [
       id,
-      { display_name, aliases, supports, upstream_ids },
+      { display_name, aliases, supports, upstream_ids, context_windows },
     ]),
   );
 }
@@ -51,7 +66,10 @@ function otherSettings({ config, directory }: Usable, other: Usable): Record<str
     ...rest,
     // Without the section windows are those of UTC.
     spend_limits: withoutKeys(spend_limits ?? { time_zone: 'UTC' }, LIMITS_TOLD_ELSEWHERE),
-    routing: { default_upstream: config.routing.default_upstream },
+    routing: {
+      default_upstreams: formatUpstreams(config.routing.default_upstreams),
+      attempts: config.routing.attempts,
+    },
     models: modelTraits(config, other.config),
   };
   return relativePaths(settings, directory) as Record<string, unknown>;

@@ -1,5 +1,6 @@
 import { StageError } from '../../contract/errors.ts';
 import type {
+  ChargedAttempt,
   Clock,
   CounterName,
   CounterStatus,
@@ -7,13 +8,20 @@ import type {
   LedgerIdentity,
   LimitDemand,
   LimitStatus,
+  MoveDecision,
   Reservation,
   ReservationDecision,
   ReservationRequest,
   Settlement,
 } from '../../contract/services.ts';
-import { countsOf } from '../../money/ledger/batch-request.ts';
-import { assertReservable, BookedReservation, type Books, isCount } from '../../money/ledger/reservation.ts';
+import {
+  assertReservable,
+  BookedReservation,
+  type Books,
+  isCount,
+  MOVED,
+  nothingReserved,
+} from '../../money/ledger/reservation.ts';
 import { alwaysCounted } from '../../money/limits/limit-demands.ts';
 import {
   byLatestReset,
@@ -26,7 +34,11 @@ import {
   statusesOf,
   statusOf,
 } from '../../money/limits/room.ts';
-import { type Counter, Counters } from './memory-counters.ts';
+import { Counters } from './memory-counters.ts';
+import { countRequest, hold, needsMore, type OpenRequest, put, putHeld, sharedCounter } from './memory-reservations.ts';
+import { type LedgerRow, rowOf, spentOf } from './memory-rows.ts';
+
+export type { LedgerRow };
 
 /** What counts against a limit before a test begins; numbers in the unit of the counter. */
 export interface Balance extends CounterName {
@@ -45,9 +57,6 @@ export interface Counted {
   /** `expires_at` in milliseconds since the epoch. */
   readonly grants?: readonly (CounterName & { readonly amount: number; readonly expires_at: number })[];
 }
-
-/** A row of the ledger, by the names of its columns. */
-export type LedgerRow = Readonly<Record<string, unknown>>;
 
 /** A limit as a request found it. */
 export interface DemandStatus extends LimitDemand {
@@ -68,14 +77,6 @@ export interface Attempt {
   readonly exceeded: readonly LimitStatus[];
 }
 
-interface Open {
-  readonly request: ReservationRequest;
-  readonly counters: readonly Counter[];
-  amount_nano_usd: number;
-  /** Whether it went out with nothing reserved, because the ledger was away. */
-  readonly unreserved: boolean;
-}
-
 /** A ledger that lives as long as its process and follows the same rules as the one in the database. */
 export class MemoryLedger implements Ledger, Books {
   /** Every reservation that was tried, oldest first. */
@@ -85,7 +86,7 @@ export class MemoryLedger implements Ledger, Books {
   readonly counters: Counters;
   readonly #clock: Clock;
   readonly #isAway: () => boolean;
-  readonly #open = new Map<string, Open>();
+  readonly #open = new Map<string, OpenRequest>();
   readonly #typical = new Map<string, number>();
 
   /** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
@@ -128,9 +129,44 @@ export class MemoryLedger implements Ledger, Books {
     if (open === undefined || open.unreserved) return;
     const raised = Math.min(amount_nano_usd, open.request.most_nano_usd);
     if (!(raised > open.amount_nano_usd)) return;
-    move(open, -1);
+    put(open, -1);
     open.amount_nano_usd = raised;
-    move(open, 1);
+    put(open, 1);
+  }
+
+  async move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<MoveDecision> {
+    assertReservable(request);
+    const open = this.#open.get(request.request_id);
+    if (open === undefined) throw nothingReserved();
+    if (this.#isAway() && !open.unreserved) throw away();
+    const counters = request.demands.map((demand) => sharedCounter(open, demand) ?? this.counters.at(demand));
+    const moved: OpenRequest = {
+      ...{ request, counters: [...new Set(counters)], amount_nano_usd: request.amount_nano_usd },
+      held: held.map((attempt) => hold(open, attempt)),
+      unreserved: open.unreserved,
+    };
+    if (open.unreserved) {
+      this.#open.set(request.request_id, moved);
+      return MOVED;
+    }
+    put(open, -1);
+    const growing = request.demands.filter((_, i) => needsMore(moved, open, counters[i]!));
+    // What is held is there before the rest is asked for.
+    putHeld(moved, 1);
+    const [exceeded, shadows] = [false, true].map((in_shadow) =>
+      this.#withoutRoom({ ...request, demands: growing }, in_shadow),
+    ) as [LimitStatus[], LimitStatus[]];
+    putHeld(moved, -1);
+    const booked = exceeded.length === 0 ? moved : open;
+    put(booked, 1);
+    const { upstream } = open.request;
+    if (booked === moved && held.some((attempt) => attempt.upstream === upstream && attempt.sends > 0))
+      countRequest(open, moved);
+    this.#open.set(request.request_id, booked);
+    this.attempts.push({ request, statuses: this.look(request.demands, request), exceeded });
+    if (exceeded.length > 0) return { exceeded, shadows: [], statuses: [], decided_at: this.#clock.now() };
+    const statuses = statusesOf(this.counters.counted(inMoney(request.demands))).filter(isLimit);
+    return { exceeded, shadows, statuses };
   }
 
   async settle(settlement: Settlement): Promise<void> {
@@ -140,7 +176,13 @@ export class MemoryLedger implements Ledger, Books {
     const row = rowOf(settlement, open);
     this.rows.push(row);
     const counters = open?.counters ?? alwaysCounted(settlement).map((name) => this.counters.at(name));
-    for (const counter of counters) counter.spent += spentOf(counter, row);
+    const held = new Map(open?.held.map((each) => [each.n, each]));
+    const attempts = (isCount(settlement.cost_nano_usd) && settlement.attempts) || [];
+    const apart = attempts.filter(({ n }) => held.has(n));
+    const cost_apart = apart.reduce((sum, { cost_nano_usd }) => sum + cost_nano_usd, 0);
+    for (const counter of counters) counter.spent += spentOf(counter, row, cost_apart);
+    for (const { n, cost_nano_usd } of apart)
+      for (const counter of held.get(n)!.counters) counter.spent += cost_nano_usd;
   }
 
   async release(request_id: string): Promise<void> {
@@ -211,16 +253,16 @@ export class MemoryLedger implements Ledger, Books {
 
   #book(request: ReservationRequest, unreserved: boolean): void {
     const counters = [...new Set(request.demands.map((demand) => this.counters.at(demand)))];
-    const open = { request, counters, amount_nano_usd: request.amount_nano_usd, unreserved };
-    if (!unreserved) move(open, 1);
+    const open = { request, counters, amount_nano_usd: request.amount_nano_usd, held: [], unreserved };
+    if (!unreserved) put(open, 1);
     this.#open.set(request.request_id, open);
   }
 
-  #end(request_id: string): Open | undefined {
+  #end(request_id: string): OpenRequest | undefined {
     const open = this.#open.get(request_id);
     if (open === undefined) return undefined;
     this.#open.delete(request_id);
-    if (!open.unreserved) move(open, -1);
+    if (!open.unreserved) put(open, -1);
     return open;
   }
 }
@@ -233,64 +275,6 @@ function away(): StageError {
   return new StageError('store_unavailable', 'The test says that the database is away.');
 }
 
-/** Puts what is reserved for a request on its counters, or takes it off again. */
-function move({ request, counters, amount_nano_usd }: Open, sign: 1 | -1): void {
-  for (const counter of counters) {
-    const { amount, most } = neededIn(counter.name.unit, { ...request, amount_nano_usd });
-    counter.reserved += sign * amount;
-    counter.most += sign * most;
-    counter.in_flight += sign;
-  }
-}
-
 function inMoney(demands: readonly LimitDemand[]): LimitDemand[] {
   return demands.filter(({ unit }) => unit === 'nano_usd');
-}
-
-const TOKEN_COLUMNS = [
-  'input_tokens',
-  'output_tokens',
-  'cache_read_tokens',
-  'cache_write_5m_tokens',
-  'cache_write_1h_tokens',
-];
-
-/** What a request that is over adds to a counter; nothing where only what is under way counts. */
-function spentOf({ name: { unit, window } }: Counter, row: LedgerRow): number {
-  if (window === 'open') return 0;
-  if (unit === 'requests') return 1;
-  if (unit === 'tokens') return TOKEN_COLUMNS.reduce((sum, column) => sum + (row[column] as number), 0);
-  return row.cost_nano_usd as number;
-}
-
-/** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was reserved. */
-function rowOf(settlement: Settlement, open: Open | undefined): LedgerRow {
-  const { tokens, status, aborted, cost_nano_usd, provenance, server_tools, billed } = settlement;
-  const identity = open?.request ?? settlement;
-  const { input, output, cache_read, cache_write_5m, cache_write_1h } = countsOf(tokens);
-  const priced = isCount(cost_nano_usd);
-  return {
-    request_id: identity.request_id,
-    protocol: identity.protocol,
-    principal_id: identity.principal_id,
-    user_email: identity.user,
-    team: identity.team,
-    project: identity.project,
-    token_id: identity.token_id,
-    model: identity.model,
-    upstream: identity.upstream,
-    upstream_model: identity.upstream_model,
-    status: Number.isInteger(status) ? status : null,
-    aborted,
-    input_tokens: input,
-    output_tokens: output,
-    cache_read_tokens: cache_read,
-    cache_write_5m_tokens: cache_write_5m,
-    cache_write_1h_tokens: cache_write_1h,
-    cost_nano_usd: priced ? cost_nano_usd : (open?.amount_nano_usd ?? 0),
-    server_tools: server_tools ?? null,
-    billed: billed ?? null,
-    kind: 'request',
-    provenance: priced ? provenance : { ...provenance, cost: 'estimate' },
-  };
 }

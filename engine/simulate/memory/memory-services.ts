@@ -1,7 +1,7 @@
 /** Everything a stage may ask for, without anything outside the process. */
 
-import type { GatewayConfig } from '../../contract/config.ts';
-import type { AuditRecord, Services } from '../../contract/services.ts';
+import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
+import type { AuditRecord, SharedServices } from '../../contract/services.ts';
 import { createManagedPolicies } from '../../identity/policies/managed-policies.ts';
 import type { FrozenClock } from '../../kit/clock.ts';
 import { servesWithoutReservations } from '../../money/spool/without-store.ts';
@@ -10,6 +10,8 @@ import type { RequestContext } from '../../run/context.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { createSecrets } from '../../store/secrets.ts';
 import { createModelCatalog } from '../../upstreams/models.ts';
+import { tellUpstreams } from '../../upstreams/states/told-states.ts';
+import { createUpstreamStates, type LastingUpstreamStates } from '../../upstreams/states/upstream-states.ts';
 import type { LogRecord } from '../suite/played.ts';
 import { MemoryLedger } from './memory-ledger.ts';
 import { type MemoryTokens, openMemoryTokens } from './memory-tokens.ts';
@@ -24,7 +26,7 @@ export interface Recorded {
   readonly refused: { destination: string; stage: string | undefined }[];
 }
 
-function createLog(records: LogRecord[]): Services['log'] {
+function createLog(records: LogRecord[]): SharedServices['log'] {
   const at = (level: LogRecord['level']) => (fields: object, message: string) => {
     const error = 'err' in fields ? fields.err : undefined;
     records.push({ level, message, reason: error instanceof Error ? error.message : undefined });
@@ -32,12 +34,26 @@ function createLog(records: LogRecord[]): Services['log'] {
   return { debug() {}, info() {}, warn: at('warn'), error: at('error') };
 }
 
-/** Opens services on a stopped clock. While `isAway()` says so, the database seems to be away. */
-export function openMemoryServices(
-  loaded: Loaded & { readonly config: GatewayConfig },
-  clock: FrozenClock,
-  isAway: () => boolean,
-): { services: Services; ledger: MemoryLedger; tokens: MemoryTokens; recorded: Recorded } {
+/** Services in memory, and what tests do with them. */
+export interface MemoryServices {
+  readonly services: SharedServices;
+  readonly ledger: MemoryLedger;
+  readonly tokens: MemoryTokens;
+  readonly states: LastingUpstreamStates;
+  readonly recorded: Recorded;
+}
+
+/**
+ * Opens services on a stopped clock. While `isAway()` says so, the database seems to be away.
+ * @param options.upstreams as they are configured: which of them have an address and a credential in common.
+ */
+export function openMemoryServices(options: {
+  readonly loaded: Loaded & { readonly config: GatewayConfig };
+  readonly upstreams: readonly UpstreamConfig[];
+  readonly clock: FrozenClock;
+  readonly isAway: () => boolean;
+}): MemoryServices {
+  const { loaded, clock, isAway } = options;
   const { config } = loaded;
   const recorded: Recorded = { audit: [], log: [], refused: [] };
   const log = createLog(recorded.log);
@@ -49,12 +65,14 @@ export function openMemoryServices(
     if (!recorded.audit.includes(record)) recorded.audit.push(record);
   };
   const policies = createManagedPolicies(config, loaded.policies);
-  const services: Services = {
+  const states = createUpstreamStates({ upstreams: options.upstreams, clock, log, random: () => 0.5 });
+  const services: SharedServices = {
     config,
     clock,
     log,
     tokens,
     ledger,
+    upstreams: states,
     limits_in_force: { amount: async (_name, written) => written },
     secret: createSecrets(loaded, made_up, () => {}),
     models: createModelCatalog(config, policies),
@@ -64,11 +82,12 @@ export function openMemoryServices(
       check: async () => ({
         database: { ok: !isAway(), needed: !servesWithoutReservations(config) },
         spool: { ok: true, state: servesWithoutReservations(config) ? 'ok' : 'unused' },
+        upstreams: { ok: true, told: tellUpstreams(states.list()) },
       }),
     },
     condition: compileCondition,
     // Contexts are the engine's own, also those of contained stages.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
   };
-  return { services, ledger, tokens, recorded };
+  return { services, ledger, tokens, states, recorded };
 }

@@ -78,9 +78,9 @@ export function createCoverage(): Coverage {
     }
   }
 
-  function seeSpending(loaded: Loaded, { attempts }: Played): void {
+  function seeSpending(loaded: Loaded, { reservations }: Played): void {
     const limits = loaded.config === undefined ? [] : spendLimits(loaded.config);
-    for (const { statuses } of attempts) {
+    for (const { statuses } of reservations) {
       for (const { pointer, name, window, unit } of limits) {
         const demand = statuses.find((one) => one.rule === name && one.window === window && one.unit === unit);
         if (demand === undefined || demand.limit === null) continue;

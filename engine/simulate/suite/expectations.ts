@@ -1,56 +1,10 @@
 /** Compares what happened on a request with what its test expects. */
 
-import type { Expectations, HeaderWishes, Json } from '../../load/tests/test-case.ts';
+import type { Expectations, Json } from '../../load/tests/test-case.ts';
 import { flatFacts } from '../../rules/fact-view.ts';
+import { forwardingMismatches } from './expect-forwarding.ts';
+import { headerMismatches, type Mismatch, missing, parsed, show } from './mismatch.ts';
 import type { Played } from './played.ts';
-
-/** Something that is not as expected. */
-export interface Mismatch {
-  /** JSON pointer of the expectation below its step; empty for what must hold always. */
-  readonly pointer: string;
-  readonly expected: string;
-  readonly found: string;
-}
-
-type Headers = Readonly<Record<string, string | string[] | undefined>>;
-
-function show(value: unknown): string {
-  return value === undefined ? 'nothing' : JSON.stringify(value);
-}
-
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** What of `wanted` is not in `found`. Mappings may hold more than wanted, lists may not. */
-export function missing(wanted: Json | undefined, found: unknown, pointer: string): Mismatch[] {
-  if (Array.isArray(wanted) && Array.isArray(found) && wanted.length === found.length) {
-    return wanted.flatMap((item, i) => missing(item, found[i], `${pointer}/${i}`));
-  }
-  if (isMapping(wanted) && isMapping(found)) {
-    return Object.entries(wanted).flatMap(([key, value]) =>
-      missing(
-        value as Json,
-        Object.hasOwn(found, key) ? found[key] : undefined,
-        `${pointer}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
-      ),
-    );
-  }
-  if (!Array.isArray(wanted) && !isMapping(wanted) && Object.is(wanted, found)) return [];
-  return [{ pointer, expected: show(wanted), found: show(found) }];
-}
-
-function headerMismatches(wanted: HeaderWishes = {}, found: Headers, pointer: string): Mismatch[] {
-  return Object.entries(wanted).flatMap(([name, value]) => missing(value, found[name] ?? null, `${pointer}/${name}`));
-}
-
-function parsed(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString());
-  } catch {
-    return undefined;
-  }
-}
 
 function eventNames(body: Buffer): string[] {
   const events = body.toString().split(/(?:\r\n|\n|\r(?!\n)){2}/);
@@ -87,25 +41,6 @@ function responseMismatches(expect: Expectations, { response, upstream_body }: P
     ...(expect.status === undefined ? [] : missing(expect.status, response.status, '/status')),
     ...headerMismatches(expect.headers, response.headers, '/headers'),
     ...bodyMismatches(expect, response.body, upstream_body),
-  ];
-}
-
-function upstreamMismatches({ upstream }: Expectations, { calls, sent_body }: Played): Mismatch[] {
-  if (upstream === undefined) return [];
-  const [call] = calls;
-  if (call === undefined || calls.length > 1) {
-    const found = call === undefined ? 'none' : String(calls.length);
-    return [{ pointer: '/upstream', expected: 'one request to an upstream', found }];
-  }
-  const { name, path, headers, json, unchanged } = upstream;
-  return [
-    ...(name === undefined ? [] : missing(name, call.upstream, '/upstream/name')),
-    ...(path === undefined ? [] : missing(path, call.url, '/upstream/path')),
-    ...headerMismatches(headers, call.headers, '/upstream/headers'),
-    ...(json === undefined ? [] : missing(json, parsed(call.body), '/upstream/json')),
-    ...(unchanged && !call.body.equals(sent_body)
-      ? [{ pointer: '/upstream/unchanged', expected: show(sent_body.toString()), found: show(call.body.toString()) }]
-      : []),
   ];
 }
 
@@ -158,10 +93,15 @@ function stageMismatches({ runs = [], skips = [] }: Expectations, { trace }: Pla
 }
 
 /** What must hold for every request, whatever its test says. */
-function alwaysMismatches({ ended, broken_promises }: Played): Mismatch[] {
+function alwaysMismatches({ ended, broken_promises, unscripted }: Played): Mismatch[] {
   const expected = 'what holds for every request';
   const end = { pointer: '', expected: 'the request comes to an end', found: 'nothing happens any more' };
-  return [...(ended ? [] : [end]), ...broken_promises.map((found) => ({ pointer: '', expected, found }))];
+  const said = 'every upstream that is asked is among those under `upstreams`';
+  return [
+    ...(ended ? [] : [end]),
+    ...[...new Set(unscripted)].map((name) => ({ pointer: '', expected: said, found: `${name} was asked` })),
+    ...broken_promises.map((found) => ({ pointer: '', expected, found })),
+  ];
 }
 
 /** Everything that is not as expected. */
@@ -169,7 +109,7 @@ export function mismatches(expect: Expectations, played: Played): Mismatch[] {
   return [
     ...alwaysMismatches(played),
     ...responseMismatches(expect, played),
-    ...upstreamMismatches(expect, played),
+    ...forwardingMismatches(expect, played),
     ...factMismatches(expect, played),
     ...stageMismatches(expect, played),
     ...recordMismatches(expect, played),

@@ -4,6 +4,8 @@
  * @module
  */
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
+import type { ChargedAttempt } from '../../contract/money.ts';
+import { NO_TELEMETRY } from '../../contract/telemetry.ts';
 import { servePlan } from '../../http/app.ts';
 import { GatewayServer } from '../../http/server.ts';
 import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/token-groups.ts';
@@ -16,12 +18,12 @@ import { counterKey } from '../../money/limits/spend-limits.ts';
 import { buildPlan } from '../../run/plan.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { clientRequest, credentialHeaders, proxyHeaders, send } from '../client.ts';
-import type { Balance, Counted, MemoryLedger } from '../memory/memory-ledger.ts';
+import type { Balance, Counted, LedgerRow, MemoryLedger } from '../memory/memory-ledger.ts';
 import { openMemoryServices, type Recorded, SECRET_MARK } from '../memory/memory-services.ts';
 import type { MemoryTokens } from '../memory/memory-tokens.ts';
 import { createConfinement } from '../no-network.ts';
 import { openUpstream, type Received, type ScriptedUpstream } from '../upstream.ts';
-import { createScript, scriptedBody } from '../upstream-script.ts';
+import { UpstreamScripts } from '../upstream-script.ts';
 import { passTime } from '../virtual-time.ts';
 import type { Call, Played, Playground, PlayOptions, PlayWish } from './played.ts';
 import { createWatch, type Watch } from './watch.ts';
@@ -31,13 +33,14 @@ export function openSilentUpstream(): Promise<ScriptedUpstream> {
   return openUpstream(({ res }) => void res.writeHead(404).end());
 }
 
-/** The configuration with nothing in it that leads out of the process: requests to the upstream `i` go to the path `/i`. */
-function confine(loaded: Loaded, upstream_url: string, behind_proxy: boolean): Loaded & { config: GatewayConfig } {
+/** The configuration with nothing in it that leads out of the process: the upstream `i` is the path `/i` behind the door `i`. */
+function confine(loaded: Loaded, doors: readonly number[], behind_proxy: boolean): Loaded & { config: GatewayConfig } {
   const { config } = loaded;
   if (config === undefined) throw new Error('a configuration with errors cannot be played with');
   const { tls: _, ...server } = config.server;
   const upstreams = config.upstreams.map((upstream, i) => {
-    return { ...upstream, base_url: `${upstream_url}/${i}${new URL(upstream.base_url).pathname.replace(/\/$/, '')}` };
+    const path = new URL(upstream.base_url).pathname.replace(/\/$/, '');
+    return { ...upstream, base_url: `http://127.0.0.1:${doors[i]}/${i}${path}` };
   });
   const trusted_proxies = behind_proxy ? [...server.trusted_proxies, '127.0.0.1'] : server.trusted_proxies;
   return { ...loaded, config: { ...config, server: { ...server, listen: '127.0.0.1:0', trusted_proxies }, upstreams } };
@@ -50,9 +53,14 @@ function callOf(received: Received, config: GatewayConfig): Call {
   return { method, raw_headers, headers, body, complete, sha256, cancelled, upstream, url: url ?? received.url };
 }
 
-/** No credential gets out, a refusal is JSON, no money stays reserved. */
+function addsUp({ attempts, cost_nano_usd }: LedgerRow): boolean {
+  const costs = (attempts as readonly ChargedAttempt[] | null)?.map((attempt) => attempt.cost_nano_usd);
+  return costs === undefined || costs.reduce((sum, cost) => sum + cost, 0) === cost_nano_usd;
+}
+
+/** No credential gets out, a refusal is JSON, no money stays reserved, all of it is accounted for. */
 function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, reserved_nano_usd: number): string[] {
-  const { response, calls, audit, log } = played;
+  const { response, calls, ledger, audit, log } = played;
   const told = `${JSON.stringify(response?.headers)}${response?.body}${JSON.stringify([audit, log])}`;
   const upward = JSON.stringify(calls.map(({ raw_headers, url }) => [raw_headers, url]));
   const own_answer = response !== undefined && calls.length === 0 && response.body.length > 0;
@@ -63,6 +71,7 @@ function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, 
     ...(upward.includes(token) ? ["the caller's token went upstream"] : []),
     ...(own_answer && !is_json ? ['the gateway answered with something that is not JSON'] : []),
     ...(reserved_nano_usd > 0 ? ['money stays reserved after the request'] : []),
+    ...(ledger.every(addsUp) ? [] : ['the attempts of the ledger row do not come to its cost']),
   ];
 }
 
@@ -76,6 +85,8 @@ interface Ground {
   readonly ledger: MemoryLedger;
   readonly recorded: Recorded;
   readonly watch: Watch;
+  /** What the upstreams do with the present request. */
+  scripts: UpstreamScripts | undefined;
   /** Resolves when no request is in the plan. */
   idle(): Promise<void>;
 }
@@ -83,28 +94,31 @@ interface Ground {
 /** Sends one request and waits until everything about it is over. */
 async function playOne(ground: Ground, wish: PlayWish, token: string): Promise<Omit<Played, 'broken_promises'>> {
   const { config, behind_proxy, clock, upstream, ledger, recorded, watch } = ground;
-  const { request, caller = {}, path, upstream: script = {} } = wish;
+  const { request, caller = {}, path } = wish;
   const marks = [upstream.requests.length, ledger.attempts.length, ledger.rows.length] as const;
   for (const list of Object.values(recorded)) list.length = 0;
-  let waits = false;
   let arrivals = 0;
   watch.begin();
-  upstream.script = createScript(script, clock, (now) => {
-    waits = now;
-  });
+  const scripts = new UpstreamScripts(
+    wish,
+    config.upstreams.map(({ name }) => name),
+    clock,
+  );
+  ground.scripts = scripts;
+  upstream.script = (exchange) => scripts.answer(exchange);
   const forwarded_for = request.headers?.['x-forwarded-for'];
   const proxy = behind_proxy ? proxyHeaders(caller, forwarded_for, config.server.region_header) : [];
   const wanted = clientRequest(request, path, [...credentialHeaders(caller.credential, token), ...proxy]);
   const answered = send(ground.url, wanted, {
-    forwarded: upstream.arrived(marks[0] + 1),
-    answer_bytes: scriptedBody(script).length,
+    unanswered: scripts.unanswered,
+    answerBytes: () => scripts.body.length,
     onArrival: () => arrivals++,
   });
   const over = answered.then(ground.idle);
   const ended = await passTime(over, clock, {
-    activity: () => watch.activity + arrivals + upstream.requests.length + Number(waits),
+    activity: () => watch.activity + arrivals + upstream.requests.length + scripts.activity,
     // Who leaves does so by himself.
-    waits: () => waits && request.leaves === undefined,
+    waits: () => scripts.waits && request.leaves === undefined,
   });
   const trace = watch.trace();
   if (!ended) {
@@ -115,10 +129,12 @@ async function playOne(ground: Ground, wish: PlayWish, token: string): Promise<O
     response: await answered,
     sent_body: wanted.body,
     calls: upstream.requests.slice(marks[0]).map((received) => callOf(received, config)),
-    upstream_body: scriptedBody(script),
+    upstream_body: scripts.body,
+    unscripted: scripts.unscripted,
     trace,
     facts: trace?.facts ?? {},
-    attempts: ledger.attempts.slice(marks[1]),
+    attempts: trace?.attempts ?? [],
+    reservations: ledger.attempts.slice(marks[1]),
     ledger: ledger.rows.slice(marks[2]),
     audit: [...recorded.audit],
     log: [...recorded.log],
@@ -130,36 +146,59 @@ async function playOne(ground: Ground, wish: PlayWish, token: string): Promise<O
 /** Opens a gateway to play with, in front of an upstream. Throws when a stage can't be created. */
 async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise<Playground> {
   const { at = DEFAULT_START, database = 'there', behind_proxy = false } = options;
-  const loaded = confine(options.loaded, upstream.url, behind_proxy);
+  const doors = await upstream.doors(options.loaded.config?.upstreams.length ?? 0);
+  const loaded = confine(options.loaded, doors, behind_proxy);
   const { config } = loaded;
   const clock = frozenClock(at);
-  const { services, ledger, tokens, recorded } = openMemoryServices(loaded, clock, () => database === 'away');
-  const confinement = createConfinement((destination, stage) => recorded.refused.push({ destination, stage }));
-  confinement.allow(new URL(upstream.url));
+  const { services, ledger, tokens, states, recorded } = openMemoryServices({
+    loaded,
+    upstreams: options.loaded.config?.upstreams ?? [],
+    clock,
+    isAway: () => database === 'away',
+  });
+  const confinement = createConfinement({
+    onRefused: (destination, stage) => recorded.refused.push({ destination, stage }),
+    isClosed: (port) => ground.scripts?.isClosed(doors.indexOf(port)) ?? false,
+  });
+  for (const port of doors) confinement.allow(port);
   const watch = createWatch(services.facts, confinement);
   const plan = buildPlan(loaded, services, watch.observer);
-  const server = new GatewayServer({ plan: servePlan(plan, services.log), log: services.log, clock });
+  const server = new GatewayServer({
+    plan: servePlan(plan, services.log),
+    log: services.log,
+    clock,
+    telemetry: NO_TELEMETRY,
+  });
   const { host, port } = await server.listen();
   const url = `http://${host}:${port}`;
-  const ground: Ground = { config, url, behind_proxy, clock, upstream, ledger, recorded, watch, idle: plan.idle };
+  const ground: Ground = {
+    config,
+    url,
+    behind_proxy,
+    clock,
+    upstream,
+    ledger,
+    recorded,
+    watch,
+    scripts: undefined,
+    idle: plan.idle,
+  };
 
   return {
     config,
     now: () => clock.now(),
+    drain(names) {
+      const drained = { by: 'the test', at: clock.now() };
+      states.setDrained(new Map(names.map((name) => [name, drained])));
+    },
     advance: (milliseconds) => clock.advance(milliseconds),
     spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
     count: (counted) => ledger.count(counted),
     async play(wish) {
       const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
       const held_before = ledger.reserved();
-      const refuses = wish.upstream?.fails === 'refuse';
-      if (refuses) await upstream.pause();
-      try {
-        const played = await playOne(ground, wish, token);
-        return { ...played, broken_promises: brokenPromises(played, token, ledger.reserved() - held_before) };
-      } finally {
-        if (refuses) await upstream.resume();
-      }
+      const played = await playOne(ground, wish, token);
+      return { ...played, broken_promises: brokenPromises(played, token, ledger.reserved() - held_before) };
     },
     async close() {
       await server.drain();
@@ -183,10 +222,14 @@ export async function openPlayground(options: PlayOptions): Promise<Playground> 
 }
 
 /** One request, played from opening to closing; for explanations. */
-export async function play(options: PlayOptions & { readonly counted?: Counted }, wish: PlayWish): Promise<Played> {
+export async function play(
+  options: PlayOptions & { readonly counted?: Counted; readonly drained?: readonly string[] },
+  wish: PlayWish,
+): Promise<Played> {
   const playground = await openPlayground(options);
   try {
     if (options.counted !== undefined) playground.count(options.counted);
+    if (options.drained !== undefined) playground.drain(options.drained);
     return await playground.play(wish);
   } finally {
     await playground.close();

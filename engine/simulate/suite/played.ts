@@ -1,8 +1,8 @@
 /** What there is to play with, and what is known when a request was played. */
 
 import type { GatewayConfig } from '../../contract/config.ts';
-import type { AuditRecord, FactView } from '../../contract/services.ts';
-import type { Caller, CaseRequest, CaseUpstream, Spent } from '../../load/tests/test-case.ts';
+import type { AttemptRecord, AuditRecord, FactView } from '../../contract/services.ts';
+import type { Caller, CaseRequest, CaseUpstream, CaseUpstreams, Spent } from '../../load/tests/test-case.ts';
 import type { Loaded } from '../../source/spec.ts';
 import type { ClientResponse } from '../client.ts';
 import type { Attempt, Counted, LedgerRow } from '../memory/memory-ledger.ts';
@@ -32,14 +32,18 @@ export interface Played {
   readonly sent_body: Buffer;
   /** What reached upstreams. */
   readonly calls: readonly Call[];
-  /** What the script would have the upstream send. */
+  /** What the upstream that answered last was to send. */
   readonly upstream_body: Buffer;
+  /** Upstreams that were asked although the test does not say what they do. */
+  readonly unscripted: readonly string[];
   /** What happened inside; `undefined` when no pipeline took the request. */
   readonly trace: RequestTrace | undefined;
   /** All facts at the end; empty when no pipeline took the request. */
   readonly facts: FactView;
-  /** Holds that were asked for, with the state of every limit at that moment. */
-  readonly attempts: readonly Attempt[];
+  /** What became of each attempt to have it served. */
+  readonly attempts: readonly AttemptRecord[];
+  /** Reservations that were tried, with the state of every limit at that moment. */
+  readonly reservations: readonly Attempt[];
   readonly ledger: readonly LedgerRow[];
   /** Records for the audit table and for files. */
   readonly audit: readonly AuditRecord[];
@@ -52,13 +56,14 @@ export interface Played {
   readonly broken_promises: readonly string[];
 }
 
-/** What to send, as whom, and what the upstream makes of it. */
+/** What to send, as whom, and what upstreams make of it. */
 export interface PlayWish {
   readonly request: CaseRequest;
   /** Path of a request that names none. */
   readonly path: string;
   readonly caller?: Caller;
-  readonly upstream?: CaseUpstream;
+  readonly upstream?: CaseUpstream | undefined;
+  readonly upstreams?: CaseUpstreams | undefined;
 }
 
 /** A gateway to play with. Requests come one after another and share budgets. */
@@ -68,6 +73,8 @@ export interface Playground {
   now(): number;
   /** Lets time pass. */
   advance(milliseconds: number): void;
+  /** Drains these upstreams and no others. */
+  drain(names: readonly string[]): void;
   /** Puts something on a counter; the key of a user, team, project or token is the caller's own unless it is given. */
   spend(spent: Spent, caller: Caller): void;
   /** Takes over what another ledger counts. */

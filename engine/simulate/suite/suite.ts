@@ -5,7 +5,7 @@ import { SHIPPED_PIPELINES } from '../../load/pipelines.ts';
 import { type PipelineCase, stepPointer } from '../../load/tests/test-case.ts';
 import {
   checkAgainstPipeline,
-  checkCallers,
+  checkCase,
   isTestFile,
   readTestFile,
   type TestFile,
@@ -18,7 +18,8 @@ import type { Loaded, PipelineSpec } from '../../source/spec.ts';
 import { changesConfiguration, gatewayFileFor, loadUnderTest } from '../configuration.ts';
 import type { ScriptedUpstream } from '../upstream.ts';
 import { type Coverage, createCoverage } from './coverage.ts';
-import { type Mismatch, mismatches } from './expectations.ts';
+import { mismatches } from './expectations.ts';
+import type { Mismatch } from './mismatch.ts';
 import { openPlayground, openSilentUpstream } from './play.ts';
 import type { Played } from './played.ts';
 
@@ -125,7 +126,7 @@ async function loadSubject(
   for (const index of test.cases.keys()) {
     const its = changesConfiguration(test, index) ? await loadUnderTest(test, gateway_file, index, stages) : shared;
     ok = mistakes.take(its) && ok;
-    if (its.config !== undefined) checkCallers(test, index, its.config, findings);
+    if (its.config !== undefined) checkCase(test, index, its.config, findings);
     loaded.push(its);
   }
   const fits = mistakes.take({ diagnostics: findings.diagnostics(), sources: findings.sources() });
@@ -216,6 +217,7 @@ async function playCase(
     const played: Played[] = [];
     for (const step of steps) {
       if (step.at !== undefined) playground.advance(Math.max(0, Date.parse(step.at) - playground.now()));
+      playground.drain(step.drained);
       played.push(await playground.play({ ...step, path }));
       if (!played.at(-1)!.ended) break;
     }

@@ -1,7 +1,7 @@
 /** Watches a plan at work: which stages ran, what their guards saw, which facts they wrote, what they raised. */
 
 import { StageError } from '../../contract/errors.ts';
-import type { FactView, Services } from '../../contract/services.ts';
+import type { AttemptRecord, FactView, Services } from '../../contract/services.ts';
 import type { Answer, Relay, StageContext, StageHooks } from '../../contract/stage.ts';
 import { flatFacts } from '../../rules/fact-view.ts';
 import type { PlanObserver } from '../../run/compiled.ts';
@@ -38,6 +38,8 @@ export interface RequestTrace {
   readonly stages: readonly StageTrace[];
   /** All facts at the end. */
   facts: FactView;
+  /** What became of each attempt to have the request served. */
+  attempts: readonly AttemptRecord[];
 }
 
 /** A watch over the requests to one plan, which must come one after another. */
@@ -82,7 +84,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
           };
         }),
       );
-      trace = { pipeline, stages, facts: {} };
+      trace = { pipeline, stages, facts: {}, attempts: [] };
     }
     return trace;
   }
@@ -142,12 +144,24 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     }
   }
 
+  /** What kept the request from one upstream says nothing once it is made ready for another. */
+  function attemptAgain(
+    pipeline: PipelineSpec,
+    id: string,
+    ctx: StageContext,
+    hook: () => void | Promise<void>,
+  ): void | Promise<void> {
+    stageTrace(pipeline, { id }).raised = undefined;
+    return around(pipeline, id, ctx, hook);
+  }
+
   function watchedHooks(pipeline: PipelineSpec, id: string, hooks: StageHooks): StageHooks {
-    const { request, response, event, finish, finally: last, close } = hooks;
+    const { request, attempt, response, event, finish, finally: last, close } = hooks;
     // A stage that only watches is known to have been on duty by its finish hook.
     const is_observer = request === undefined && last === undefined;
     return {
       ...(request && { request: (ctx) => around(pipeline, id, ctx, () => request.call(hooks, ctx)) }),
+      ...(attempt && { attempt: (ctx) => attemptAgain(pipeline, id, ctx, () => attempt.call(hooks, ctx)) }),
       ...(response && {
         response: (ctx, head) => void around(pipeline, id, ctx, () => response.call(hooks, ctx, head)),
       }),
@@ -170,7 +184,10 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     begin,
     giveUp: () => given_up.reject(new Error('nothing happened any more, and the test gave the stage up')),
     trace() {
-      if (trace !== undefined && latest !== undefined) trace.facts = readFacts(latest);
+      if (trace !== undefined && latest !== undefined) {
+        trace.facts = readFacts(latest);
+        trace.attempts = latest.attempts;
+      }
       return trace;
     },
     get activity() {

@@ -8,6 +8,7 @@ import { POLICY_CODES } from './codes/policies.ts';
 import { RULE_CODES } from './codes/rules.ts';
 import { SCHEMA_CODES } from './codes/schema.ts';
 import { SOURCE_CODES } from './codes/source.ts';
+import { TELEMETRY_CODES } from './codes/telemetry.ts';
 import { TEST_CODES } from './codes/tests.ts';
 import { WARNING_CODES } from './codes/warnings.ts';
 
@@ -32,6 +33,7 @@ export const DIAGNOSTICS = {
   ...LINK_CODES,
   ...AUTH_CODES,
   ...MONEY_CODES,
+  ...TELEMETRY_CODES,
   ...RULE_CODES,
   ...FLOW_CODES,
   ...WARNING_CODES,

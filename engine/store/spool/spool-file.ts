@@ -2,7 +2,7 @@ import type * as file_system from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
-import type { CounterName, LedgerIdentity, Settlement } from '../../contract/services.ts';
+import type { ChargedAttempt, CounterName, LedgerIdentity, Settlement } from '../../contract/services.ts';
 import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 
 /** What a spool needs of the file system; tests put a failing one in its span. */
@@ -16,10 +16,13 @@ export interface SpooledRequest extends LedgerIdentity {
   readonly most_nano_usd: number;
   /** The counters of money that it counts on. */
   readonly counters: readonly CounterName[];
+  /** Earlier attempts, and the counters of money of those that cost something. */
+  readonly held?: readonly (ChargedAttempt & { readonly counters?: readonly CounterName[] })[];
 }
 
 /** One line of a spool file. Times are milliseconds since the epoch. */
 export type SpoolRecord =
+  /** Once more for a request that goes to another upstream: the last one counts. */
   | { readonly what: 'forwarded'; readonly at_ms: number; readonly request: SpooledRequest }
   | { readonly what: 'settled'; readonly at_ms: number; readonly settlement: Settlement }
   /** An audit record, as the text that the audit log takes. */

@@ -1,7 +1,7 @@
-import { type Area, later, type Requirement, type Section, type ShownBy, yes } from './requirement.ts';
+import { type Requirement, type Section, type ShownBy, yes } from './requirement.ts';
 
 const KEYS = 'load/documented-keys.test.ts';
-const ALL = 'a file with every documented key loads, and nothing of it is without effect but telemetry';
+const ALL = 'a file with every documented key loads, and nothing of it is without effect';
 const wrong = (key: string) => `a value of another type is refused at its place > in ${key}`;
 const secret = (what: string) =>
   `a secret in the place of the name of its variable is refused, and not repeated > for ${what}`;
@@ -11,10 +11,11 @@ function key(path: string, asked: string, effect: ShownBy): Requirement {
   return yes(`gateway.yaml.${path}`, asked, { [KEYS]: [ALL, wrong(path)], ...effect });
 }
 
-const TELEMETRY: readonly [Area, string] = [
-  'telemetry',
-  'the key is checked and has no effect yet, which `check` says',
-];
+const SENT: ShownBy = {
+  'e2e/telemetry/export.test.ts': [
+    'spans go to the endpoint, at /v1/traces where it has no path, with the headers and the resource',
+  ],
+};
 
 const EXAMPLE: ShownBy = {
   'examples/oidc-and-postgres.test.ts': [
@@ -85,8 +86,8 @@ export const CONFIGURATION: Section = {
         'managed settings > are those of the policies meant for the caller, with a checksum anybody can recompute',
       ],
     }),
-    later('gateway.yaml.telemetry.otlp.endpoint', 'where traces are sent', ...TELEMETRY),
-    later('gateway.yaml.telemetry.otlp.headers_env', 'the variable with headers for telemetry', ...TELEMETRY),
+    key('telemetry.otlp.endpoint', 'where traces are sent', SENT),
+    key('telemetry.otlp.headers_env', 'the variable with headers for telemetry', SENT),
     yes('gateway.yaml.upstreams', 'upstreams are a list, grouped by name', {
       [KEYS]: [ALL, wrong('upstreams[].name')],
       ...ROUTED,

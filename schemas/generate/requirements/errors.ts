@@ -7,8 +7,10 @@ const BY_SDK = 'a limit in money that answers … is that error at once, streami
 const SILENT = 'who asks for the models while the database is silent has JSON within three seconds';
 const BYTES = 'a request body reaches the upstream byte for byte > whatever JSON it holds';
 
-const trace = (id: string, asked: string): Requirement =>
-  later(`telemetry.${id}`, asked, 'telemetry', 'traces come with it');
+const BY_RULE =
+  'telemetry tells > by which rule, with scope, window, limit, what was spent and held, and when it resets';
+const trace = (id: string, asked: string, ...shown_by: readonly string[]): Requirement =>
+  yes(`telemetry.${id}`, asked, { 'e2e/telemetry/requests.test.ts': shown_by });
 
 /** Errors, telemetry, the cache of an hour, versions. */
 export const ERRORS_AND_MORE: Section = {
@@ -76,27 +78,55 @@ export const ERRORS_AND_MORE: Section = {
         'a rule in shadow mode refuses nobody, and audit rows say whom it would have refused',
       ],
     }),
-    trace('refused-rule', 'the rule that refused is in telemetry'),
+    trace('refused-rule', 'the rule that refused is in telemetry', BY_RULE),
     yes('errors.wrong-group', 'a model of another token group is not found', {
       'e2e/hostile/bad-input.test.ts': [
         'an unknown model > outside the token group is answered like one that does not exist',
       ],
     }),
-    trace('requests', 'traces tell how many requests there are'),
-    trace('latency', 'traces tell how long requests take'),
-    trace('error-rate', 'traces tell how many requests fail'),
-    trace('routing', 'traces tell where requests go'),
-    trace('spend', 'traces tell what requests cost'),
-    trace('policies', 'traces tell which policies applied'),
-    trace('budgets', 'traces tell how far budgets are used'),
-    trace('refusals', 'traces tell how many requests are refused'),
-    trace('rules', 'traces tell by which rules'),
-    trace('fallback', 'traces tell what was tried after a failure'),
-    later(
-      'telemetry.cache-downgrade',
+    trace(
+      'requests',
+      'traces tell how many requests there are',
+      'telemetry tells > how many requests there are: a span for each, within the trace of its caller, and a count',
+    ),
+    trace(
+      'latency',
+      'traces tell how long requests take',
+      'telemetry tells > how long they take: of the request, of each attempt, to the first byte, and of the gateway alone',
+    ),
+    trace('error-rate', 'traces tell how many requests fail', 'telemetry tells > which fail, and how'),
+    trace(
+      'routing',
+      'traces tell where requests go',
+      'telemetry tells > where they go, and which routing rule said so',
+    ),
+    trace(
+      'spend',
+      'traces tell what requests cost',
+      'telemetry tells > what they cost, in tokens with cached ones among the input, and in dollars',
+    ),
+    trace('policies', 'traces tell which policies applied', 'telemetry tells > which policy applied'),
+    trace('budgets', 'traces tell how far budgets are used', 'telemetry tells > how far budgets are used'),
+    trace(
+      'refusals',
+      'traces tell how many requests are refused',
+      'telemetry tells > how many are refused, with no attempt at an upstream',
+    ),
+    trace(
+      'rules',
+      'traces tell by which rules',
+      BY_RULE,
+      'telemetry tells > what a rule in shadow mode would have done',
+    ),
+    trace(
+      'fallback',
+      'traces tell what was tried after a failure',
+      'telemetry tells > what was tried after a failure, and why',
+    ),
+    trace(
+      'cache-downgrade',
       'telemetry tells that an hour of cache became five minutes',
-      '1-hour downgrade',
-      'there is no downgrade yet: what the client asked for passes as it is',
+      'telemetry tells > that an hour of prompt cache became five minutes',
     ),
     yes('cache-1h.asked', 'a client that asks for an hour has its mark and its beta header passed', {
       'e2e/clients/sdk.test.ts': ['a one-hour cache_control and its beta header reach the upstream unchanged'],
@@ -137,13 +167,19 @@ export const ERRORS_AND_MORE: Section = {
         'tokens written to a cache for half a day or half an hour > are billed apart, as a … upstream tells them to a … client',
       ],
     }),
-    later(
-      'cache-1h.downgrade',
-      'where an upstream keeps five minutes only, that is asked for instead',
-      '1-hour downgrade',
-      'what the client asked for passes as it is, and the upstream decides',
-    ),
+    yes('cache-1h.downgrade', 'where an upstream keeps five minutes only, that is asked for instead, and told', {
+      'e2e/clients/cache-downgrade.test.ts': [
+        'where the upstream does not > exactly the fields that ask for it ask for five minutes, and that is told everywhere',
+        'where the upstream keeps prompts for an hour > a request for it passes byte for byte, the attribution block included, and nothing is said about it',
+      ],
+      'protocols/body/cache-lifetimes.test.ts': [
+        'a request for a lifetime of an hour > is all that changes, whatever else the body has',
+      ],
+    }),
     yes('cache-1h.no-faking', 'hits of the cache are never made up: usage is that of the upstream', {
+      'e2e/clients/cache-downgrade.test.ts': [
+        'where the upstream does not > usage reaches the client as the upstream tells it, and is charged at five minutes where that leaves it open',
+      ],
       'e2e/streams/fidelity-response.test.ts': [
         'a stream passes byte for byte and is metered exactly, however it is cut and compressed',
       ],
@@ -163,12 +199,9 @@ export const ERRORS_AND_MORE: Section = {
       'cli/init/init.test.ts': ['the line for editors leads to the schemas of this installation, from every file'],
       'schemas/generate.test.ts': ['schemas/generated is what the definitions say; otherwise run npm run generate'],
     }),
-    later(
-      'self-check.spend',
-      'a check of a limit finds the error and its rule in telemetry',
-      'telemetry',
-      'the error and its rule are there, telemetry is not',
-    ),
+    yes('self-check.spend', 'a check of a limit finds the error and its rule in telemetry', {
+      'e2e/telemetry/requests.test.ts': [BY_RULE],
+    }),
     later(
       'self-check.command',
       'a command makes all of these checks at any gateway',

@@ -2,6 +2,7 @@ import { CLIENTS } from './clients.ts';
 import { CONFIGURATION } from './configuration.ts';
 import { ENDPOINTS } from './endpoints.ts';
 import { ERRORS_AND_MORE } from './errors.ts';
+import { FAILOVER } from './failover.ts';
 import { IDENTITY } from './identity.ts';
 import { REQUESTS } from './requests.ts';
 import type { Section } from './requirement.ts';
@@ -13,6 +14,7 @@ export const REQUIREMENTS: readonly Section[] = [
   REQUESTS,
   CONFIGURATION,
   ENDPOINTS,
+  FAILOVER,
   IDENTITY,
   CLIENTS,
   ERRORS_AND_MORE,

@@ -2,7 +2,7 @@
 export type ShownBy = Readonly<Record<string, readonly string[]>>;
 
 /** What comes later, and may therefore be missing. */
-export type Area = 'telemetry' | 'console' | 'self-check' | '1-hour downgrade';
+export type Area = 'telemetry' | 'console' | 'self-check';
 
 /** One thing that is asked of the gateway and can be checked. */
 export interface Requirement {

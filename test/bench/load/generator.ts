@@ -15,6 +15,8 @@ export interface RequestsJob extends Target {
   readonly body: BodyName;
   readonly connections: number;
   readonly duration_ms: number;
+  /** Whether each connection is a coding client with a session of its own, and says so. */
+  readonly sessions?: boolean;
 }
 
 export interface RequestsResult {
@@ -63,14 +65,15 @@ function prepare(target: Target, body: Buffer, extra: Record<string, string> = {
 }
 
 async function requests(job: RequestsJob): Promise<RequestsResult> {
-  const parts = prepare(job, requestBody(job.body));
+  const body = requestBody(job.body);
   const latencies: number[] = [];
   let failed = 0;
   const started = performance.now();
   const deadline = started + job.duration_ms;
-  const run = () =>
+  const run = (index: number) =>
     new Promise<void>((resolve) => {
       const connection = new Connection(job.url);
+      const parts = prepare(job, body, job.sessions ? { 'x-claude-code-session-id': `session-${index}` } : {});
       const next = (exchange?: Exchange) => {
         if (exchange?.failed) failed++;
         else if (exchange) latencies.push(exchange.ended_at - exchange.sent_at);
@@ -80,7 +83,7 @@ async function requests(job: RequestsJob): Promise<RequestsResult> {
       };
       next();
     });
-  await Promise.all(Array.from({ length: job.connections }, run));
+  await Promise.all(Array.from({ length: job.connections }, (_, index) => run(index)));
   const seconds = (performance.now() - started) / 1000;
   return {
     requests: latencies.length,

@@ -1,6 +1,6 @@
 /**
  * The gateway as it ships, with everything on: token, token group, routing, limits, reservation and ledger in a real
- * PostgreSQL that syncs to disk, meter, audit.
+ * PostgreSQL that syncs to disk, meter, audit. A third argument says over how many upstreams sessions are spread.
  */
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,12 +12,19 @@ import { stages } from '../../../stages/index.ts';
 import { until } from '../../support/until.ts';
 import { serveParent } from './parent.ts';
 
-const [upstream, directory] = process.argv.slice(2) as [string, string];
+const [upstream, directory, count = '1'] = process.argv.slice(2) as [string, string, string?];
+const names = Array.from({ length: Number(count) }, (_, index) => (index === 0 ? 'static' : `static-${index + 1}`));
+const route = names.map((name) => ({ upstream: name, weight: 1 }));
 
 const config = {
   server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' },
   database: { embedded: { data_dir: join(directory, 'postgres') } },
-  upstreams: [{ name: 'static', type: 'vendor', base_url: upstream, api_key_env: 'BENCH_UPSTREAM_KEY' }],
+  upstreams: names.map((name) => ({
+    name,
+    type: 'vendor',
+    base_url: name === 'static' ? upstream : `${upstream}/${name}`,
+    api_key_env: 'BENCH_UPSTREAM_KEY',
+  })),
   models: [
     {
       id: 'bench-model',
@@ -29,7 +36,7 @@ const config = {
   ],
   token_groups: [{ name: 'engineers', families: ['bench'] }],
   routing: {
-    default_upstream: 'static',
+    ...(names.length === 1 ? { default_upstream: 'static' } : { default_upstreams: route }),
     rules: [{ name: 'research', group: 'research', models: ['bench-*'], upstream: 'static' }],
   },
   spend_limits: {
@@ -42,9 +49,16 @@ const config = {
 // As root, PostgreSQL runs under another account, which has to get in.
 chmodSync(directory, 0o711);
 const config_file = join(directory, 'gateway.yaml');
-writeFileSync(config_file, JSON.stringify(config));
+const write = (sections: object) => writeFileSync(config_file, JSON.stringify({ ...config, ...sections }));
+write({});
 
-const silent = { debug: () => {}, info: () => {}, warn: console.error, error: console.error };
+const said = new Set<string>();
+/** Says the same thing once, however often the configuration is put in force. */
+function say(_fields: object, text: string): void {
+  if (!said.has(text)) console.error(text);
+  said.add(text);
+}
+const silent = { debug: () => {}, info: () => {}, warn: say, error: say };
 const gateway = await startGateway({
   config_file,
   stages,
@@ -61,6 +75,12 @@ async function tokenOf(user: unknown): Promise<string> {
   return token;
 }
 const token = await tokenOf('bench@example.com');
+
+/** Puts other sections of gateway.yaml in force. */
+async function configure(sections: unknown): Promise<void> {
+  write(sections as object);
+  await gateway.reload();
+}
 
 const pauses = monitorEventLoopDelay({ resolution: 10 });
 pauses.enable();
@@ -94,6 +114,12 @@ async function databaseCpu(): Promise<number> {
 
 serveParent(
   { url: gateway.url, token },
-  { database_cpu: databaseCpu, token_of: tokenOf, memory: () => process.memoryUsage(), longest_pause: longestPause },
+  {
+    configure,
+    database_cpu: databaseCpu,
+    token_of: tokenOf,
+    memory: () => process.memoryUsage(),
+    longest_pause: longestPause,
+  },
   () => gateway.close(),
 );

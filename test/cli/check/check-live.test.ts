@@ -53,6 +53,20 @@ async function upstream(base_url: string, credential: object = { api_key_env: 'U
         on_client_abort: 'drain',
         drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
         price_multiplier: 1,
+        cache_pool: 'main',
+        state_boundary: 'main',
+        on_unsupported_cache: 'downgrade',
+        hold: 'first_event',
+        breaker: {
+          mode: 'enforce',
+          failures: 5,
+          failure_percent: 50,
+          requests_min: 20,
+          window_seconds: 30,
+          open_seconds: 5,
+          open_seconds_max: 60,
+        },
+        retry_budget: { percent: 20, least: 3 },
         ...credential,
       },
     ],
@@ -319,7 +333,7 @@ test('the command prints one line each, changes nothing in the database, and fai
   spool(theirs);
   const { stdout } = await run(env);
   const warning = `warning: the spool file ${theirs}.spool in .* belongs to the database ${their_database}`;
-  assert.match(stdout, new RegExp(warning));
+  assert.match(stdout.replace(/\s+/g, ' '), new RegExp(warning));
 
   const wrong = new URL(database.url);
   wrong.password = 'hunter2';

@@ -106,4 +106,15 @@ describe('explain with a database', () => {
     await bench.succeed('limits', 'grant', ...whose, '--usd', '3', '--expires', '1d');
     assert.deepEqual(await explained(), [3.000001, true, undefined]);
   });
+
+  it('leaves out upstreams that are drained', async () => {
+    const caller = ['--user', 'eve@example.com', '--group', 'all'];
+    const explained = async (...more: string[]) =>
+      JSON.parse((await bench.succeed('explain', file, ...caller, ...more, '--json')).stdout).answer?.error;
+    await bench.succeed('upstreams', 'drain', 'main');
+    assert.equal(await explained('--ledger'), 'upstream_unavailable');
+    assert.equal(await explained(), undefined);
+    await bench.succeed('upstreams', 'resume', 'main');
+    assert.equal(await explained('--ledger'), undefined);
+  });
 });

@@ -157,6 +157,12 @@ describe('a past request', () => {
     assert.match(text, /2 {2}failures may run \(finally\)\n +it depends on upstream\.status, not in the audit log/);
   });
 
+  it('is told with the trace that it belongs to, where its record has one', () => {
+    const trace_id = '0af7651916cd43dd8448eb211c80319c';
+    assert.match(describeDryRun(replay({ trace_id }), 80).join('\n'), new RegExp(`^Its trace: ${trace_id}$`, 'm'));
+    assert.doesNotMatch(describeDryRun(replay({}), 80).join('\n'), /trace/);
+  });
+
   it('is served by a pipeline of today, or not at all', () => {
     assert.throws(() => replay({ path: '/v0/old' }), /no pipeline serves POST \/v0\/old any more/);
   });

@@ -149,9 +149,9 @@ test('ledger reconcile agrees with an honest bill and disagrees with another, ex
   assert.equal(listed.exit_code, 1);
   assert.match(
     listed.stdout,
-    /^day,model,billed_usd,ledger_usd,difference_usd,percent,estimated_usd,requests,status\r\n/,
+    /^day,model,billed_usd,ledger_usd,difference_usd,percent,estimated_usd,requests,status,possibly_billed_usd,possibly_billed_in_cost_usd\r\n/,
   );
-  assert.match(listed.stdout, /,"'=cmd\|x",123456789\.5,,123456789\.5,100\.00,0,0,only_in_bill\r\n/);
+  assert.match(listed.stdout, /,"'=cmd\|x",123456789\.5,,123456789\.5,100\.00,0,0,only_in_bill,0,0\r\n/);
   const { ok, rows, total } = JSON.parse((await reconcile(other, '--json')).stdout);
   assert.deepEqual([ok, rows.length, rows[0].status, rows[0].ledger_usd], [false, 2, 'only_in_bill', null]);
   assert.deepEqual([total.billed_usd, total.requests], ['123456789.5', rows[1].requests]);
@@ -194,6 +194,7 @@ test('a comparison with a bill has whole names of models, and sentences in 80 co
     ledger_nano_usd: undefined,
     estimated_nano_usd: 0n,
     possibly_billed_nano_usd: 0n,
+    possible_nano_usd: 0n,
     requests: 0,
     agrees: false,
   };

@@ -89,6 +89,15 @@ test('every kind of finding is told with its amount and what to do, in 80 column
     },
     repeated: { total: 1, first: [{ request_id: 'req_1', ledger_rows: 2, reservations: 1, cost_nano_usd: 5n }] },
     uncounted: { total: 1, first: [{ request_id: 'req_2', user: 'a\x1b[2J@example.com', cost_nano_usd: 6n }] },
+    attempts: {
+      total: 1,
+      first: [
+        {
+          ...{ request_id: 'req_5', user: 'b@example.com', cost_nano_usd: 5n, attempts_nano_usd: 4n },
+          ...{ possibly_billed_nano_usd: 3n, attempts_possibly_billed_nano_usd: 0n },
+        },
+      ],
+    },
     left: {
       total: 2,
       first: [
@@ -107,6 +116,7 @@ test('every kind of finding is told with its amount and what to do, in 80 column
     'and 10 more, smaller ones',
     '1 request in the books more than once: req_1: 2 ledger rows of 0.000000005 USD, and still reserved',
     '1 ledger row with a cost that no counter has: req_2 of ',
+    '1 ledger row with attempts that do not come to it: req_5 of b@example.com: 0.000000005 USD, its attempts 0.000000004 USD; possibly billed 0.000000003 USD, its attempts 0 USD',
     '2 reservations left by gateways that are gone: req_3 of b@example.com: 0.000000007 USD since 2026-03-10 12:00 UTC; its gateway was last heard of at 2026-03-10 12:00 UTC',
     'its gateway is not known',
     'The ledger does not add up: compared 3 counters with 5 ledger rows of 1152921504.606846976 USD and 2 reservations of 0.000000001 USD.',

@@ -64,9 +64,9 @@ test('usage --by and --csv sum up by what is asked for, exactly, up to a moment'
   );
   assert.equal(
     titles,
-    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd,adjusted_usd,possibly_billed_usd',
+    'project,month,requests,input_tokens,output_tokens,cache_read_tokens,cache_write_5m_tokens,cache_write_1h_tokens,cost_usd,adjusted_usd,possibly_billed_usd,possibly_billed_in_cost_usd',
   );
-  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315,0,0$/);
+  assert.match(row!, /^"'=cmd\|x",20\d\d-\d\d,2,200,80,4000,20,40,0\.003315,0,0,0$/);
   assert.equal(rest, '');
   const by_day = JSON.parse((await bench.succeed('usage', '--by', 'day', '--json', ...only)).stdout);
   assert.deepEqual(Object.keys(by_day[0]).slice(0, 2), ['day', 'requests']);
@@ -132,6 +132,7 @@ const row = (more: Partial<UsageRow>) => ({
   cost_nano_usd: 1_500n,
   adjusted_nano_usd: 0n,
   possibly_billed_nano_usd: 0n,
+  possible_nano_usd: 0n,
   ...more,
 });
 
@@ -169,7 +170,7 @@ test('requests of one model at one upstream are grouped by the protocol of their
 
 test('CSV keeps amounts that a JavaScript number cannot', () => {
   const csv = usageCsv([row({ month: '2026-03', cost_nano_usd: 2n ** 60n + 1n })], ['month']);
-  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977,0,0\r\n$/);
+  assert.match(csv, /\r\n2026-03,1,2,3,4,5,6,1152921504\.606846977,0,0,0\r\n$/);
 });
 
 test('a table says what was put right later, where something was', () => {
@@ -183,6 +184,6 @@ test('a table says what was put right later, where something was', () => {
   const possible = describeUsage([row({ user: 'ann@example.com', possibly_billed_nano_usd: 1_500_000n })], 80, [
     'user',
   ]);
-  assert.match(possible.join(' '), /upstreams may bill at most 0\.001500 USD for requests that failed\.$/);
-  assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005,0\r\n/);
+  assert.match(possible.join(' '), /upstreams may bill at most 0\.001500 USD for attempts that failed\.$/);
+  assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005,0,0\r\n/);
 });

@@ -7,6 +7,7 @@ import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
 import { until } from '../../support/until.ts';
 import { recordingLog } from './secret-search.ts';
 
@@ -25,6 +26,8 @@ const PEOPLE = {
 export interface PlantedGateway {
   readonly gateway: RunningGateway;
   readonly provider: TestIdentityProvider;
+  /** What telemetry says. */
+  readonly collector: TestCollector;
   readonly config_file: string;
   readonly env: NodeJS.ProcessEnv;
   /** Every log record, with nothing blanked out. */
@@ -57,12 +60,18 @@ function authOf({ issuer, client_id }: TestIdentityProvider): object {
 export async function bootPlanted(): Promise<PlantedGateway> {
   const provider = await startIdentityProvider({ people: PEOPLE });
   const upstream = await startUpstream();
+  const collector = await startCollector();
   const database = await createTestDatabase();
   const port = await freePort();
   const public_url = `http://127.0.0.1:${port}`;
   provider.register(`${public_url}/oauth/callback`);
   const server = { listen: `127.0.0.1:${port}`, public_url };
-  const config = await writeConfig(gatewayConfig(upstream.url, { server, auth: authOf(provider) }));
+  const telemetry = {
+    otlp: { endpoint: collector.endpoint },
+    metrics: { interval_seconds: 1 },
+    caller: 'pseudonym',
+  };
+  const config = await writeConfig(gatewayConfig(upstream.url, { server, auth: authOf(provider), telemetry }));
   const env = {
     ...process.env,
     TEST_UPSTREAM_KEY: UPSTREAM_KEY,
@@ -70,6 +79,7 @@ export async function bootPlanted(): Promise<PlantedGateway> {
     TEST_CLIENT_SECRET: provider.client_secret,
     TEST_SIGNING_KEY: SIGNING_KEY,
     TEST_PREVIOUS_KEY: PREVIOUS_KEY,
+    OTEL_BSP_SCHEDULE_DELAY: '50',
   };
   const logs: string[] = [];
   const gateway = await startGateway({ config_file: config.config_file, stages, env, log: recordingLog(logs) });
@@ -77,6 +87,7 @@ export async function bootPlanted(): Promise<PlantedGateway> {
   return {
     gateway,
     provider,
+    collector,
     config_file: config.config_file,
     env,
     logs,
@@ -91,6 +102,7 @@ export async function bootPlanted(): Promise<PlantedGateway> {
       await gateway.close();
       await database.drop();
       await upstream.close();
+      await collector.close();
       await provider.close();
       await rm(config.directory, { recursive: true, force: true });
     },

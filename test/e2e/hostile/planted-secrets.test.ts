@@ -1,6 +1,6 @@
 /**
  * Takes every path of sign-in that could say too much, then looks for its secrets in everything that was written: log
- * records before anything is blanked out in them, answers, the output of commands, every table.
+ * records before anything is blanked out in them, telemetry, answers, the output of commands, every table.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -293,6 +293,10 @@ test('no secret of sign-in is in any log record, answer, output or table', { tim
     search.look(`the output of ${command}`, stdout + stderr);
   }
   search.look('the log', logs.join('\n'));
+  const { collector } = planted;
+  await collector.point('gateway.sign_ins');
+  await collector.span('that of a sign-in', ({ name }) => name === 'gateway.sign_in');
+  search.look('the telemetry', collector.wire());
   const tables: { table_name: string }[] = await gateway.database
     .knex('information_schema.tables')
     .where({ table_schema: 'public', table_type: 'BASE TABLE' })

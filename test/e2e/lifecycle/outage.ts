@@ -9,6 +9,7 @@ import { bootGateway, serverSection, type TestGateway } from '../../support/gate
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { quiet } from '../../support/postgres.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { READABLE_METRICS } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
 
@@ -59,6 +60,7 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
     database_url: urlAt(relay.port),
     config: {
       server: serverSection({}),
+      telemetry: READABLE_METRICS,
       spend_limits: { defaults: { user_daily_usd: 100 }, on_exceeded: 'deny', spool_dir, ...spend_limits },
     },
   }).catch(async (error) => {

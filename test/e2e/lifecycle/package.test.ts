@@ -59,12 +59,15 @@ test('npx appscli answers', async () => {
   assert.equal((await run('npx', ['appscli', '--version'], directory)).stdout, `${version}\n`);
 });
 
-test('the package holds the program, what it reads and the names of clients, and neither sources nor tests', async () => {
+test('the package holds the program, what it reads, the names of clients and the dashboards, and neither sources nor tests', async () => {
   const root = join(directory, 'node_modules', 'appscli');
   const names = (await readdir(root, { recursive: true })).filter((name) => !name.startsWith('node_modules'));
   const NEEDED = ['dist/engine/api.d.ts', 'pipelines/messages.yaml', 'schemas/gateway.schema.json', 'LICENSE'];
-  for (const needed of [...NEEDED, 'examples/profiles/vendor-names.yaml']) assert.ok(names.includes(needed), needed);
-  const unwanted = names.filter((name) => /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles)/.test(name));
+  const SHIPPED = ['examples/profiles/vendor-names.yaml', 'examples/observability/grafana/dashboards/money.json'];
+  for (const needed of [...NEEDED, ...SHIPPED]) assert.ok(names.includes(needed), needed);
+  const unwanted = names.filter((name) =>
+    /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles|observability)/.test(name),
+  );
   // What `appscli init` writes begins with a pipeline and its test.
   assert.deepEqual(unwanted, ['engine/cli/init/project/pipelines/messages.test.yaml']);
 });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, mainUpstream, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { open, outside } from '../../support/open-database.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
@@ -37,6 +37,7 @@ for (const on_store_error of ['deny', 'allow'] as const) {
         upstream_url: upstream.url,
         database_url: url.href,
         config: {
+          upstreams: [{ ...mainUpstream(upstream.url), breaker: { mode: 'enforce', open_seconds: 1 } }],
           spend_limits: { defaults: { user_daily_usd: 100 }, on_exceeded: 'deny', on_store_error, spool_dir },
         },
       });
@@ -65,6 +66,29 @@ for (const on_store_error of ['deny', 'allow'] as const) {
       on_store_error === 'deny'
         ? { told: 503, word: 'unavailable', spool: 'unused', request: 503 }
         : { told: 200, word: 'degraded', spool: 'ok', request: 200 };
+
+    test('says how the upstreams are, and is as ready without any', async () => {
+      const told = async () => {
+        const { status, json } = await ready();
+        return [status, json().upstreams];
+      };
+      assert.deepEqual(await told(), [200, { main: { state: 'closed' } }]);
+      await upstream.pause();
+      const [status, { main }] = await until('its breaker is open', async () => {
+        await ask(gateway.url, gateway.token);
+        const answer = await told();
+        return answer[1].main.state === 'open' && answer;
+      });
+      assert.equal(status, 200);
+      assert.ok(Date.parse(main.until) > Date.now());
+      assert.doesNotMatch((await ready()).text, /127\.0\.0\.1|ECONN/);
+      await upstream.resume();
+      await until('it is tried again', async () => (await ask(gateway.url, gateway.token)).status === 200);
+      await until('it is closed', async () => {
+        await ask(gateway.url, gateway.token);
+        return (await told())[1].main.state === 'closed';
+      });
+    });
 
     test('says of a database that is read-only, or away, what requests get, and names no host', async () => {
       assert.deepEqual(await compare('ok'), fine);

@@ -305,9 +305,12 @@ describe('a converted stream', () => {
   });
 
   test('that the converter refuses ends with one error event behind whole events, and the upstream is told', async () => {
-    upstream.script = ({ res }) => {
+    given_bytes = 0;
+    upstream.script = async ({ res }) => {
       res.writeHead(200, EVENT_STREAM as string[]);
-      res.write(EVENTS.slice(0, 4).join(''), () => setImmediate(() => res.write(EVENTS.slice(4, 5).join(''))));
+      res.write(EVENTS.slice(0, 4).join(''));
+      await until('the converter has the first events', () => given_bytes > 0);
+      res.write(EVENTS.slice(4, 5).join(''));
     };
     const response = await convert('refuses in write', { stream: true });
     assert.ok(response.text.startsWith(EVENTS.slice(0, 4).join('').toUpperCase()));

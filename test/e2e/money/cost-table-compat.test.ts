@@ -211,6 +211,7 @@ for (const api of ['chat', 'responses'] as const) {
 // Twelve pieces of five characters: 15 tokens.
 const TWELVE = Array.from({ length: 12 });
 const ERROR = { error: { message: 'no', type: 'server_error', code: null, param: null } };
+const OVERLOADED = { error: { ...ERROR.error, code: 'server_is_overloaded' } };
 const JSON_TYPE = { 'content-type': 'application/json' };
 
 const GUESSES: readonly (readonly [api: Api, what: string, script: Script, nano_usd: number, by: string])[] = [
@@ -233,7 +234,9 @@ const GUESSES: readonly (readonly [api: Api, what: string, script: Script, nano_
   ],
   ['chat', 'a stream that breaks off', answerChunks(TWELVE.map(() => says('word '))), 375_000, 'estimate'],
   ['chat', 'a stream that fails', answerChunks([...TWELVE.map(() => says('word ')), data(ERROR)]), 375_000, 'estimate'],
-  ['chat', 'a stream that fails before it began', answerChunks([data(ERROR)]), 0, 'upstream'],
+  // Such an error stands for status 500, or for one that says that the request was not taken.
+  ['chat', 'a stream that is only an error', answerChunks([data(ERROR)]), 0, 'estimate'],
+  ['chat', 'a stream that only says overloaded', answerChunks([data(OVERLOADED)]), 0, 'upstream'],
   [
     'responses',
     'a stream that breaks off',

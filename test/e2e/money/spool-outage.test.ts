@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
 import { chmod, rename, rm, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
+import { readRequestAttempts } from '../../../engine/money/reports/request-attempts.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
+import { readMetrics } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
 import { assertStoreError, type Outage, startOutage, timed } from '../lifecycle/outage.ts';
 import { ask, bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
-import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+import { auditRecord, ledgerRow, ledgerRows, nothingReserved, spoolFiles } from '../support/state.ts';
 
+const SPOOL = { gateway_waiting_place: 'spool' };
 const STORE_TIMEOUT_SECONDS = 1;
 /** What a request may take beyond the wait for the database. */
 const SLACK_SECONDS = 1.5;
@@ -53,7 +55,7 @@ async function assertWritten(responses: readonly Response[]): Promise<void> {
     assert.deepEqual([row.input_tokens, row.output_tokens, row.aborted], [100, 40, false]);
   }
   await nothingReserved(gateway.database);
-  await until('the spool is empty', () => readdirSync(scene.spool_dir).length === 0);
+  await until('the spool is empty', () => spoolFiles(scene.spool_dir).length === 0);
   const { differences, repeated, uncounted } = await verifyLedger({ database: gateway.database, clock: systemClock });
   for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
 }
@@ -72,9 +74,24 @@ test('while the database is stopped requests are served, and each has its row wh
   // Who a caller is that was never seen can't be told without the database.
   assertStoreError(await ask(gateway.url, unknown));
   assert.equal(upstream.requests.length, 20);
+  const away = await until('the metrics say so', async () => {
+    const valueIn = await readMetrics(gateway);
+    return valueIn('gateway_database_up') === 0 && (valueIn('gateway_ledger_lag_seconds', SPOOL) ?? 0) > 1 && valueIn;
+  });
+  assert.equal(away('gateway_ledger_waiting', SPOOL), 20);
+  // That of a request before may not have been written yet.
+  assert.ok(away('gateway_audit_waiting', SPOOL)! >= 21);
+  assert.ok(away('gateway_spool_size_bytes')! > 1000);
   await scene.start();
   await scene.servesAgain();
   await assertWritten(served.map(({ result }) => result));
+  await until('the metrics say that it is back', async () => {
+    const valueIn = await readMetrics(gateway);
+    return valueIn('gateway_database_up') === 1 && valueIn('gateway_ledger_waiting', SPOOL) === 0;
+  });
+  const [attempt] = await readRequestAttempts(gateway.database, idOf(served[0]!.result));
+  assert.deepEqual([attempt?.reason, attempt?.upstream_request_id], ['served', 'req_scripted']);
+  assert.ok(attempt!.ms! > 0, `answered in ${attempt!.ms} ms`);
   const record = await auditRecord(gateway.database, idOf(served[0]!.result));
   assert.equal((record.record as { unreserved?: boolean }).unreserved, true, JSON.stringify(record));
 });
@@ -185,7 +202,7 @@ test('many requests during restarts are all served, and every one has one row', 
 test('a request that could not be noted does not go out', async () => {
   // Records are written in order, so none waits that could open a file, which can be written to wherever its directory is.
   await auditRecord(gateway.database, idOf(await ask(gateway.url, gateway.token)));
-  await until('the spool is empty', () => readdirSync(scene.spool_dir).length === 0);
+  await until('the spool is empty', () => spoolFiles(scene.spool_dir).length === 0);
   upstream.requests.length = 0;
   await scene.stop();
   const aside = `${scene.spool_dir}-aside`;

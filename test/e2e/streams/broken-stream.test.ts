@@ -196,6 +196,11 @@ describe('a stream that breaks off', () => {
         const headers = bearer(gateway.token);
         const response = await open(gateway.url, { headers, body: messagesBody({ stream: true }) }).head;
         for await (const chunk of response) received = Buffer.concat([received, chunk as Buffer]);
+        if (length === 0) {
+          assert.equal(response.statusCode, 502, 'nothing is passed on before the first event is whole');
+          assert.equal(JSON.parse(received.toString()).error.code, 'upstream_failed');
+          return;
+        }
         assert.deepEqual(received.subarray(0, length), sent.subarray(0, length));
         const rest = received.subarray(length).toString();
         const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(rest) ?? [];

@@ -1,8 +1,10 @@
 /** Connections to upstreams: kept ones that break in the moment they are used, and such that cannot be made at all. */
 import assert from 'node:assert/strict';
+import { createServer as createHttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Socket } from 'node:net';
 import { after, before, describe, test } from 'node:test';
+import { CERTIFICATES } from '../../support/certificates.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { startDeafServer } from '../lifecycle/deaf-server.ts';
@@ -43,7 +45,7 @@ describe('a kept connection that the upstream closes in the moment it is used', 
       assert.equal(second!.headers.authorization, first!.headers.authorization);
       assert.equal((await ledgerRow(gateway.database, idOf(response))).provenance.cost, 'upstream');
       const record = await recordOf(response);
-      assert.deepEqual([record.attempts, record.retry, record.certainty], [2, 'stale_socket', 'answered']);
+      assert.deepEqual([record.sends, record.retry, record.certainty], [2, 'stale_socket', 'answered']);
     });
   }
 
@@ -55,7 +57,7 @@ describe('a kept connection that the upstream closes in the moment it is used', 
     assert.equal(response.status, 502, response.text);
     assert.equal(upstream.requests.length, 2);
     const record = await recordOf(response);
-    assert.deepEqual([record.attempts, record.retry, record.certainty], [2, 'stale_socket', 'possibly_accepted']);
+    assert.deepEqual([record.sends, record.retry, record.certainty], [2, 'stale_socket', 'possibly_accepted']);
   });
 
   test('is not tried again once a byte was answered, nor on a new connection', async () => {
@@ -75,7 +77,7 @@ describe('a kept connection that the upstream closes in the moment it is used', 
     assert.equal(response.status, 502);
     assert.equal(upstream.requests.length, 1, 'a new connection');
     const record = await recordOf(response);
-    assert.deepEqual([record.attempts, record.retry], [1, undefined]);
+    assert.deepEqual([record.sends, record.retry], [1, undefined]);
   });
 });
 
@@ -129,6 +131,28 @@ test('TLS that is never finished is a connection that cannot be made', async () 
   } finally {
     for (const socket of sockets) socket.destroy();
     silent.close();
+    await other.close();
+  }
+});
+
+test('a certificate that is not accepted is told as what it is: no connection, and nothing was sent', async () => {
+  const { cert, key } = CERTIFICATES.first;
+  let asked = 0;
+  const untrusted = createHttpsServer({ cert, key }, () => void asked++);
+  await new Promise<void>((resolve) => untrusted.listen(0, '127.0.0.1', resolve));
+  const { port } = untrusted.address() as AddressInfo;
+  const base_url = `https://127.0.0.1:${port}`;
+  const upstreams = [{ name: 'main', type: 'vendor', base_url, api_key_env: 'TEST_UPSTREAM_KEY' }];
+  const other = await bootGateway({ upstream_url: upstream.url, config: { upstreams } });
+  try {
+    const response = await ask(other.url, other.token);
+    assert.equal(response.status, 502, response.text);
+    const { code, message } = response.json().error;
+    assert.equal(code, 'upstream_unreachable');
+    assert.match(message, /^No connection to the upstream "main" \(DEPTH_ZERO_SELF_SIGNED_CERT\)/);
+    assert.equal(asked, 0);
+  } finally {
+    untrusted.close();
     await other.close();
   }
 });

@@ -7,7 +7,7 @@ import { after, before, beforeEach } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
 import { type Response, send } from './client.ts';
 import { nothingReserved } from './state.ts';
@@ -35,9 +35,9 @@ export function nineConfig(url: string): ConfigSections {
   const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
   return {
     upstreams: [
-      { name: 'messages', type: 'vendor', base_url: url, ...key },
-      { name: 'chat', type: 'compat', protocols: ['chat'], base_url: url, ...key },
-      { name: 'responses', type: 'compat', protocols: ['responses'], base_url: `${url}/v1`, ...key },
+      { name: 'messages', type: 'vendor', base_url: url, ...key, ...ONE_ATTEMPT },
+      { name: 'chat', type: 'compat', protocols: ['chat'], base_url: url, ...key, ...ONE_ATTEMPT },
+      { name: 'responses', type: 'compat', protocols: ['responses'], base_url: `${url}/v1`, ...key, ...ONE_ATTEMPT },
     ],
     models: [
       ...PROTOCOLS.map((protocol) => ({

@@ -1,4 +1,5 @@
 /** What the gateway has written to its database, as tests need to see it. */
+import { readdirSync } from 'node:fs';
 import type { Database } from '../../../engine/store/database.ts';
 import { until } from '../../support/until.ts';
 
@@ -69,4 +70,9 @@ export async function nothingReserved(database: Database): Promise<void> {
     const { nano_usd, reservations } = await reserved(database);
     return nano_usd === 0 && reservations === 0;
   });
+}
+
+/** Files in a spool directory that hold requests or records; who is known is kept there, too. */
+export function spoolFiles(spool_dir: string): readonly string[] {
+  return readdirSync(spool_dir).filter((name) => name.endsWith('.spool'));
 }

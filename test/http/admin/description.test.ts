@@ -55,7 +55,7 @@ test('every example of a body is taken', async () => {
     // The examples name the token group `all`, which the configuration under test does not have.
     const body = 'group' in value ? { ...value, group: 'everything' } : value;
     const { id } = (await bench.ask('root', 'POST', '/admin/api/tokens', { name: 'x', group: 'coders' })).body;
-    const filled = path.replace('{id}', id).replace('{email}', 'alice@example.com');
+    const filled = path.replace('{id}', id).replace('{email}', 'alice@example.com').replace('{name}', 'main');
     const answer = await bench.ask('root', method, filled, body);
     assert.ok(answer.status < 300, `${path}: ${JSON.stringify(answer.body)}`);
   }

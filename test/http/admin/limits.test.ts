@@ -272,7 +272,7 @@ test('only what gateway.yaml counts can be limited, and that is said', async () 
     window: 'day',
     usd: 1,
   });
-  await refuse(/There is no upstream "main"/, { upstream: 'main', window: 'day', usd: 1 });
+  await refuse(/There is no upstream "other"/, { upstream: 'other', window: 'day', usd: 1 });
 });
 
 test('what is missing, wrong or hostile is refused, and changes nothing', async () => {

@@ -6,6 +6,7 @@ import type { Principal } from '../../../engine/api.ts';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
+import type { Operation } from '../../../engine/contract/telemetry.ts';
 import { adminRoutes } from '../../../engine/http/admin/index.ts';
 import { servePlan } from '../../../engine/http/app.ts';
 import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
@@ -14,7 +15,9 @@ import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Plan } from '../../../engine/run/plan.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { createUpstreamStates, type LastingUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
 import { openTestStore, quietLog, type TestStore } from '../../support/store.ts';
+import { upstream } from '../../upstreams/states/scene.ts';
 import { assertDescribed } from './description.ts';
 
 /** When the tests happen. */
@@ -57,8 +60,12 @@ export interface AdminBench {
   readonly clock: FrozenClock;
   readonly by: Changing;
   readonly store: TestStore;
+  /** What the gateway under test knows of upstreams. */
+  readonly states: LastingUpstreamStates;
   /** Everything that was logged. */
   readonly logs: string[];
+  /** What telemetry was told. */
+  readonly operations: Operation[];
   /** Asks as somebody of `PEOPLE`; every answer is checked against the description. */
   ask(who: string, method: string, path: string, body?: unknown): Promise<Answer>;
   /** Sends a request as it is. */
@@ -84,7 +91,11 @@ const model = (id: string, family: string) => ({
 export const config = {
   server: { public_url: 'https://gateway.example.com/', timeouts: { request_body_seconds: 10 } },
   models: [model('coder-1', 'coder'), model('writer-1', 'writer')],
-  upstreams: [],
+  upstreams: [upstream('main'), upstream('spare')],
+  routing: {
+    default_upstreams: [{ upstream: 'main', order: 0, weight: 1 }],
+    rules: [{ name: 'both', upstreams: [{ upstream: 'main' }, { upstream: 'spare' }] }],
+  },
   token_groups: [
     { name: 'coders', families: ['coder'], members: ['engineering'] },
     { name: 'everything', models: ['*'], members: ['science', 'operators-in-chief'] },
@@ -127,13 +138,17 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
     const logs: string[] = [];
     const keep = (fields: object, message: string) => void logs.push(`${message} ${JSON.stringify(fields)}`);
     const log = { debug: keep, info: keep, warn: keep, error: keep };
+    const operations: Operation[] = [];
+    const states = createUpstreamStates({ upstreams: used_config.upstreams, clock, log, random: () => 0.5 });
     const routes = adminRoutes({
       config: used_config,
       sessions: createSessions({ database, clock }),
       database,
       clock,
       log,
+      telemetry: { operation: (operation) => void operations.push(operation) },
       models: createModelCatalog(used_config),
+      upstreams: states,
       async catchUp() {},
       verify(token) {
         if (token.startsWith('gw_')) return access.verify(token);
@@ -150,7 +165,7 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
     const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };
     const addSession = sessionAdder(by);
     for (const name of Object.keys(PEOPLE)) await addSession(`${name}@example.com`, `ses_${name}`);
-    take({ url, database, clock, by, store, logs, ...asking(url), withoutStore, addSession });
+    take({ url, database, clock, by, store, states, logs, operations, ...asking(url), withoutStore, addSession });
   });
   after(async () => {
     server?.closeAllConnections();

@@ -54,6 +54,16 @@ describe('the protocol text', () => {
     assert.ok(text.includes('1000000 bytes'));
   });
 
+  it('says which telemetry of clients is passed on', () => {
+    assert.match(text, /`POST \/v1\/traces`.*this gateway passes on: nothing, and drops it\./s);
+    const forward_to = [
+      { metrics: true, logs: false, traces: false },
+      { metrics: false, logs: true, traces: false },
+    ];
+    const passing = { ...config, telemetry: { forward_to } } as unknown as typeof config;
+    assert.match(protocolText({ config: passing, version: '9.8.7', pipelines }), /passes on: metrics, logs\./);
+  });
+
   it('names the parameters and fields as they are sent', () => {
     assert.ok(text.includes('With `surface`, the name of the program'));
     assert.ok(text.includes('`used`, `reserved`, `in_flight`'));

@@ -7,6 +7,7 @@ import { after, before, beforeEach } from 'node:test';
 import express, { Router } from 'express';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
+import type { Operation } from '../../../engine/contract/telemetry.ts';
 import { signInRoutes } from '../../../engine/http/sign-in/index.ts';
 import type { Identity } from '../../../engine/identity/index.ts';
 import type { Admission } from '../../../engine/identity/provider/admit.ts';
@@ -54,6 +55,7 @@ export function signInConfig(more: { server?: object; auth?: object } = {}): Gat
       ...more.server,
     },
     token_groups: [],
+    telemetry: { forward_to: [] },
     auth: {
       oidc: {
         issuer_url: PROVIDER,
@@ -93,6 +95,8 @@ export const ANNA = {
 export interface Backstage {
   readonly clock: FrozenClock;
   readonly logs: string[];
+  /** What telemetry was told. */
+  readonly operations: Operation[];
   /** What the identity provider answers; throws what a test wants thrown. */
   provider: { url(): URL; identify(): Identified; recheck(grant: ProviderGrant): Identified | Promise<Identified> };
   /** What browsers were sent to the identity provider with, and came back with. */
@@ -147,6 +151,7 @@ function createBackstage(): Backstage {
   return {
     clock: frozenClock('2026-11-21T12:00:00Z'),
     logs: [],
+    operations: [],
     provider: { url: () => new URL(`${PROVIDER}/authorize`), identify: identified, recheck: identified },
     attempts: [],
     callbacks: [],
@@ -186,12 +191,13 @@ function createRoutes(config: GatewayConfig, backstage: Backstage): Router {
     async query<Row>(name: string): Promise<Row[]> {
       backstage.statements.push(name);
       // Nobody has a second session that the provider could be asked with.
-      if (name === 'sessions_to_ask_with') return [];
+      if (name === 'sessions_to_ask_with' || name === 'tokens_end_outside') return [];
       if (name === 'person_suspend') return [{ suspended: true } as Row];
       return [{ sessions: 1, tokens: 0 } as Row];
     },
   };
-  return signInRoutes({ config, identity, database, clock, log });
+  const telemetry = { operation: (operation: Operation) => void backstage.operations.push(operation) };
+  return signInRoutes({ config, identity, database, clock, log, telemetry });
 }
 
 /** Serves routers on a port of the loopback address. */

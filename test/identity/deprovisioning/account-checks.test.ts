@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
+import type { Operation } from '../../../engine/contract/telemetry.ts';
 import { startAccountChecks } from '../../../engine/identity/deprovisioning/account-checks.ts';
 import type { Identity } from '../../../engine/identity/index.ts';
 import type { Person } from '../../../engine/identity/provider/admit.ts';
@@ -56,7 +57,14 @@ it('people who were not asked about, because the provider went away, come next a
   } as unknown as Identity;
   const auth = authWith({ self_made_tokens: { check_minutes: 60, suspend_after_days: 2 } });
   const config = configWith(auth);
-  const checks = startAccountChecks({ database, clock, log: quietLog, signIn: () => ({ config, identity }) });
+  const told: Operation[] = [];
+  const checks = startAccountChecks({
+    database,
+    clock,
+    log: quietLog,
+    telemetry: { operation: (operation) => void told.push(operation) },
+    signIn: () => ({ config, identity }),
+  });
   clock.advance(60 * MINUTE_MS);
   await checks.check();
   assert.equal(asked.length, 1, 'the first finds out that it is away');
@@ -68,5 +76,11 @@ it('people who were not asked about, because the provider went away, come next a
   clock.advance(2 * MINUTE_MS);
   await checks.check();
   assert.equal(asked.length, 3, 'nobody again before the interval is over');
+  const said = (name: string, attribute: string) =>
+    told.filter((operation) => operation.name === name).map(({ attributes }) => attributes[attribute]);
+  const outcomes = said('gateway.account_check', 'gateway.account_check.outcome');
+  assert.deepEqual(outcomes, ['unavailable', 'verified', 'verified'], 'telemetry is told what came of each');
+  const changes = said('gateway.admin_change', 'gateway.admin.action');
+  assert.deepEqual(changes, ['token.revoke', 'token.revoke'], 'and of the tokens in groups that they have left');
   await checks.close();
 });

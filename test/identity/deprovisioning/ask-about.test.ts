@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { NO_TELEMETRY } from '../../../engine/contract/telemetry.ts';
 import { type AskedAbout, askAbout } from '../../../engine/identity/deprovisioning/ask-about.ts';
 import type { Identity } from '../../../engine/identity/index.ts';
 import type { Person } from '../../../engine/identity/provider/admit.ts';
@@ -54,7 +55,8 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
     isVerified: () => true,
     catchUp: async () => {},
   } as unknown as Identity;
-  const answer = await askAbout({ config: configWith(), identity, database, clock, log: quietLog }, person.email);
+  const asking = { config: configWith(), identity, database, clock, log: quietLog, telemetry: NO_TELEMETRY };
+  const answer = await askAbout(asking, person.email);
   const left = await sessions.list({ user: person.email });
   return { answer, asked, left: left.map(({ id }) => ids.indexOf(id)).sort(), person };
 }

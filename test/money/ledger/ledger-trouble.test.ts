@@ -48,6 +48,20 @@ describe('trouble with the store', () => {
     assert.equal((await balanceOf(database, 'patient')).spent, 120);
   });
 
+  it('says how much waits, and for how long nothing could be written', async () => {
+    const clock = frozenClock(start);
+    const ledger = newLedger({ database: spoiltStore(database, 'settle', 2, 'before'), clock });
+    const request = reservation({ user: 'late' });
+    await ledger.reserve(request);
+    assert.deepEqual([ledger.waiting, ledger.lag_ms, ledger.is_alive], [0, 0, true]);
+    clock.advance(9000);
+    const settled = ledger.settle(settlement(request));
+    clock.advance(3000);
+    assert.deepEqual([ledger.waiting, ledger.lag_ms], [1, 3000]);
+    await settled;
+    assert.deepEqual([ledger.waiting, ledger.lag_ms], [0, 0]);
+  });
+
   it('counts once what was committed although the answer got lost', async () => {
     const ledger = newLedger({ database: spoiltStore(database, 'settle', 1, 'after') });
     const request = reservation({ user: 'unheard' });

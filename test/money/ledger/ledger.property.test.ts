@@ -33,6 +33,15 @@ const end = fc.record({
   which: fc.nat(),
   share: fc.integer({ min: 0, max: 100 }),
 });
+const move = fc.record({
+  do: fc.constant('move' as const),
+  gateway,
+  which: fc.nat(),
+  upstream: fc.constantFrom('main', 'spare', 'third'),
+  most: fc.integer({ min: 0, max: MOST_EXPENSIVE }),
+  share: fc.integer({ min: 0, max: 100 }),
+  billed: fc.integer({ min: 0, max: 100 }),
+});
 const crash = fc.record({ do: fc.constant('crash' as const), gateway });
 const wait = fc.record({ do: fc.constant('wait' as const), minutes: fc.constantFrom(0.4, 1, 60, 300, 2400, 12_000) });
 const change = fc.record({
@@ -46,6 +55,7 @@ const stepsOf = (...more: fc.WeightedArbitrary<SceneStep>[]) =>
   fc.oneof(
     { arbitrary: reserve, weight: 8 },
     { arbitrary: end, weight: 8 },
+    { arbitrary: move, weight: 4 },
     { arbitrary: crash, weight: 1 },
     { arbitrary: wait, weight: 1 },
     ...more,

@@ -187,7 +187,7 @@ describe('a settlement', () => {
   it('turns the reservation into the true cost and writes one row', async () => {
     const ledger = newLedger();
     const request = reservation({ user: 'payer', team: 'red', project: 'apollo', token_id: 't1' });
-    await settle(ledger, request);
+    await settle(ledger, request, { upstream_ms: 8.5, upstream_request_id: 'req_paid' });
     assert.deepEqual(await balanceOf(database, 'payer'), { spent: 60, reserved: 0 });
     const [row, ...others] = await ledgerRowsOf(database, 'payer');
     assert.equal(others.length, 0);
@@ -215,6 +215,11 @@ describe('a settlement', () => {
       provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
       billed: null,
       server_tools: null,
+      attempts: null,
+      cache_requested_ttl: null,
+      cache_effective_ttl: null,
+      upstream_ms: 8.5,
+      upstream_request_id: 'req_paid',
       forwarded_at: new Date(start),
       settled_at: new Date(start),
     });

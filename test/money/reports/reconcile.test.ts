@@ -54,7 +54,13 @@ describe('a bill beside the ledger', () => {
   });
 
   it('agrees to the nano-USD, and what was estimated is told', async () => {
-    const row = { requests: 1, estimated_nano_usd: 0n, possibly_billed_nano_usd: 0n, agrees: true };
+    const row = {
+      requests: 1,
+      estimated_nano_usd: 0n,
+      possibly_billed_nano_usd: 0n,
+      possible_nano_usd: 0n,
+      agrees: true,
+    };
     assert.deepEqual(await compare(BILL), {
       first_day: '2026-03-10',
       last_day: '2026-03-11',
@@ -67,6 +73,7 @@ describe('a bill beside the ledger', () => {
           ledger_nano_usd: usd(2),
           estimated_nano_usd: usd(1),
           possibly_billed_nano_usd: 0n,
+          possible_nano_usd: 0n,
           requests: 2,
         },
         { ...row, day: '2026-03-10', model: 'coder-2@1', billed_nano_usd: usd(3), ledger_nano_usd: usd(3) },
@@ -77,6 +84,7 @@ describe('a bill beside the ledger', () => {
         ledger_nano_usd: usd(10),
         estimated_nano_usd: usd(1),
         possibly_billed_nano_usd: 0n,
+        possible_nano_usd: 0n,
         requests: 4,
         agrees: true,
       },

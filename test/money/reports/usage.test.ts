@@ -51,6 +51,7 @@ describe('the usage report', () => {
         cost_nano_usd: 5_000_000_000n,
         adjusted_nano_usd: 0n,
         possibly_billed_nano_usd: 0n,
+        possible_nano_usd: 0n,
       },
       {
         ...ann,
@@ -60,6 +61,7 @@ describe('the usage report', () => {
         cost_nano_usd: 300_000_000n,
         adjusted_nano_usd: 0n,
         possibly_billed_nano_usd: 0n,
+        possible_nano_usd: 0n,
       },
       {
         ...ann,
@@ -69,6 +71,7 @@ describe('the usage report', () => {
         cost_nano_usd: 1n,
         adjusted_nano_usd: 0n,
         possibly_billed_nano_usd: 0n,
+        possible_nano_usd: 0n,
       },
     ]);
   });

@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, it } from 'node:test';
+import type { ChargedAttempt } from '../../../engine/api.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import type { Books } from '../../../engine/money/ledger/reservation.ts';
@@ -195,4 +196,47 @@ it('writes what waits many rows at a time, each with the time it was forwarded',
   assert.deepEqual(differences, { total: 0, first: [] });
   await ledger.close();
   await behind.close();
+});
+
+/** A request that went out while the store was away, first to main, where it may be billed, then to spare. */
+async function movedWhileAway(ledger: Gateway['ledger'], user: string) {
+  const request = (upstream: string) => {
+    const demands = [userDemand(user, 500), { ...userDemand(`${user}-${upstream}`, 500), scope: 'upstream' }];
+    return reservation({ request_id: user, user, upstream, demands, on_store_error: 'allow' });
+  };
+  const { reservation: reserved } = await ledger.reserve(request('main'));
+  await reserved!.move(request('spare'), [MAIN]);
+  return { reserved: reserved!, request: request('spare') };
+}
+const MAIN: ChargedAttempt = {
+  ...{ n: 1, upstream: 'main', upstream_model: 'coder-1', certainty: 'possibly_accepted', status: null },
+  ...{ outcome: 'unanswered', reason: 'next_unconfirmed', sends: 1, ms: 3, cost_nano_usd: 30, provenance: 'possible' },
+};
+
+it('money of a request that moved counts at each upstream what is due there', async () => {
+  const { directory, clock, trouble } = scene();
+  const { ledger } = await openGateway({ directory, clock, trouble });
+  const { reserved, request } = await movedWhileAway(ledger, 'mover');
+  const spare = { ...MAIN, n: 2, upstream: 'spare', outcome: 'answered', cost_nano_usd: 60 };
+  await reserved.settle(settlement(request, { cost_nano_usd: 90, attempts: [MAIN, spare] }));
+  trouble.now = undefined;
+  await ledger.drain();
+  const spent = async (key: string) => (await balanceOf(database, key)).spent;
+  assert.deepEqual([await spent('mover'), await spent('mover-main'), await spent('mover-spare')], [90, 30, 60]);
+  const { differences, attempts } = await verifyLedger({ database, clock });
+  assert.deepEqual([differences.total, attempts.total], [0, 0]);
+});
+
+it('a request that moved is estimated with its earlier attempts when its process dies', async () => {
+  const { directory, clock, trouble } = scene();
+  const { ledger } = await openGateway({ directory, clock, trouble, is_dead: true });
+  await movedWhileAway(ledger, 'lost');
+  trouble.now = undefined;
+  const { ledger: heir } = await openGateway({ directory, clock });
+  await heir.adoptOrphans();
+  await heir.drain();
+  const spent = async (key: string) => (await balanceOf(database, key)).spent;
+  assert.deepEqual([await spent('lost'), await spent('lost-main'), await spent('lost-spare')], [130, 30, 100]);
+  const { differences, attempts } = await verifyLedger({ database, clock });
+  assert.deepEqual([differences.total, attempts.total], [0, 0]);
 });

@@ -83,6 +83,29 @@ describe('while the store works', () => {
 });
 
 describe('while the store is away', () => {
+  it('it is known how much waits on the disk, and for how long nothing of it could be written', async () => {
+    const { ledger, behind, clock } = await openScene();
+    const { max_bytes, ...empty } = ledger.depth;
+    assert.deepEqual(empty, { requests: 0, lag_ms: 0, records: 0, bytes: 0 });
+    assert.equal(max_bytes, 256 * 1024 * 1024);
+    behind.trouble = away();
+    clock.advance(60_000);
+    await ledger.drain();
+    const requests = [allowed(), allowed()];
+    for (const request of requests) await ledger.reserve(request);
+    for (const request of requests) await ledger.settle(settlement(request));
+    await ledger.keepRecords(['{}']);
+    clock.advance(5000);
+    await ledger.drain();
+    clock.advance(2000);
+    const { bytes, ...depth } = ledger.depth;
+    assert.deepEqual(depth, { requests: 2, lag_ms: 7000, records: 1, max_bytes });
+    assert.ok(bytes > 100);
+    behind.trouble = undefined;
+    await ledger.drain();
+    assert.deepEqual([ledger.depth.requests, ledger.depth.lag_ms], [0, 0]);
+  });
+
   it('a request goes out that may, is noted before, and is written once the store is back', async () => {
     const { ledger, behind, clock, files, logged } = await openScene();
     behind.trouble = away();

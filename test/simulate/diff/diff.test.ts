@@ -44,7 +44,58 @@ describe('what two configurations differ in', () => {
       '  group interns for mini-1: main -> spare',
       '',
       'Other settings',
-      '  routing.default_upstream: main -> spare',
+      '  routing.default_upstreams: main -> spare',
+    ]);
+  });
+
+  it('is told for routes that get further upstreams, other orders and other shares', async () => {
+    const spare = 'upstream: spare }';
+    const several = replace(spare, 'upstreams: [spare, main] }');
+    const subject = '  group research for coder-1, coder-2';
+    assert.deepEqual(await told(several), ['Routes', `${subject}: spare -> spare, then main`]);
+    const base = several(BASE);
+    const change = (to: string) => told(replace('[spare, main]', to), { base });
+    assert.deepEqual(await change('[main, spare]'), ['Routes', `${subject}: spare, then main -> main, then spare`]);
+    assert.deepEqual(await change('[{ upstream: spare, weight: 3 }, main]'), [
+      'Routes',
+      `${subject}: spare, then main -> spare (75 %) or main`,
+      '    (25 %)',
+    ]);
+    assert.deepEqual(await change('[{ upstream: main, order: 7 }, { upstream: spare, order: 3 }]'), []);
+  });
+
+  it('is told for what happens to a prompt cache of an hour, by rule and by upstream', async () => {
+    assert.deepEqual(await told(replace('upstream: spare }', 'upstream: spare, on_unsupported_cache: refuse }')), [
+      'Routes',
+      '  group research for coder-1, coder-2: spare -> spare (on_unsupported_cache:',
+      '    refuse)',
+    ]);
+    assert.deepEqual(await told(replace('region: eu }', 'region: eu, on_unsupported_cache: pass }')), [
+      'Upstreams',
+      '  spare: on_unsupported_cache downgrade -> pass',
+    ]);
+  });
+
+  it('is told for attempts, breakers and pools, and for nothing that follows from another change', async () => {
+    assert.deepEqual(await told(replace('  rules:\n', '  attempts: { most: 2, unconfirmed: false }\n  rules:\n')), [
+      'Other settings',
+      '  routing.attempts.most: 4 -> 2',
+      '  routing.attempts.unconfirmed: true -> false',
+    ]);
+    assert.deepEqual(
+      await told(
+        replace('region: us }', 'region: us, cache_pool: ws, breaker: { failures: 3 }, hold: first_content }'),
+      ),
+      [
+        'Upstreams',
+        '  main: hold first_event -> first_content',
+        '    breaker.failures 5 -> 3',
+        '    cache_pool nothing -> ws',
+      ],
+    );
+    assert.deepEqual(await told(replace('https://api.example.com', 'https://models.example.com')), [
+      'Upstreams',
+      '  main: base_url https://api.example.com -> https://models.example.com',
     ]);
   });
 

@@ -11,6 +11,7 @@ import checkBudget from '../../../stages/check-budget.ts';
 import meterUsage from '../../../stages/meter-usage.ts';
 import readBody from '../../../stages/read-body.ts';
 import resolveRoute from '../../../stages/resolve-route.ts';
+import { routingSection } from '../../support/routing.ts';
 import { spendLimitsSection } from '../../support/spend-limits.ts';
 import { times } from '../../support/times.ts';
 
@@ -57,7 +58,7 @@ function configFor(protocol: PipelineProtocol, honours: readonly string[]): Gate
     ...config,
     models: [entry('cheap-1'), entry('expensive-1')],
     upstreams: [main],
-    routing: { default_upstream: main.name, rules: [] },
+    routing: routingSection([], main.name),
     spend_limits: spendLimitsSection({ defaults: { user_daily_usd: 1e6 }, reserve: 'worst_case' }),
   } as unknown as GatewayConfig;
 }

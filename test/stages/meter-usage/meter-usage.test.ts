@@ -173,6 +173,16 @@ describe('meter-usage', () => {
         assert.equal(row.cost_nano_usd, 3000 + 15_000 + short * PRICE.cache_write_5m + long * PRICE.cache_write_1h);
       });
     }
+
+    it('counts the open rest at five minutes where an hour was asked for and not supported', async () => {
+      const facts = { 'request.cache.ttl': '1h', 'cache.downgraded': true };
+      const usage = { input_tokens: 1, output_tokens: 1, cache_creation_input_tokens: 100 };
+      const { tokens } = await settled({ events: document(usage), facts });
+      assert.deepEqual([tokens.cache_write_5m, tokens.cache_write_1h], [100, 0]);
+      const split = { ephemeral_5m_input_tokens: 30, ephemeral_1h_input_tokens: 70 };
+      const told = await settled({ events: document({ ...usage, cache_creation: split }), facts });
+      assert.deepEqual([told.tokens.cache_write_5m, told.tokens.cache_write_1h], [30, 70], 'what is told is believed');
+    });
   });
 
   describe('when the response is not complete', () => {

@@ -19,7 +19,7 @@ export const LINK_CODES = {
   },
   C4004: {
     title: 'The upstream does not exist',
-    explanation: 'Routes and model identifiers may only name an entry of `upstreams`.',
+    explanation: 'Routes, model identifiers and tests may only name an entry of `upstreams`.',
     example: 'routing: { default_upstream: mian }',
   },
   C4005: {
@@ -127,5 +127,12 @@ export const LINK_CODES = {
     explanation:
       'An upstream of type vendor speaks the Messages protocol, which alone has a call that counts tokens, and headers that each vendor names its own way. Which protocols an upstream speaks is a question only for type compat, and by which field an answer is bounded only for one that speaks chat completions.',
     example: 'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, protocols: [chat] }',
+  },
+  C4023: {
+    title: 'Settings contradict each other',
+    explanation:
+      'Each of these settings is valid, and together they mean nothing: the time a breaker stays open is longer than the longest it may be, or every upstream of an order has the weight 0 and so would serve only what another one cannot.',
+    example:
+      'upstreams:\n  - name: main\n    type: vendor\n    base_url: https://api.example.com\n    api_key_env: UPSTREAM_KEY\n    breaker: { open_seconds: 90 }   # and open_seconds_max is 60 where absent',
   },
 } as const;

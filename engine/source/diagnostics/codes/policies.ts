@@ -73,4 +73,24 @@ export const POLICY_CODES = {
     example:
       'auth: { oidc: { ... } }\ntoken_groups: [{ name: interns, models: [coder-1], members: [all-interns] }]\n# policies/interns.yaml\npolicy: interns\nmatch: { groups: [interns] }   # without all-interns',
   },
+  W7066: {
+    title: 'Telemetry of clients goes nowhere',
+    explanation:
+      'A policy has clients send a signal to the gateway, and no destination under `telemetry.forward_to` of gateway.yaml takes it: the gateway answers that it has it, and drops it.',
+    example:
+      'appscli check --config gateway.yaml\nserver: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com, profile: names.yaml }\n# names.yaml\nheader_prefix: vendor\nclients: { messages: { feature_prefix: CODER } }\n# policies/standard.yaml\npolicy: standard\ntelemetry: [logs]   # and no telemetry.forward_to in gateway.yaml',
+  },
+  W7067: {
+    title: 'A policy puts texts into the telemetry of clients',
+    explanation:
+      'With these variables clients send the texts of prompts, answers and tools along with their telemetry. The gateway takes them out for every destination without a `content_reason`; a client that sends elsewhere sends them all the same.',
+    example: 'settings: { env: { OTEL_LOG_USER_PROMPTS: "1" } }',
+  },
+  W7068: {
+    title: 'The telemetry of clients has no name they know',
+    explanation:
+      'What switches on the telemetry of a client is a variable whose name begins with that of its vendor. The profile under `server.profile` has it, at `clients.messages.feature_prefix`.',
+    example:
+      'telemetry: { forward_to: [{ url: https://otel.example.com }] }\n# policies/standard.yaml\npolicy: standard\ntelemetry: [metrics]   # and no server.profile in gateway.yaml',
+  },
 } as const;

@@ -36,4 +36,11 @@ export const TEST_CODES = {
     example:
       'cases:\n  - name: A spent budget\n    spent: [{ scope: team, window: month, usd: 5 }]   # and a caller without a team\n    request: {}\n    expect: { status: 200 }',
   },
+  C8007: {
+    title: 'An upstream cannot do all of this',
+    explanation:
+      'A way to fail leaves no room for some of what is said besides: an upstream that takes no connection or cuts it at once answers nothing, one that is to fail with a status has an error of its own, and one that cuts its answer needs an answer.',
+    example:
+      'cases:\n  - name: An answer that never comes\n    request: {}\n    upstream: { fails: reset, json: { type: message } }\n    expect: { status: 502 }',
+  },
 } as const;

@@ -1,11 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 /** Warnings: the configuration runs, but probably not as meant. */
 export const WARNING_CODES = {
-  W7001: {
-    title: 'Not in force yet',
-    explanation: 'The setting is valid, but this version of the gateway does not act on it.',
-    example: 'telemetry: { otlp: { endpoint: https://otel.example.com/v1/traces } }',
-  },
   W7002: {
     title: 'A token group matches no model',
     explanation: 'Tokens of this group can use nothing under this glob or family.',
@@ -62,7 +57,7 @@ export const WARNING_CODES = {
   W7032: {
     title: 'What is allowed passes anyway',
     explanation:
-      '`allow_fields` and `allow_headers` of an upstream let fields and headers pass that choose who serves or pays. This one does not, as far as the gateway knows, so it passes without being listed; it is probably misspelt.',
+      '`allow_fields` and `allow_headers` of an upstream let fields and headers pass that choose who serves or pays. This one does not, as far as the gateway knows, so it passes without being listed; it is probably misspelt. Headers of tracing go by `telemetry.propagate` alone, and baggage never reaches an upstream.',
     example: 'upstreams: [{ name: main, ..., allow_fields: [plugin] }]',
   },
   W7040: {
@@ -112,5 +107,19 @@ export const WARNING_CODES = {
     title: 'A condition adds nothing',
     explanation: 'Where this operand of `or` holds, another one does, too, so it can be left out.',
     example: 'when: { or: [{ ">": [{ var: request.max_tokens }, 5] }, { ">": [{ var: request.max_tokens }, 3] }] }',
+  },
+  W7080: {
+    title: 'Another upstream of the route does not help',
+    explanation:
+      'A route names several upstreams so that one can serve what another fails. Here that cannot happen: the other one is the same server with the same account, or `routing.attempts` leaves no second attempt, or no time for one.',
+    example:
+      'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY }\n  - { name: spare, type: vendor, base_url: https://spare.example.com, api_key_env: UPSTREAM_KEY }\nrouting: { default_upstreams: [main, spare], attempts: { most: 1 } }',
+  },
+  W7081: {
+    title: 'Two upstreams have the same order by accident',
+    explanation:
+      'An entry of a route without `order` has its place in the list as its order, where no entry has a weight. An earlier or later entry has the same number written, so that both share the sessions; usually one was meant to stand in for the other.',
+    example:
+      'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY }\n  - { name: spare, type: vendor, base_url: https://spare.example.com, api_key_env: UPSTREAM_KEY }\nrouting: { default_upstreams: [{ upstream: main, order: 2 }, spare] }',
   },
 } as const;

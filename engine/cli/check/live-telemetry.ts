@@ -1,0 +1,117 @@
+import type { GatewayConfig } from '../../contract/config.ts';
+import { printableLine } from '../../kit/text/printable.ts';
+import { type ProbeAnswer, probeCollector } from '../../telemetry/export/probe.ts';
+import { type ExportSettings, exportSettings } from '../../telemetry/export/settings.ts';
+import { publicUrl, type Signal, type Target } from '../../telemetry/export/targets.ts';
+import { parseHeaderList } from '../../telemetry/header-list.ts';
+import type { LiveOutcome } from './live-report.ts';
+
+/** One trial of a collector or a destination, by name. */
+export type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];
+
+const SIGNALS: readonly Signal[] = ['traces', 'metrics', 'logs'];
+const SENT: Readonly<Record<Signal, string>> = {
+  traces: 'one span',
+  metrics: 'metrics without a value',
+  logs: 'one log record',
+};
+/** Most of a collector's own words that is shown. */
+const WORDS_MAX = 200;
+
+/** Trials of everything that telemetry goes to: each signal at the collector, and each destination of clients' telemetry. */
+export function telemetryTrials(
+  { telemetry }: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+): readonly TelemetryTrial[] {
+  const tryAt = (signal: Signal, target: Target, variable: string) => async () => {
+    try {
+      const given = { ...target, timeout_seconds };
+      return judge(signal, target, variable, await probeCollector(signal, given, telemetry.resource ?? {}));
+    } catch (error) {
+      const { message } = error as Error;
+      return { ok: false, what: message, help: helpWith(message, target) };
+    }
+  };
+  const own = settingsOf(telemetry, env);
+  if (own instanceof Error) return [['telemetry', async () => ({ ok: false, what: own.message })]];
+  const variable = telemetry.otlp?.headers_env ?? 'OTEL_EXPORTER_OTLP_HEADERS';
+  const trials: TelemetryTrial[] = SIGNALS.flatMap((signal) => {
+    const target = own[signal];
+    return typeof target === 'object' ? [[`telemetry ${signal}`, tryAt(signal, target, variable)] as const] : [];
+  });
+  for (const entry of telemetry.forward_to) {
+    for (const signal of SIGNALS.filter((signal) => entry[signal])) {
+      const name = `clients' ${signal} to ${new URL(entry.url).host}`;
+      const target = destinationTarget(signal, entry, env);
+      const failed = async () => ({ ok: false, what: (target as Error).message });
+      const named = entry.headers_env ?? 'headers_env';
+      trials.push([name, target instanceof Error ? failed : tryAt(signal, target, named)]);
+    }
+  }
+  return trials;
+}
+
+function settingsOf(telemetry: GatewayConfig['telemetry'], env: NodeJS.ProcessEnv): ExportSettings | Error {
+  try {
+    return exportSettings(telemetry, env);
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+function destinationTarget(
+  signal: Signal,
+  entry: GatewayConfig['telemetry']['forward_to'][number],
+  env: NodeJS.ProcessEnv,
+): Target | Error {
+  const { url, headers_env, compression, timeout_seconds, ca_file } = entry;
+  const base = new URL(url);
+  base.pathname = `${base.pathname.replace(/\/(?:v1\/(?:traces|metrics|logs))?\/*$/, '')}/v1/${signal}`;
+  try {
+    const headers = parseHeaderList(headers_env === undefined ? '' : (env[headers_env] ?? ''));
+    return { url: base.href, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file };
+  } catch (error) {
+    return new Error(`the environment variable ${headers_env} cannot be read: ${(error as Error).message}`);
+  }
+}
+
+function helpWith(problem: string, { url, ca_file }: Target): string {
+  if (/^the file/.test(problem)) return 'name a file with certificates in PEM';
+  if (/not trusted/.test(problem)) {
+    return ca_file === undefined
+      ? 'name a file with the certificate of its authority in ca_file'
+      : 'does the file of ca_file hold the certificate of its authority?';
+  }
+  if (/does not speak TLS/.test(problem)) return 'does it want http://?';
+  if (/was cut|does not speak HTTP/.test(problem)) {
+    return 'does it want https://, or is it a port for gRPC? The usual one for HTTP is 4318';
+  }
+  return `is ${publicUrl(url)} right?`;
+}
+
+function judge(signal: Signal, { url, headers }: Target, variable: string, answer: ProbeAnswer): LiveOutcome {
+  const { status, is_page, rejected, why } = answer;
+  const failed = (what: string, help: string): LiveOutcome => ({ ok: false, what, help });
+  if (status === 401 || status === 403) {
+    return Object.keys(headers).length === 0
+      ? failed(`it wants a credential (status ${status})`, 'name the variable with its headers in headers_env')
+      : failed(`credential refused (status ${status})`, `are the headers in ${variable} valid?`);
+  }
+  if (status >= 300 && status < 400) {
+    return failed(`it redirects (status ${status}), which is not followed`, 'write the final address');
+  }
+  if (status === 404 || status === 405) {
+    return failed(`it takes no ${signal} there (status ${status})`, `is ${publicUrl(url)} right?`);
+  }
+  if (status === 429 || status >= 500) {
+    return failed(`it answers with status ${status}`, 'it is in trouble itself: try again later');
+  }
+  if (status > 299)
+    return failed(`it refuses ${SENT[signal]} (status ${status})`, 'is it a collector of OTLP over HTTP?');
+  if (is_page) return failed(`a web page answers (status ${status})`, `is ${publicUrl(url)} right?`);
+  const words = why === undefined ? '' : `: ${printableLine(why).slice(0, WORDS_MAX)}`;
+  const what = `takes ${SENT[signal]} (status ${status})`;
+  if (rejected > 0) return { ok: false, what: `does not keep it (status ${status})${words}` };
+  return { ok: true, what, ...(why !== undefined && { warnings: [`it says${words}`] }) };
+}

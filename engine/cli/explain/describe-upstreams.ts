@@ -1,0 +1,55 @@
+/** What is said of the upstreams of one request: those it can go to, and those it went to. */
+import { ATTEMPT_REASONS, DROP_REASONS, type DropReason } from '../../contract/forwarding.ts';
+import { formatUsd } from '../../kit/money.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import type { DryRun, PastRequest } from '../../simulate/dry-run.ts';
+import type { UpstreamStep } from '../../simulate/dry-run-upstreams.ts';
+
+const DETAIL = ' '.repeat(7);
+const numbered = (number: number | string) => `${String(number).padStart(3)}  `;
+
+/** Share of the sessions, where several of one order can serve and nobody knows the session. */
+function shareOf({ order, weight, turn }: UpstreamStep, { upstreams, past }: DryRun): string {
+  const sharing = upstreams.filter((step) => step.turn !== undefined && step.order === order);
+  if (past === undefined || turn === undefined || sharing.length === 1) return '';
+  const sum = sharing.reduce((all, step) => all + step.weight, 0);
+  return ` (${sum === 0 ? 0 : Math.round((weight / sum) * 1000) / 10} % of the sessions)`;
+}
+
+/** Where a request can go, in the order to be tried; then what is not asked, and why. */
+export function upstreamLines(run: DryRun, line_width: number): string[] {
+  return run.upstreams.flatMap((step) => {
+    const { upstream, turn, dropped, translated_into, cache_downgraded } = step;
+    const changes = [
+      ...(translated_into === undefined ? [] : [`translated into ${translated_into}`]),
+      ...(cache_downgraded ? ['with a prompt cache of five minutes'] : []),
+    ];
+    const why = dropped === undefined ? '' : `: ${DROP_REASONS[dropped]} (${dropped})`;
+    const text = `${[`${upstream}${shareOf(step, run)}`, ...changes].join(', ')}${why}`;
+    return wrapText(text, line_width, numbered(turn ?? '-'), DETAIL);
+  });
+}
+
+function meaningOf(words: Readonly<Record<string, string>>, word: string): string {
+  return Object.hasOwn(words, word) ? `${words[word]} (${word})` : word;
+}
+
+/** What became of a request: every attempt with its outcome and what followed, and what was not asked. */
+export function attemptLines({ attempts, dropped }: PastRequest, line_width: number): string[] {
+  const tried = attempts.flatMap((attempt) => {
+    const { n, upstream, outcome, status, reason, ms, possibly_billed_nano_usd: possibly } = attempt;
+    const facts = [
+      outcome,
+      ...(status === null ? [] : [`status ${status}`]),
+      ...(ms === null || ms === undefined ? [] : [`${Math.round(ms)} ms`]),
+      ...(possibly ? [`possibly billed: ${formatUsd(possibly)} USD`] : []),
+    ];
+    const text = `${upstream}: ${facts.join(', ')}; ${meaningOf(ATTEMPT_REASONS, reason)}`;
+    return wrapText(text, line_width, numbered(n), DETAIL);
+  });
+  const left_out = dropped.flatMap((text) => {
+    const [upstream = '', reason = ''] = text.split(': ');
+    return wrapText(`${upstream}: ${meaningOf(DROP_REASONS, reason as DropReason)}`, line_width, numbered('-'), DETAIL);
+  });
+  return [...tried, ...left_out];
+}

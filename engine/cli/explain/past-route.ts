@@ -1,0 +1,120 @@
+import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { Candidate } from '../../contract/forwarding.ts';
+import type { CacheLifetime, FactView, ModelCaller, ModelRefusal } from '../../contract/services.ts';
+import { createManagedPolicies } from '../../identity/policies/managed-policies.ts';
+import { factView } from '../../rules/fact-view.ts';
+import { routingSteps } from '../../simulate/dry-run.ts';
+import type { Loaded, PipelineSpec } from '../../source/spec.ts';
+import { createModelCatalog } from '../../upstreams/models.ts';
+import { modelFacts } from '../../upstreams/route-facts.ts';
+import { type Choosing, chooseCandidates, createRoute } from '../../upstreams/routes/index.ts';
+
+type Facts = Readonly<Record<string, unknown>>;
+
+/** Upstreams about which nothing is known, so that all of them work. */
+const NOTHING_KNOWN: Choosing = {
+  states: {
+    closed: () => undefined,
+    begin: () => ({ tell() {}, leave() {} }),
+    takeRetry: () => undefined,
+    active: () => 0,
+    share: () => 1,
+    home: () => undefined,
+    settle() {},
+    list: () => [],
+  },
+  now: () => 0,
+  random: () => 0,
+};
+
+function callerOf(facts: Facts): ModelCaller {
+  const group = facts['principal.token.group'] as string | undefined;
+  return {
+    token_group: group,
+    groups: (facts['principal.groups'] as readonly string[] | undefined) ?? [],
+    email: (facts['principal.email'] as string | undefined) ?? '',
+  };
+}
+
+function formatRefusal(refusal: ModelRefusal, id: string): string {
+  if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
+  if (refusal.token_group === undefined) return 'the caller is a member of no token group';
+  return `the token group ${refusal.token_group} may not use ${id}`;
+}
+
+/** Why a request would have no route today. */
+interface NoRoute {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** What `resolve-route` would write today for a past request, or why it would refuse. */
+export function pastRoute(
+  loaded: Loaded,
+  config: GatewayConfig,
+  pipeline: PipelineSpec,
+  facts: Facts,
+): { readonly wrote: Facts } | { readonly refusal: NoRoute } {
+  const id = String(facts['request.model']);
+  const catalog = createModelCatalog(config, createManagedPolicies(config, loaded.policies));
+  const model = catalog.find(id);
+  if (model === undefined) return { refusal: { code: 'model_not_found', message: `there is no model ${id}` } };
+  const refused = catalog.refusal(callerOf(facts), model);
+  if (refused !== undefined) {
+    return { refusal: { code: 'model_not_found', message: formatRefusal(refused, id) } };
+  }
+  const about = modelFacts(model);
+  const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...about })).find(
+    ({ held, mode }) => held && mode === 'enforce',
+  );
+  const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
+  try {
+    const entries = rule?.upstreams ?? config.routing.default_upstreams;
+    const surroundings = { upstream: (name: string) => catalog.upstream(name), translates: translates(pipeline) };
+    const route = createRoute(entries, surroundings, rule);
+    const chosen = choose(route, model, facts);
+    const placeOf = ({ upstream }: Candidate) => entries.findIndex((entry) => entry.upstream === upstream.name);
+    // Which of those that share an order has a session is known only with its key, which nothing keeps.
+    const able = chosen.candidates.slice(0, chosen.candidates.length - chosen.spare);
+    const inOrder = able.toSorted(
+      (a, b) => entries[placeOf(a)]!.order - entries[placeOf(b)]!.order || placeOf(a) - placeOf(b),
+    );
+    const names = inOrder.map(({ upstream }) => upstream.name);
+    return {
+      wrote: {
+        ...about,
+        ...set(inOrder[0]!.facts),
+        'route.rule': rule?.name ?? 'default',
+        ...(entries.length > 1 && { 'route.candidates': names }),
+        ...(chosen.dropped && { 'route.dropped': chosen.dropped }),
+      },
+    };
+  } catch (error) {
+    if (!(error instanceof StageError)) throw error;
+    return { refusal: { code: error.code, message: error.message } };
+  }
+}
+
+function choose(route: ReturnType<typeof createRoute>, model: ModelConfig, facts: Facts) {
+  const count = (fact: string) => Number(facts[fact] ?? 0);
+  const needs = {
+    // As resolve-route does: nothing tells how many tokens an image is.
+    tokens: count('request.image_count') > 0 ? 0 : count('request.input_tokens_estimate') + count('request.max_tokens'),
+    cache_ttl: (facts['cache.requested_ttl'] ?? 'none') as CacheLifetime,
+    session_key: undefined,
+    model: model.id,
+    continues: undefined,
+    holds_state: false,
+  };
+  return chooseCandidates(route, route.places(model, String(facts['request.protocol'])), needs, NOTHING_KNOWN);
+}
+
+function translates({ stages }: PipelineSpec): boolean {
+  return stages.some(({ definition, mode }) => definition.name === 'translate' && mode === 'enforce');
+}
+
+const viewOf = (facts: Facts): FactView => factView(Object.entries(facts));
+
+const set = (facts: Facts): Facts =>
+  Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));

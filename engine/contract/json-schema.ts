@@ -1,0 +1,28 @@
+import type { ErrorCode } from './errors.ts';
+
+/** A JSON Schema object. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** Keys that are always there: those that must be, and those with a default. */
+type SureKeys<P, S> = {
+  [K in keyof P]: P[K] extends { default: unknown } ? K : S extends { required: readonly (infer R)[] } ? K & R : never;
+}[keyof P];
+
+/** A value that fits a schema, with defaults filled in; `unknown` where the schema says more than this can tell. */
+export type ValueOf<S> = S extends { 'x-ref': 'error-code' }
+  ? ErrorCode
+  : S extends { enum: readonly (infer V)[] }
+    ? V
+    : S extends { type: 'string' }
+      ? string
+      : S extends { type: 'integer' | 'number' }
+        ? number
+        : S extends { type: 'boolean' }
+          ? boolean
+          : S extends { type: 'array'; items: infer I }
+            ? readonly ValueOf<I>[]
+            : S extends { type: 'object'; properties: infer P }
+              ? { readonly [K in SureKeys<P, S>]: ValueOf<P[K]> } & { readonly [K in keyof P]?: ValueOf<P[K]> }
+              : S extends { type: 'object'; additionalProperties: infer A }
+                ? Readonly<Record<string, ValueOf<A>>>
+                : unknown;

@@ -1,0 +1,21 @@
+import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import { beginTrace, type OwnTrace } from '../kit/net/trace-context.ts';
+
+/** What a request that no pipeline takes is found by: in its answer, in the log, in telemetry. */
+export interface RequestIdentity {
+  readonly request_id: string;
+  readonly trace: OwnTrace;
+}
+
+const identities = new WeakMap<ServerResponse, RequestIdentity>();
+
+/** The identity of a request, by its response; the same whenever it is asked for. */
+export function identityOf(res: ServerResponse): RequestIdentity {
+  let identity = identities.get(res);
+  if (identity === undefined) {
+    identity = { request_id: randomUUID(), trace: beginTrace(res.req?.headers.traceparent) };
+    identities.set(res, identity);
+  }
+  return identity;
+}

@@ -1,0 +1,139 @@
+import { StageError } from '../../contract/errors.ts';
+import type { Clock, ReservationDecision, ReservationRequest, Settlement } from '../../contract/services.ts';
+import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
+import { isPermanent } from '../../store/store-errors.ts';
+import type { Heartbeat } from './heartbeat.ts';
+import type { BatchResult, LedgerStatements } from './ledger-statements.ts';
+import { UndecidedReservations } from './undecided-reservations.ts';
+
+const MAX_BATCH = 500;
+/** A settlement that nobody can wait for waits this long for a reservation to share its statement with. */
+const SETTLE_PATIENCE_MS = 10;
+
+/** A reservation on its way; nobody waits for one that is given up, and it need not be made any more. */
+interface Wish {
+  readonly reserve: ReservationRequest;
+  given_up: boolean;
+}
+type Entry = Wish | { readonly settle: Settlement };
+/** For a reservation what was decided, for a settlement whether it was written. */
+type EntryResult = ReservationDecision | boolean;
+
+const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
+/** Nothing was reserved, and nothing will be. */
+const LATE: ReservationDecision = { exceeded: [], shadows: [], statuses: [], unreserved: true };
+/** Nobody looks at it. */
+const GIVEN_UP: ReservationDecision = { ...LATE };
+
+/** What reservations and settlements need on their way to the database. */
+export interface BatchesOptions {
+  readonly statements: Pick<LedgerStatements, 'batch'>;
+  readonly heartbeat: Pick<Heartbeat, 'register' | 'sayAlive' | 'databaseTimeOf'>;
+  readonly clock: Clock;
+  readonly reserve_timeout_ms: () => number;
+  /** Called with what was reserved after all, when nobody waited for it any more. */
+  giveBack(request_id: string): Promise<void>;
+}
+
+/** Reservations and settlements of one process on their way to the database, in batches, one at a time. */
+export class Batches {
+  readonly #options: BatchesOptions;
+  readonly #undecided: UndecidedReservations;
+  readonly #entries: GroupCommit<Entry, EntryResult>;
+
+  constructor(options: BatchesOptions) {
+    this.#options = options;
+    this.#undecided = new UndecidedReservations(options.clock);
+    this.#entries = createGroupCommit({
+      lanes: 1,
+      max_items: MAX_BATCH,
+      patience_ms: SETTLE_PATIENCE_MS,
+      isolates: isPermanent,
+      execute: (entries) => this.#execute(entries),
+    });
+  }
+
+  /** Raises store_unavailable when the database takes too long; what is reserved all the same is given back. */
+  async reserve(request: ReservationRequest): Promise<ReservationDecision> {
+    const wish: Wish = { reserve: request, given_up: false };
+    const { promise: too_late, reject } = Promise.withResolvers<never>();
+    let over = false;
+    const giveUp = () => {
+      if (over) return;
+      wish.given_up = true;
+      reject(new StageError('store_unavailable', TOO_SLOW));
+    };
+    // An answer that is here already and waits to be read, because this process is the slow one, is not late.
+    const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
+    const decided = this.#entries.run(wish) as Promise<ReservationDecision>;
+    try {
+      const decision = await Promise.race([decided, too_late]);
+      if (decision === LATE) throw new StageError('store_unavailable', TOO_SLOW);
+      return decision;
+    } catch (error) {
+      if (wish.given_up) decided.then((decision) => this.#giveBack(request, decision)).catch(() => {});
+      throw error;
+    } finally {
+      over = true;
+      timer.close();
+    }
+  }
+
+  /** What was sent already, or store_unavailable when the database takes too long. */
+  async inTime<Answer>(sent: Promise<Answer>): Promise<Answer> {
+    const { promise: too_late, reject } = Promise.withResolvers<never>();
+    const giveUp = () => reject(new StageError('store_unavailable', TOO_SLOW));
+    const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
+    try {
+      return await Promise.race([sent, too_late]);
+    } finally {
+      timer.close();
+      // A timer that is closed may have gone off already.
+      too_late.catch(() => {});
+      sent.catch(() => {});
+    }
+  }
+
+  /** Tries once. @returns whether the row was written; false for one that was there. */
+  settle(settle: Settlement, at_once: boolean): Promise<boolean> {
+    return (at_once ? this.#entries.run({ settle }) : this.#entries.runSoon({ settle })) as Promise<boolean>;
+  }
+
+  /** Resolves when nothing that this process asked for can be reserved any more. */
+  over(): Promise<void> {
+    return this.#undecided.over();
+  }
+
+  async #execute(entries: readonly Entry[]): Promise<readonly EntryResult[]> {
+    const settlements = entries.flatMap((entry) => ('settle' in entry ? [entry.settle] : []));
+    const wanted = () => entries.flatMap((entry) => ('reserve' in entry && !entry.given_up ? [entry] : []));
+    if (wanted().length > 0) await this.#options.heartbeat.register();
+    const wishes = wanted();
+    if (settlements.length + wishes.length === 0) return entries.map(() => GIVEN_UP);
+    const { written, decisions } = await this.#executeInTime(settlements, wishes);
+    let [settled, reserved] = [0, 0];
+    return entries.map((entry) => {
+      if ('settle' in entry) return written[settled++]!;
+      if (entry !== wishes[reserved]) return GIVEN_UP;
+      reserved++;
+      return decisions?.[reserved - 1] ?? LATE;
+    });
+  }
+
+  async #executeInTime(settlements: readonly Settlement[], wishes: readonly Wish[]): Promise<BatchResult> {
+    const requests = wishes.map(({ reserve }) => reserve);
+    if (requests.length === 0) return this.#options.statements.batch(settlements, requests);
+    const valid_until = this.#options.clock.monotonic() + this.#options.reserve_timeout_ms();
+    const database_time = this.#options.heartbeat.databaseTimeOf(valid_until);
+    const send = () => this.#options.statements.batch(settlements, requests, database_time);
+    const result = await this.#undecided.await(valid_until, send);
+    // The database's clock may have been set; the next ones then go by the new time.
+    if (result.decisions === undefined) this.#options.heartbeat.sayAlive().catch(() => {});
+    return result;
+  }
+
+  /** What was reserved when nobody waited for it any more. */
+  async #giveBack({ request_id }: ReservationRequest, decision: ReservationDecision): Promise<void> {
+    if (decision !== LATE && decision.exceeded.length === 0) await this.#options.giveBack(request_id);
+  }
+}

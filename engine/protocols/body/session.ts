@@ -1,0 +1,124 @@
+import { hash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { type Fields, fieldsOf } from './fields.ts';
+
+/** What the turns of a session have in common, and what a request continues that its provider keeps. */
+export interface SessionReading {
+  /** Hash of what a client calls its session, or of how its prompts begin; `undefined` where there is neither. */
+  readonly key: string | undefined;
+  /** Hash of the stored response or conversation that the request continues. */
+  readonly continues: string | undefined;
+}
+
+/** Of clients that say which session a request belongs to; the first of them says it best. */
+const SESSION_HEADER = 'x-claude-code-session-id';
+const OTHER_SESSION_HEADERS = [
+  'session-id',
+  'thread-id',
+  'x-session-id',
+  'session_id',
+  'conversation_id',
+  'x-grok-conv-id',
+];
+
+/** How much of a prompt is looked at, in characters: what providers keep begins with all of it. */
+const PROMPT_CHARS = 4096;
+
+/** Longest text that is read for the session in it. */
+const USER_CHARS_MAX = 2000;
+
+/** Words before a session in the names of users. */
+const SESSION_MARK = '_session_';
+
+/** The client's own mark at the head of its prompts, which says how it was called. */
+const ATTRIBUTION = /^x-[a-z-]+-billing-header:/;
+
+/** Characters of a hash that are kept: as many sessions as there are never share one. */
+const KEY_CHARS = 22;
+
+/** Hashes what is told apart, so that nothing of a prompt and no name becomes a fact. */
+export function sessionKey(kind: 'session' | 'prompt' | 'caller' | 'stored', text: string): string {
+  return hash('sha256', `${kind} ${text}`, 'base64url').slice(0, KEY_CHARS);
+}
+
+/** Reads what a request says of its session, in its headers or its body. */
+export function readSession(body: Fields, headers: IncomingHttpHeaders): SessionReading {
+  const session = sessionTold(body, headers);
+  const prompt = session === undefined ? promptOf(body) : '';
+  const key = session !== undefined ? sessionKey('session', session) : prompt && sessionKey('prompt', prompt);
+  const stored = storedId(body);
+  return { key: key || undefined, continues: stored === undefined ? undefined : sessionKey('stored', stored) };
+}
+
+function sessionTold(body: Fields, headers: IncomingHttpHeaders): string | undefined {
+  return (
+    textOf(headers[SESSION_HEADER]) ??
+    sessionOfUser(fieldsOf(body.metadata).user_id) ??
+    textOf(body.prompt_cache_key) ??
+    OTHER_SESSION_HEADERS.map((name) => textOf(headers[name])).find((text) => text !== undefined) ??
+    textOf(body.session_id)
+  );
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** Clients write the session behind their user: as `..._session_<id>`, or as JSON. */
+function sessionOfUser(user: unknown): string | undefined {
+  if (typeof user !== 'string' || user.length > USER_CHARS_MAX) return undefined;
+  if (!user.startsWith('{')) {
+    const mark = user.lastIndexOf(SESSION_MARK);
+    return mark < 0 ? undefined : textOf(user.slice(mark + SESSION_MARK.length));
+  }
+  try {
+    return textOf(fieldsOf(JSON.parse(user)).session_id);
+  } catch {
+    return undefined;
+  }
+}
+
+function storedId({ previous_response_id, conversation }: Fields): string | undefined {
+  return textOf(previous_response_id) ?? textOf(conversation) ?? textOf(fieldsOf(conversation).id);
+}
+
+/** How the prompt begins: instructions and tools, which all turns repeat. */
+function promptOf(body: Fields): string {
+  const { system, instructions, messages, input, tools, functions } = body;
+  let prompt = textIn(system) + textIn(instructions);
+  for (const message of [...leading(messages), ...leading(input)]) {
+    if (prompt.length >= PROMPT_CHARS) break;
+    prompt += textIn(message.content);
+  }
+  for (const tool of [...listed(tools), ...listed(functions)]) {
+    if (prompt.length >= PROMPT_CHARS) break;
+    prompt += JSON.stringify(tool);
+  }
+  return prompt.slice(0, PROMPT_CHARS);
+}
+
+function listed(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** The messages before those of the user. */
+function leading(messages: unknown): Fields[] {
+  const found: Fields[] = [];
+  for (const message of listed(messages)) {
+    const fields = fieldsOf(message);
+    if (fields.role !== 'system' && fields.role !== 'developer') break;
+    found.push(fields);
+  }
+  return found;
+}
+
+function textIn(content: unknown): string {
+  if (typeof content === 'string') return content.slice(0, PROMPT_CHARS);
+  let text = '';
+  for (const part of listed(content)) {
+    if (text.length >= PROMPT_CHARS) break;
+    const { text: said } = fieldsOf(part);
+    if (typeof said === 'string' && !ATTRIBUTION.test(said)) text += said.slice(0, PROMPT_CHARS);
+  }
+  return text;
+}

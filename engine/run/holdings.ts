@@ -1,0 +1,37 @@
+import type { HeldBytes } from './body-budget.ts';
+import type { Lingerer, Occupancy } from './occupancy.ts';
+
+/** What a request has of its process while it is under way, beside its body: slots by name, and room for bytes. */
+export class Holdings {
+  readonly #under_way: Occupancy;
+  #slots: string[] | undefined;
+  #rooms: HeldBytes[] | undefined;
+
+  constructor(under_way: Occupancy) {
+    this.#under_way = under_way;
+  }
+
+  /** Keeps a slot that was taken. @returns true */
+  keepSlot(name: string): true {
+    this.#slots = [...(this.#slots ?? []), name];
+    return true;
+  }
+
+  addRoom(room: HeldBytes): HeldBytes {
+    this.#rooms = [...(this.#rooms ?? []), room];
+    return room;
+  }
+
+  /** The answer is only read on, as nobody waits for it. */
+  linger(request: Lingerer): void {
+    for (const name of this.#slots ?? []) this.#under_way.linger(name, request);
+  }
+
+  /** Gives everything back; more calls do nothing. */
+  leave(request: Lingerer): void {
+    for (const name of this.#slots ?? []) this.#under_way.leave(name, request);
+    for (const room of this.#rooms ?? []) room.release();
+    this.#slots = undefined;
+    this.#rooms = undefined;
+  }
+}

@@ -1,0 +1,83 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { StageError } from '../contract/errors.ts';
+import type { AttemptRecord, LimitStatus } from '../contract/services.ts';
+import {
+  type AttemptTimes,
+  NO_TELEMETRY,
+  type RequestNotes,
+  type Telemetry,
+  type TraceIdentity,
+} from '../contract/telemetry.ts';
+import { isTraceState, newSpanId, newTraceId, parseTraceParent } from '../kit/net/trace-context.ts';
+
+const NO_LIMITS: readonly LimitStatus[] = [];
+const NO_TIMES: readonly AttemptTimes[] = [];
+
+type Keeping = Pick<Telemetry, 'keepsTrace'>;
+
+/** The trace that a request belongs to: that of its caller, else a new one. */
+class RequestTrace implements TraceIdentity {
+  readonly trace_id: string;
+  readonly parent_span_id: string | undefined;
+  readonly trace_state: string | undefined;
+  #span_id: string | undefined;
+  #attempts: string[] | undefined;
+  readonly #telemetry: Keeping;
+
+  constructor(headers: IncomingHttpHeaders, telemetry: Keeping) {
+    this.#telemetry = telemetry;
+    const parent = parseTraceParent(headers.traceparent);
+    const state = headers.tracestate;
+    this.trace_id = parent?.trace_id ?? newTraceId();
+    this.parent_span_id = parent?.span_id;
+    this.trace_state = parent !== undefined && typeof state === 'string' && isTraceState(state) ? state : undefined;
+  }
+
+  get span_id(): string {
+    this.#span_id ??= newSpanId();
+    return this.#span_id;
+  }
+
+  get is_kept(): boolean {
+    return this.#telemetry.keepsTrace(this.trace_id);
+  }
+
+  attemptSpanId(n: number): string {
+    this.#attempts ??= [];
+    this.#attempts[n] ??= newSpanId();
+    return this.#attempts[n];
+  }
+}
+
+/** What is kept of a request for telemetry alone. */
+export class KeptNotes implements RequestNotes {
+  limits = NO_LIMITS;
+  limits_at = 0;
+  error: StageError | undefined;
+  attempt_times = NO_TIMES;
+  readonly #headers: IncomingHttpHeaders;
+  readonly #telemetry: Keeping;
+  #trace: TraceIdentity | undefined;
+
+  constructor(headers: IncomingHttpHeaders, telemetry: Keeping = NO_TELEMETRY) {
+    this.#headers = headers;
+    this.#telemetry = telemetry;
+  }
+
+  get trace(): TraceIdentity {
+    this.#trace ??= new RequestTrace(this.#headers, this.#telemetry);
+    return this.#trace;
+  }
+
+  limitsTold(limits: readonly LimitStatus[], at: number): void {
+    this.limits = limits;
+    this.limits_at = at;
+  }
+
+  /** An attempt is over, or has been answered. @param began_at on the monotonic clock */
+  attemptEnded({ n, ms }: AttemptRecord, began_at: number): void {
+    const known = this.attempt_times[n - 1];
+    // What is put in the place of a record came later than what it is about.
+    if (known === undefined) this.attempt_times = [...this.attempt_times, { began_at, ended_at: began_at + ms }];
+  }
+}

@@ -1,0 +1,71 @@
+import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { readCertificates } from '../../kit/net/certificates.ts';
+import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { type Answered, openPost } from '../post.ts';
+import type { Target } from './targets.ts';
+
+/** The way to one collector. */
+export interface Collector {
+  /** Raises Error that says in a few words why there is no answer. */
+  send(bytes: Uint8Array): Promise<Answered>;
+  /** Breaks off what is on its way. */
+  close(): void;
+}
+
+/** Smaller bodies hardly shrink. */
+const GZIP_BYTES_MIN = 512;
+
+const compress = promisify(gzip);
+
+/** Makes the connections to a target. Redirects are not followed. Raises Error where a file of the target cannot be used. */
+export function openCollector(target: Target): Collector {
+  const { url, protocol, compression, timeout_seconds } = target;
+  const { origin, pathname, search } = new URL(url);
+  const { post, close } = openPost(origin, tlsOf(target));
+  const headers = {
+    ...target.headers,
+    'content-type': protocol === 'http/json' ? 'application/json' : 'application/x-protobuf',
+  };
+  const zipped = { ...headers, 'content-encoding': 'gzip' };
+  return {
+    async send(bytes) {
+      const zip = compression === 'gzip' && bytes.length >= GZIP_BYTES_MIN;
+      const body = zip ? await compress(bytes) : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      // One time for all of it: a body that trickles in without end is a collector that does not answer.
+      const patience = AbortSignal.timeout(timeout_seconds * 1000);
+      try {
+        return await post(`${pathname}${search}`, zip ? zipped : headers, body, patience);
+      } catch (error) {
+        throw new Error(formatNetworkError(error, timeout_seconds), { cause: error });
+      }
+    },
+    close,
+  };
+}
+
+function tlsOf({ ca_file, certificate_file, key_file }: Target) {
+  return {
+    ca: ca_file === undefined ? undefined : authoritiesIn(ca_file),
+    certificate: certificate_file === undefined ? undefined : read(certificate_file, 'client certificate'),
+    key: key_file === undefined ? undefined : read(key_file, 'client key'),
+  };
+}
+
+function authoritiesIn(file: string): string[] {
+  try {
+    return readCertificates(file);
+  } catch (error) {
+    // Without the cause, whose words the log would say again.
+    throw new Error(`the file ${file} (certificates for the collector) ${(error as Error).message}`);
+  }
+}
+
+function read(file: string, what: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw new Error(`the file with the ${what} for the collector cannot be read: ${file}`, { cause });
+  }
+}

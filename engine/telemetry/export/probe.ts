@@ -1,0 +1,65 @@
+import { newSpanId, newTraceId } from '../../kit/net/trace-context.ts';
+import { programVersion } from '../../kit/package-root.ts';
+import { isPage } from '../post.ts';
+import type { FinishedSpan } from '../spans.ts';
+import { openCollector } from './collector.ts';
+import { partOf } from './otlp-sender.ts';
+import { resourceAttributes } from './resource.ts';
+import type { Signal, Target } from './targets.ts';
+
+/** What a collector answered to a trial. */
+export interface ProbeAnswer {
+  readonly status: number;
+  /** Whether it is a page for people. */
+  readonly is_page: boolean;
+  /** How many of what was sent it says it did not keep, and why in its own words. */
+  readonly rejected: number;
+  readonly why: string | undefined;
+}
+
+/**
+ * Sends one span, one log record, or metrics without any value, as the gateway would, and says what came back. Raises Error that says
+ * in a few words why nothing did, or which file cannot be read.
+ */
+export async function probeCollector(
+  signal: Signal,
+  target: Target,
+  resource: Readonly<Record<string, string>>,
+): Promise<ProbeAnswer> {
+  const { SERIALIZERS, logRecordOf, resourceFromAttributes } = await import('./encode.ts');
+  const { ExportedSpan } = await import('./readable-span.ts');
+  const serializers = SERIALIZERS[target.protocol];
+  const sender = resourceFromAttributes(resourceAttributes(resource));
+  const scope = { name: 'appscli-gateway', version: programVersion() };
+  const line = JSON.stringify({ level: 30, time: new Date().toISOString(), msg: 'appscli check --live' });
+  const bytes = {
+    traces: () => serializers.traces.serializeRequest([new ExportedSpan(trialSpan(), sender, scope)]),
+    metrics: () => serializers.metrics.serializeRequest({ resource: sender, scopeMetrics: [] }),
+    logs: () => serializers.logs.serializeRequest([logRecordOf(line, sender, scope)]),
+  }[signal]();
+  const collector = openCollector(target);
+  try {
+    const answer = await collector.send(bytes ?? new Uint8Array());
+    return { status: answer.status, is_page: isPage(answer), ...partOf(serializers[signal], answer.body) };
+  } finally {
+    collector.close();
+  }
+}
+
+function trialSpan(): FinishedSpan {
+  const now = Date.now();
+  return {
+    name: 'appscli check --live',
+    kind: 'internal',
+    trace_id: newTraceId(),
+    span_id: newSpanId(),
+    parent_span_id: undefined,
+    parent_is_remote: false,
+    trace_state: undefined,
+    began_at: now,
+    ended_at: now,
+    attributes: {},
+    events: [],
+    failed: false,
+  };
+}

@@ -1,0 +1,21 @@
+/** What is told: by the names that OTLP has for them. */
+export type Signal = 'traces' | 'metrics' | 'logs';
+
+/** How one signal is sent to a collector. */
+export interface Target {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly protocol: 'http/protobuf' | 'http/json';
+  readonly compression: 'gzip' | 'none';
+  readonly timeout_seconds: number;
+  /** Files in PEM: who signed the collector's certificate, and what the gateway shows of itself. */
+  readonly ca_file?: string | undefined;
+  readonly certificate_file?: string | undefined;
+  readonly key_file?: string | undefined;
+}
+
+/** A URL as logs and metrics tell it: without a query, in which there might be a key. */
+export function publicUrl(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
+}

@@ -1,0 +1,341 @@
+import { StageError } from '../../contract/errors.ts';
+import type { AttemptReason, AttemptRecord, Candidate, DropReason, Trial } from '../../contract/forwarding.ts';
+import type { Services } from '../../contract/services.ts';
+import type { Relay, ResponseEvent } from '../../contract/stage.ts';
+import { shortenCache } from '../../protocols/body/cache-lifetimes.ts';
+import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
+import { mayNotBeAsked, unavailable } from '../routes/unavailable.ts';
+import { type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
+import { writeAttemptFacts } from './attempt-facts.ts';
+import { errorOfEvent, mayBeError, outcomeOf, statusOf } from './error-meaning.ts';
+import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
+import { demandWaiting, type ForwardContext } from './forward-context.ts';
+import { lastWord, reasonOf } from './give-up.ts';
+import { joinedTrace } from './joined-trace.ts';
+import { type ServedAttempt, sendOnce } from './send-once.ts';
+import { waitBeforeRepeat } from './waits.ts';
+
+/** What attempts need beside the request. */
+export interface AttemptSurroundings {
+  readonly services: Services;
+  readonly targets: ReadonlyMap<string, Target>;
+  /** From 0 up to 1. */
+  readonly random: () => number;
+}
+
+/** An upstream that the request is made ready for. */
+interface Ready {
+  readonly candidate: Candidate;
+  readonly target: Target;
+  readonly request: PreparedRequest;
+  readonly is_last: boolean;
+}
+
+/** One request on its way through the upstreams that can serve it. */
+export class Attempts {
+  readonly #ctx: ForwardContext;
+  readonly #services: Services;
+  readonly #targets: ReadonlyMap<string, Target>;
+  readonly #random: () => number;
+  readonly #began: number;
+  readonly #failed: FailedAttempt[] = [];
+  #refusal: unknown;
+  #served: ServedAttempt | undefined;
+  /** Upstreams that could not even be asked, as in the fact `route.dropped`. */
+  readonly #dropped: string[] = [];
+  #dropped_headers: readonly string[] | undefined;
+  #trial: Trial | undefined;
+  /** What the answer says went wrong after it had begun. */
+  #broken_off: string | undefined;
+  /** A `retry-after` for the answer that is passed on although others were tried. */
+  #retry_after: string | undefined;
+
+  constructor(ctx: ForwardContext, { services, targets, random }: AttemptSurroundings) {
+    this.#ctx = ctx;
+    this.#services = services;
+    this.#targets = targets;
+    this.#random = random;
+    this.#began = services.clock.monotonic();
+  }
+
+  /** Sends the request until it is served or nobody is left to serve it. Raises what `forward` declares. */
+  async serve(): Promise<Relay> {
+    try {
+      const relay = await this.#walk();
+      if (relay !== undefined) return relay;
+      this.#correctLast('exhausted');
+      return this.#giveUp();
+    } finally {
+      if (this.#dropped_headers !== undefined) this.#ctx.set('request.dropped_headers', this.#dropped_headers);
+      writeAttemptFacts(this.#ctx, this.#failed, this.#served);
+    }
+  }
+
+  get retry_after(): string | undefined {
+    return this.#retry_after;
+  }
+
+  /** An event of the answer on its way to the client: an error in it means what its status would have meant. */
+  hear({ name, data }: Pick<ResponseEvent, 'name' | 'data'>): void {
+    if (this.#served === undefined || !mayBeError(name, data)) return;
+    const said = errorOfEvent(name ?? '', data);
+    if (said === undefined) return;
+    const status = statusOf(said);
+    if (FAILOVER_TABLE[outcomeOf(status, said)].effect === 'failure')
+      this.#broken_off = `status ${status} in its answer`;
+  }
+
+  /** The request is over. @param is_broken whether its upstream broke off an answer that the client has a part of */
+  end(is_broken: boolean): void {
+    const broken_off = is_broken ? 'broke off its answer' : this.#broken_off;
+    if (this.#served === undefined) this.#trial?.leave();
+    else if (broken_off !== undefined) this.#trial?.leave('broken_off', broken_off);
+    else this.#trial?.leave(this.#ctx.aborted ? undefined : 'whole');
+    this.#trial = undefined;
+  }
+
+  async #walk(): Promise<Relay | undefined> {
+    const candidates = this.#candidates();
+    for (const [index, candidate] of candidates.entries()) {
+      const is_last = index === candidates.length - 1;
+      if (index > 0 && this.#isClosed(candidate, is_last)) continue;
+      const ready = await this.#prepare(candidate, is_last);
+      this.#demandWaiting();
+      // Meanwhile another request may have become the one that tries an upstream again.
+      if (ready === undefined || this.#isClosed(candidate, is_last)) continue;
+      let result = await this.#attempt(ready);
+      if ('relay' in result) return this.#serve(ready, result);
+      const repeat = this.#repeatOf(result, ready, {
+        left: candidates.length - 1 - index,
+        is_lone: candidates.length === 1,
+      });
+      if (repeat !== undefined) {
+        const over = await this.#wait(repeat.ms);
+        if (over !== undefined || !this.#isOpen(candidate)) {
+          this.#fail(ready, result, over === undefined ? 'same_after_wait' : 'gone');
+          letGo(result);
+          if (over === undefined) result = await this.#attempt(ready);
+        }
+        repeat.giveBack();
+        if (over !== undefined) throw over;
+        if ('relay' in result) return this.#serve(ready, result);
+      }
+      const reason = this.#reasonAfter(result, is_last);
+      this.#fail(ready, result, reason);
+      if (!reason.startsWith('next_')) return undefined;
+      letGo(result);
+    }
+    return undefined;
+  }
+
+  /** A stage that routes may name one upstream and nothing else. */
+  #candidates(): readonly Candidate[] {
+    const { candidates } = this.#ctx;
+    if (candidates !== undefined && candidates.length > 0) return candidates;
+    const upstream = this.#targets.get(this.#ctx.get('route.upstream'))!.config;
+    return [{ upstream, upstream_model: this.#ctx.get('route.upstream_model'), facts: {} }];
+  }
+
+  /** Upstreams may have changed since the request was routed. The last one is asked all the same, unless nobody may. */
+  #isClosed(candidate: Candidate, is_last: boolean): boolean {
+    const { upstream, upstream_model, is_alone = false } = candidate;
+    const closed = this.#services.upstreams.closed(upstream.name, upstream_model);
+    if (closed === undefined || (is_last && !mayNotBeAsked(closed, is_alone))) return false;
+    this.#refusal ??= unavailable(candidate, closed, this.#services.clock.now());
+    this.#drop(upstream.name, closed.because);
+    return true;
+  }
+
+  /** Its breaker keeps requests away from it, or leaves it to another request to try. */
+  #isOpen({ upstream, upstream_model }: Candidate): boolean {
+    return this.#services.upstreams.closed(upstream.name, upstream_model)?.because === 'open';
+  }
+
+  #drop(upstream: string, reason: DropReason): void {
+    this.#dropped.push(`${upstream}: ${reason}`);
+    this.#ctx.noteDropped(upstream, reason);
+  }
+
+  /** What keeps the request from this upstream is told only if no other can be asked. */
+  async #prepare(candidate: Candidate, is_last: boolean): Promise<Ready | undefined> {
+    const { facts, upstream } = candidate;
+    const own = facts['route.dropped'];
+    const dropped = own === undefined || this.#dropped.length === 0 ? own : [...own, ...this.#dropped];
+    try {
+      const waiting = this.#ctx.prepareAttempt(
+        dropped === own ? facts : { ...facts, 'route.dropped': dropped },
+        is_last,
+      );
+      if (waiting !== undefined) await waiting;
+      const target = this.#targets.get(upstream.name)!;
+      const body = this.#ctx.body!;
+      if (this.#ctx.get('cache.downgraded')) await shortenCache(body, protocolAt(this.#ctx, target));
+      const request = requestFor(this.#ctx, target);
+      this.#dropped_headers = request.dropped_headers;
+      return { candidate, target, request, is_last };
+    } catch (error) {
+      if (!(error instanceof StageError)) throw error;
+      this.#refusal = error;
+      this.#drop(upstream.name, reasonOf(error));
+      return undefined;
+    }
+  }
+
+  async #attempt({ candidate, target, request, is_last }: Ready): Promise<ServedAttempt | FailedAttempt> {
+    const { clock, upstreams, config } = this.#services;
+    const { timeouts } = config.server;
+    this.#trial?.leave();
+    const trial = upstreams.begin(candidate.upstream.name, candidate.upstream_model);
+    this.#trial = trial;
+    const can_move_on = !is_last && config.routing.attempts.unconfirmed && this.#tried() + 1 < this.#most();
+    const result = await sendOnce({
+      ctx: this.#ctx,
+      target,
+      // The transport adds to the headers.
+      request: { ...request, headers: { ...request.headers, ...joinedTrace(this.#ctx, target) } },
+      clock,
+      timeouts,
+      can_move_on,
+      may_free: this.#failed.every(({ is_through }) => is_through),
+      first_byte_seconds: this.#firstByteSeconds(),
+      began: this.#began,
+    });
+    if ('relay' in result) trial.tell('success');
+    else trial.tell(effectOf(result), describeFailed(result), result.retry_after_seconds);
+    return result;
+  }
+
+  /** Longest wait for an answer: without a stream, nothing of it comes before it is complete. */
+  #firstByteSeconds(): number {
+    const { first_byte_seconds, unstreamed_first_byte_seconds } = this.#services.config.server.timeouts;
+    const soon = this.#ctx.get('request.stream') === true || this.#ctx.get('request.protocol') === 'count_tokens';
+    if (!soon) return unstreamed_first_byte_seconds;
+    return this.#tried() === 0 ? first_byte_seconds : Math.min(first_byte_seconds, this.#secondsLeft());
+  }
+
+  #secondsLeft(): number {
+    const { clock, config } = this.#services;
+    return config.routing.attempts.seconds - (clock.monotonic() - this.#began) / 1000;
+  }
+
+  #tried(): number {
+    return this.#failed.length;
+  }
+
+  #most(): number {
+    return Math.min(this.#services.config.routing.attempts.most, this.#candidates().length + 1);
+  }
+
+  /** The wait after which the same upstream is asked again, and its place in that upstream's retry budget. */
+  #repeatOf(
+    result: FailedAttempt,
+    { candidate, target }: Ready,
+    { left, is_lone }: { left: number; is_lone: boolean },
+  ) {
+    // An upstream that was not asked yet comes before one that has failed.
+    if (this.#tried() + 1 + left >= this.#most() || this.#ctx.aborted || this.#isOpen(candidate)) return undefined;
+    const ms = waitBeforeRepeat(result, {
+      is_lone,
+      retry_count: this.#ctx.headers['x-stainless-retry-count'],
+      random: this.#random,
+    });
+    if (ms === undefined || ms / 1000 >= this.#secondsLeft()) return undefined;
+    const giveBack = this.#services.upstreams.takeRetry(target.config.name);
+    return giveBack && { ms, giveBack };
+  }
+
+  /** @returns why there is nothing to wait for any more, if so */
+  #wait(ms: number): Promise<StageError | undefined> {
+    return new Promise((resolve) => {
+      const timer = this.#services.clock.after(ms, () => resolve(undefined));
+      this.#ctx.drainWithin(undefined);
+      this.#ctx.onCancel((reason) => {
+        timer.close();
+        resolve(reason);
+      });
+    });
+  }
+
+  #reasonAfter({ outcome }: FailedAttempt, is_last: boolean): AttemptReason {
+    const row: FailoverRow = FAILOVER_TABLE[outcome];
+    const { unconfirmed } = this.#services.config.routing.attempts;
+    if (row.next === 'no') return row.reason;
+    if (this.#ctx.aborted) return 'gone';
+    if (is_last || this.#tried() + 1 >= this.#most() || (row.next === 'if_unconfirmed' && !unconfirmed))
+      return 'exhausted';
+    return this.#secondsLeft() <= 0 ? 'too_late' : row.reason;
+  }
+
+  #serve(ready: Ready, served: ServedAttempt): Relay {
+    this.#served = served;
+    const status = served.relay.response.statusCode!;
+    this.#note(ready, { ...served, outcome: 'answered', certainty: 'answered', status }, 'served');
+    return served.relay;
+  }
+
+  #fail(ready: Ready, failed: FailedAttempt, reason: AttemptReason): void {
+    this.#failed.push(failed);
+    this.#note(ready, failed, reason);
+  }
+
+  #note(
+    { candidate, target }: Ready,
+    attempt: Pick<
+      FailedAttempt,
+      'certainty' | 'status' | 'outcome' | 'sends' | 'began_at' | 'ms' | 'request_id' | 'received_bytes'
+    >,
+    reason: AttemptReason,
+  ): void {
+    const { credential_name } = target;
+    const { certainty, status, outcome, sends, began_at, ms, request_id, received_bytes } = attempt;
+    const record: AttemptRecord = {
+      n: this.#ctx.attempts.length + 1,
+      upstream: candidate.upstream.name,
+      upstream_model: candidate.upstream_model,
+      ...(credential_name !== undefined && { credential: credential_name }),
+      certainty,
+      status: status ?? null,
+      outcome,
+      reason,
+      sends,
+      ms: Math.round(ms * 10) / 10,
+      ...(request_id !== undefined && { upstream_request_id: request_id }),
+    };
+    this.#ctx.noteAttempt(record, received_bytes ?? 0, began_at);
+  }
+
+  #demandWaiting(): void {
+    const { given_up, aborted } = this.#ctx;
+    if (given_up !== undefined || aborted) this.#correctLast('gone');
+    demandWaiting(this.#ctx);
+  }
+
+  /** It was to go on to another upstream, and did not. */
+  #correctLast(reason: AttemptReason): void {
+    const last = this.#ctx.attempts.at(-1);
+    if (!last?.reason.startsWith('next_')) return;
+    this.#ctx.noteAttempt({ ...last, reason }, this.#ctx.relayed_bytes);
+  }
+
+  /** Passes on the answer that says most, or raises an error of our own. */
+  #giveUp(): Relay {
+    if (this.#failed.length === 0) throw this.#refusal;
+    const word = lastWord(this.#failed, this.#waits());
+    for (const failed of this.#failed) if (!('attempt' in word) || failed !== word.attempt) letGo(failed);
+    if ('error' in word) throw word.error;
+    const { response, chunks } = word.attempt;
+    this.#retry_after = word.retry_after;
+    const { idle_seconds } = this.#services.config.server.timeouts;
+    return { kind: 'relay', response: response!, idle_seconds, begun: chunks! };
+  }
+
+  /** After how many seconds each upstream may serve again, as far as it is known. */
+  #waits(): readonly number[] {
+    const now = this.#services.clock.now();
+    const windows = this.#candidates().flatMap(({ upstream, upstream_model }) => {
+      const until = this.#services.upstreams.closed(upstream.name, upstream_model)?.until;
+      return until === undefined ? [] : [(until - now) / 1000];
+    });
+    return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];
+  }
+}

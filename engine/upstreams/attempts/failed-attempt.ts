@@ -1,0 +1,122 @@
+import type { IncomingMessage } from 'node:http';
+import zlib from 'node:zlib';
+import { StageError } from '../../contract/errors.ts';
+import type { AttemptEffect, Certainty } from '../../contract/forwarding.ts';
+import { isPlain } from '../../kit/media-type.ts';
+import { type AttemptOutcome, FAILOVER_TABLE } from '../failover-table.ts';
+
+/** An attempt that was not served, with what the client gets if nothing better follows. */
+export interface FailedAttempt {
+  readonly upstream: string;
+  readonly outcome: AttemptOutcome;
+  readonly certainty: Certainty;
+  /** What the upstream answered, or what the error that began its stream stands for. */
+  readonly status: number | undefined;
+  readonly sends: number;
+  readonly resent: 'stale_socket' | undefined;
+  /** Whether nothing of the body is still to be sent. */
+  readonly is_through: boolean;
+  /** When it was sent, on the monotonic clock. */
+  readonly began_at: number;
+  readonly ms: number;
+  readonly request_id: string | undefined;
+  readonly retry_after_seconds: number | undefined;
+  /** Whether the error says itself that it is about the model. */
+  readonly names_model: boolean;
+  /** The upstream's own answer, where there is one to pass on. */
+  readonly response?: IncomingMessage;
+  readonly chunks?: readonly Buffer[];
+  /** How much of an answer came that is not passed on. */
+  readonly received_bytes?: number;
+  /** Whether that is all of it, so that it can be passed on later. */
+  readonly is_whole?: boolean;
+  /** Whether the upstream was asked in another protocol than the client's. */
+  readonly is_translated: boolean;
+  /** What happened, where there is no answer to pass on. */
+  readonly error?: StageError;
+  /** What the system calls it, such as `ECONNREFUSED`. */
+  readonly code?: string | undefined;
+}
+
+/** Bodies of errors are read up to this size, as they are and without their content encoding. */
+export const ERROR_BYTES_MAX = 65_536;
+
+/** The text of an error's body; empty for one that cannot be read. */
+export function errorText(response: IncomingMessage, chunks: readonly Buffer[]): string {
+  const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+  const encoding = response.headers['content-encoding'];
+  if (isPlain(encoding)) return bytes.toString('utf8');
+  try {
+    return inflate(encoding!.trim().toLowerCase(), bytes).toString('utf8');
+  } catch {
+    return '';
+  }
+}
+
+function inflate(encoding: string, bytes: Buffer): Buffer {
+  const bounds = { maxOutputLength: 4 * ERROR_BYTES_MAX };
+  switch (encoding) {
+    case 'gzip':
+    case 'x-gzip':
+      return zlib.gunzipSync(bytes, bounds);
+    case 'deflate':
+      return zlib.inflateSync(bytes, bounds);
+    case 'br':
+      return zlib.brotliDecompressSync(bytes, bounds);
+    case 'zstd':
+      return zlib.zstdDecompressSync(bytes, bounds);
+    default:
+      return Buffer.alloc(0);
+  }
+}
+
+/** Seconds that a `retry-after` asks for, as a number or a date (RFC 9110 section 10.2.3); `undefined` where it says nothing. */
+export function retryAfterSeconds(response: IncomingMessage, now: number): number | undefined {
+  const { 'retry-after': text, 'retry-after-ms': ms } = response.headers;
+  if (typeof ms === 'string' && /^\d+(\.\d+)?$/.test(ms)) return Number(ms) / 1000;
+  if (text === undefined) return undefined;
+  if (/^\s*\d+(\.\d+)?\s*$/.test(text)) return Number(text);
+  const date = Date.parse(text);
+  return Number.isNaN(date) ? undefined : Math.max(0, (date - now) / 1000);
+}
+
+/** What a client is told of a request that got no answer. A certificate that is not accepted is no connection either. */
+export function describeFailure(error: NodeJS.ErrnoException, name: string, is_sent: boolean): StageError {
+  if (error instanceof StageError) return error;
+  const details = { upstream: name };
+  if (is_sent) {
+    const message = `The upstream "${name}" dropped the connection before it answered.`;
+    return new StageError('upstream_failed', message, { details });
+  }
+  const why = error.code === undefined ? '' : ` (${error.code})`;
+  return new StageError('upstream_unreachable', `No connection to the upstream "${name}"${why}.`, { details });
+}
+
+/**
+ * What an attempt says about the upstream, where a caller can't make it up: an error about something else than the model is no reason to
+ * remember that it is missing, and a refusal of the request may repeat what the caller wrote.
+ */
+export function effectOf({ outcome, status, names_model }: FailedAttempt): AttemptEffect {
+  const { effect } = FAILOVER_TABLE[outcome];
+  if (effect === 'model_missing' && !names_model) return 'neutral';
+  return outcome === 'payment' && status === 400 ? 'permission' : effect;
+}
+
+const BRIEFLY: Readonly<Partial<Record<AttemptOutcome, string>>> = {
+  unreachable: 'no connection',
+  unanswered: 'no answer',
+  foreign: 'an answer that is not of its protocol',
+  empty: 'an answer that ended before it began',
+};
+
+/** In a few words, for lists and for those who wait for it. */
+export function describeFailed({ outcome, status, code }: FailedAttempt): string {
+  if (status !== undefined && status >= 400) return `status ${status}`;
+  const words = BRIEFLY[outcome] ?? outcome;
+  return code === undefined ? words : `${words} (${code})`;
+}
+
+/** Another upstream is asked: what is still to come of this answer is not waited for. */
+export function letGo({ response, is_whole }: FailedAttempt): void {
+  if (!is_whole) response?.destroy();
+}

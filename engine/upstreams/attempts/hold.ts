@@ -1,0 +1,163 @@
+import type { IncomingMessage } from 'node:http';
+import type { Transform } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
+import type { Clock, Timer } from '../../contract/services.ts';
+import { decompressor } from '../../kit/decompressor.ts';
+import { isPlain } from '../../kit/media-type.ts';
+import { errorOfEvent } from './error-meaning.ts';
+import { GREETINGS, isGreeting } from './greetings.ts';
+
+/** The beginning of a response, read before anybody is given any of it. */
+export interface Beginning {
+  readonly chunks: readonly Buffer[];
+  /**
+   * Why no more was held back: what was waited for is there; the response ended or broke before; nothing came for too long; it took so
+   * long, or became so much, that it is passed on.
+   */
+  readonly by: 'complete' | 'ended' | 'broken' | 'silent' | 'enough';
+  /** The event that was waited for. */
+  readonly event?: { readonly name: string; readonly data: string };
+}
+
+/** How much of a response is held back. */
+export interface HoldOptions {
+  /** What is waited for: any bytes, the first event, the first event that is no greeting, or the end. */
+  readonly until: 'bytes' | 'event' | 'content' | 'end';
+  /** Longest silence. */
+  readonly silence_seconds: number;
+  /** After this it is passed on. */
+  readonly seconds: number;
+  /** And this long after the first greeting, where content is waited for. */
+  readonly greeting_seconds: number;
+  /** From here on too. */
+  readonly bytes_max: number;
+  readonly events_max: number;
+  readonly clock: Clock;
+}
+
+/** A response whose beginning is read. */
+export interface Holding {
+  readonly beginning: Promise<Beginning>;
+  /** Gives up waiting. */
+  cancel(): void;
+}
+
+/** Reads the beginning of a response; the rest stays in it, with its back-pressure. */
+export function holdBeginning(response: IncomingMessage, options: HoldOptions): Holding {
+  const { promise, resolve } = Promise.withResolvers<Beginning>();
+  const hold = new Hold(response, options, resolve);
+  hold.start();
+  return { beginning: promise, cancel: () => hold.end('broken') };
+}
+
+class Hold {
+  readonly #response: IncomingMessage;
+  readonly #options: HoldOptions;
+  readonly #resolve: (beginning: Beginning) => void;
+  readonly #chunks: Buffer[] = [];
+  readonly #timers: Timer[] = [];
+  #feed: ((chunk: Buffer) => void) | undefined;
+  #inflate: Transform | undefined;
+  #size = 0;
+  #events = 0;
+  #over = false;
+
+  constructor(response: IncomingMessage, options: HoldOptions, resolve: (beginning: Beginning) => void) {
+    this.#response = response;
+    this.#options = options;
+    this.#resolve = resolve;
+  }
+
+  start(): void {
+    const { until, silence_seconds, seconds, clock } = this.#options;
+    if (until === 'event' || until === 'content') this.#listenForEvents();
+    this.#response
+      .on('readable', this.#onReadable)
+      .on('end', this.#onEnd)
+      .on('error', this.#onBroken)
+      .on('close', this.#onBroken);
+    this.#timers.push(clock.after(silence_seconds * 1000, () => this.end('silent')));
+    if (seconds < silence_seconds) this.#timers.push(clock.after(seconds * 1000, () => this.end('enough')));
+  }
+
+  end(by: Beginning['by'], event?: Beginning['event']): void {
+    if (this.#over) return;
+    this.#over = true;
+    for (const timer of this.#timers) timer.close();
+    this.#response
+      .off('readable', this.#onReadable)
+      .off('end', this.#onEnd)
+      .off('error', this.#onBroken)
+      .off('close', this.#onBroken)
+      // Whoever reads on listens a moment later.
+      .on('error', () => {});
+    this.#inflate?.destroy();
+    this.#resolve({ chunks: this.#chunks, by, ...(event !== undefined && { event }) });
+  }
+
+  readonly #onReadable = (): void => {
+    while (!this.#over) {
+      const chunk = this.#response.read() as Buffer | null;
+      if (chunk === null) return;
+      this.#take(chunk);
+    }
+  };
+
+  readonly #onEnd = (): void => {
+    const by = this.#options.until === 'end' ? 'complete' : 'ended';
+    if (this.#inflate === undefined) this.end(by);
+    // What came last is still being read.
+    else this.#inflate.on('end', () => this.end(by)).end();
+  };
+
+  readonly #onBroken = (): void => {
+    if (!this.#response.readableEnded) this.end('broken');
+  };
+
+  #take(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#size += chunk.length;
+    this.#timers[0]!.refresh();
+    if (this.#options.until === 'bytes') this.end('complete');
+    else if (this.#size > this.#options.bytes_max) this.end('enough');
+    else this.#feed?.(chunk);
+  }
+
+  #listenForEvents(): void {
+    const decoder = new StringDecoder('utf8');
+    const parser = createParser({ onEvent: (event) => this.#onEvent(event) });
+    const read = (chunk: Buffer) => {
+      if (!this.#over) parser.feed(decoder.write(chunk));
+    };
+    const encoding = this.#response.headers['content-encoding'];
+    if (isPlain(encoding)) {
+      this.#feed = read;
+      return;
+    }
+    this.#inflate = decompressor(encoding!);
+    // What cannot be read is not for us to judge.
+    const giveUp = () => this.end('enough');
+    this.#inflate?.on('data', read).on('error', giveUp);
+    this.#feed = this.#inflate === undefined ? giveUp : (chunk) => void this.#inflate!.write(chunk);
+  }
+
+  /** Some greetings repeat the request: what is told by name is not parsed. */
+  #isPassed(name: string, data: string): boolean {
+    if (this.#options.until !== 'content') return false;
+    return GREETINGS.has(name) || (isGreeting(data) && errorOfEvent(name, data) === undefined);
+  }
+
+  #onEvent({ event: name = 'message', data }: EventSourceMessage): void {
+    if (this.#over || name === 'ping') return;
+    const event = { name, data };
+    if (!this.#isPassed(name, data)) {
+      this.end('complete', event);
+      return;
+    }
+    const { events_max, greeting_seconds, clock } = this.#options;
+    this.#events += 1;
+    if (this.#events >= events_max) this.end('enough');
+    else if (this.#events === 1) this.#timers.push(clock.after(greeting_seconds * 1000, () => this.end('enough')));
+  }
+}

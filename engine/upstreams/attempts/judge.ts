@@ -1,0 +1,128 @@
+import type { IncomingMessage } from 'node:http';
+import { StageError } from '../../contract/errors.ts';
+import { isEventStream, isPlain } from '../../kit/media-type.ts';
+import type { AttemptOutcome } from '../failover-table.ts';
+import { refuseForeignAnswer } from '../foreign-answer.ts';
+import { BEGINS_AS_ERROR, type ErrorSaid, errorOfEvent, errorSaid, outcomeOf, statusOf } from './error-meaning.ts';
+import { errorText, type FailedAttempt, retryAfterSeconds } from './failed-attempt.ts';
+import type { Beginning } from './hold.ts';
+
+/** An answer whose beginning was read. */
+interface Answered {
+  readonly response: IncomingMessage;
+  readonly beginning: Beginning;
+  /** Of the upstream. */
+  readonly name: string;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+}
+
+/** What is wrong with an answer. */
+type Judgement = Pick<
+  FailedAttempt,
+  | 'outcome'
+  | 'certainty'
+  | 'status'
+  | 'retry_after_seconds'
+  | 'names_model'
+  | 'response'
+  | 'chunks'
+  | 'is_whole'
+  | 'error'
+>;
+
+/** Why an answer is none to give to the client as long as somebody else can answer; `undefined` where it is one. */
+export function judgeAnswer(answered: Answered): Judgement | undefined {
+  const { statusCode: status = 0, headers } = answered.response;
+  if (status >= 400 && status <= 599) return judgeError(answered, status);
+  if (status === 200 && isEventStream(headers['content-type'])) return judgeStream(answered);
+  return judgeDocument(answered);
+}
+
+function judgeError({ response, beginning, name, now }: Answered, status: number): Judgement {
+  const text = errorText(response, beginning.chunks);
+  const said = errorSaid(text);
+  const foreign = refuseForeignAnswer(response, name, beginning.chunks[0]);
+  const broken = beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined;
+  const error = foreign ?? broken;
+  return {
+    ...judged(outcomeOf(status, said), status, said),
+    retry_after_seconds: retryAfterSeconds(response, now),
+    ...(error === undefined ? passedOn(response, beginning) : { error }),
+  };
+}
+
+function judgeStream({ response, beginning, name, now }: Answered): Judgement | undefined {
+  const { event, by, chunks } = beginning;
+  if (by === 'enough') return undefined;
+  if (by === 'silent') {
+    response.destroy();
+    return { ...judged('unanswered', 200), error: silent(name) };
+  }
+  const said = event === undefined ? errorSaid(errorText(response, chunks)) : errorOfEvent(event.name, event.data);
+  if (said !== undefined) {
+    const status = statusOf(said);
+    return {
+      ...judged(outcomeOf(status, said), status, said),
+      retry_after_seconds: retryAfterSeconds(response, now),
+      ...passedOn(response, beginning),
+    };
+  }
+  if (by === 'complete') return undefined;
+  const error = dropped(name, 'before its stream said anything');
+  // Whatever it is, it is all that the upstream has to say.
+  if (by === 'ended' && saysSomething(response, chunks)) {
+    return { ...judged('empty', 200), ...passedOn(response, beginning) };
+  }
+  return { ...judged('empty', 200), error };
+}
+
+/** Whether there is more than comments in what was meant to be a stream. */
+function saysSomething(response: IncomingMessage, chunks: readonly Buffer[]): boolean {
+  if (chunks.length === 0) return false;
+  return !isPlain(response.headers['content-encoding']) || /^[^:\s]/m.test(errorText(response, chunks));
+}
+
+function judgeDocument({ response, beginning, name }: Answered): Judgement | undefined {
+  const { statusCode: status = 0, headers } = response;
+  const { by, chunks } = beginning;
+  if (by === 'silent') {
+    response.destroy();
+    return { ...judged('unanswered', status), error: silent(name) };
+  }
+  if (by === 'broken') return { ...judged('empty', status), error: dropped(name, 'in the middle of its response') };
+  const foreign = refuseForeignAnswer(response, name, chunks[0]);
+  if (foreign !== undefined) {
+    response.destroy();
+    // A page says that no model was asked, and so does a redirect; nothing at all says nothing.
+    return { ...judged(chunks.length === 0 && status < 300 ? 'empty' : 'foreign', status), error: foreign };
+  }
+  const text = isPlain(headers['content-encoding']) ? chunks[0]!.toString('utf8') : '';
+  const said = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorSaid(text) : undefined;
+  if (said === undefined) return undefined;
+  const stands_for = statusOf(said);
+  return { ...judged(outcomeOf(stands_for, said), stands_for, said), ...passedOn(response, beginning) };
+}
+
+function judged(outcome: AttemptOutcome, status: number, said?: ErrorSaid) {
+  const names_model = said !== undefined && (said.words.includes('model_not_found') || /\bmodel\b/i.test(said.message));
+  return { outcome, status, certainty: 'answered', retry_after_seconds: undefined, names_model } as const;
+}
+
+function passedOn(response: IncomingMessage, { chunks, by }: Beginning) {
+  return { response, chunks, is_whole: by === 'complete' && response.complete };
+}
+
+function dropped(name: string, when: string): StageError {
+  return new StageError('upstream_failed', `The upstream "${name}" dropped the connection ${when}.`, {
+    details: { upstream: name },
+  });
+}
+
+function silent(name: string): StageError {
+  const message = `The upstream "${name}" began to answer and then sent nothing; the same request sent again is paid again.`;
+  return new StageError('upstream_timeout', message, {
+    details: { upstream: name },
+    headers: { 'x-should-retry': 'false' },
+  });
+}

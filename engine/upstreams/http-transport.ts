@@ -1,0 +1,214 @@
+import http, {
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
+import https from 'node:https';
+import type { Socket } from 'node:net';
+import type { Stream } from 'node:stream';
+import { createProxyServer } from 'http-proxy-3';
+import type { Clock } from '../contract/services.ts';
+import { createReachability, type Reachability } from './reachability.ts';
+import type { OutgoingRequest, Sending, Transport } from './transport.ts';
+
+/** Idle upstream connections kept open per upstream. */
+const FREE_SOCKETS_MAX = 512;
+
+/**
+ * A kept-alive connection that breaks this soon after it was given a request was closed by the upstream before that; later
+ * it may have been at work on it.
+ */
+const STALE_MS = 2000;
+
+/** How long an upstream whose answer is complete has time to read the rest of the request: those that do can have another one. */
+const UNREAD_MS = 1000;
+
+/** What the proxy takes for the client's response and connection: the engine answers, and decides what a leaving client ends. */
+const NO_RESPONSE = { on() {}, headersSent: false, finished: true } as unknown as ServerResponse;
+const NO_SOCKET = { destroyed: false };
+
+/**
+ * Creates the transport to one upstream over http-proxy-3. `connect_seconds` is the longest a connection may take, TLS included; see
+ * `createReachability` for upstreams that are known not to answer.
+ */
+export function createHttpTransport(options: {
+  readonly url: URL;
+  readonly connect_seconds: number;
+  readonly clock: Clock;
+}): Transport {
+  const { url, connect_seconds, clock } = options;
+  const { Agent } = url.protocol === 'https:' ? https : http;
+  const agent = new Agent({ keepAlive: true, maxFreeSockets: FREE_SOCKETS_MAX, scheduling: 'lifo' });
+  // The agent has one destination. Node would put its name together from all connection options at every request.
+  agent.getName = () => url.origin;
+  /** For requests that must not get a connection that somebody had before. */
+  const fresh = new Agent();
+  const reachability = createReachability({ connect_seconds, clock });
+  const proxy = createProxyServer({});
+  proxy.on('proxyReq', (request, req, _res, _options, socket) => asAttempt(req).onSocket(request, socket));
+  proxy.on('proxyRes', (response, req) => asAttempt(req).onResponse(response));
+
+  const dispatch = (attempt: Attempt, is_first: boolean) => {
+    proxy.web(
+      attempt as unknown as IncomingMessage,
+      NO_RESPONSE,
+      {
+        target: url,
+        agent: is_first ? agent : fresh,
+        changeOrigin: true,
+        prependPath: false,
+        // The path and query travel as received; parsing them as a URL would re-encode them.
+        toProxy: true,
+        selfHandleResponse: true,
+        buffer: attempt.bodySource(),
+      },
+      (error) => attempt.onError(error),
+    );
+  };
+  return {
+    send(request) {
+      const attempt = new Attempt(request, { clock, reachability, dispatch });
+      dispatch(attempt, true);
+      return attempt;
+    },
+    close() {
+      agent.destroy();
+      fresh.destroy();
+    },
+  };
+}
+
+function asAttempt(req: IncomingMessage): Attempt {
+  return req as unknown as Attempt;
+}
+
+/** What an attempt needs of its client. */
+interface Surroundings {
+  readonly clock: Clock;
+  readonly reachability: Reachability;
+  readonly dispatch: (attempt: Attempt, is_first: boolean) => void;
+}
+
+/** One request on its way; the proxy takes it for the client's request. */
+class Attempt implements Sending {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly socket = NO_SOCKET;
+  readonly answer: Promise<IncomingMessage>;
+  attempts = 0;
+  resent: 'stale_socket' | undefined;
+  readonly #surroundings: Surroundings;
+  readonly #started: number;
+  readonly #resolve: (response: IncomingMessage) => void;
+  readonly #reject: (error: Error) => void;
+  #body: Buffer | undefined;
+  #request: ClientRequest | undefined;
+  #socket: Socket | undefined;
+  /** What its connection had received before; a connection can serve many requests. */
+  #read_before = 0;
+  #over = false;
+
+  constructor({ method, path, headers, body }: OutgoingRequest, surroundings: Surroundings) {
+    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    this.method = method;
+    this.url = path;
+    this.headers = headers;
+    this.answer = promise;
+    this.#body = body;
+    this.#surroundings = surroundings;
+    this.#started = surroundings.clock.monotonic();
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  /** The proxy listens for errors of the client, which are not the upstream's to know. */
+  on(): this {
+    return this;
+  }
+
+  /** A stand-in for a stream that hands the whole body to the request in one write, and then forgets it. */
+  bodySource(): Stream {
+    let rest = this.#body;
+    const pipe = (destination: ClientRequest) => {
+      destination.end(rest);
+      rest = undefined;
+    };
+    return { pipe } as unknown as Stream;
+  }
+
+  onSocket(request: ClientRequest, socket: Socket): void {
+    this.#request = request;
+    if (this.#over) return void request.destroy();
+    this.#socket = socket;
+    this.#read_before = socket.bytesRead;
+    if (!socket.connecting) {
+      this.attempts++;
+      return;
+    }
+    this.#body = undefined;
+    const refusal = this.#surroundings.reachability.watch(socket, () => this.attempts++);
+    if (refusal !== undefined) request.destroy(refusal);
+  }
+
+  onResponse(response: IncomingMessage): void {
+    if (this.#over) return void response.destroy();
+    this.#end();
+    if (this.#request?.writableFinished === false) response.once('end', this.#stopSending);
+    this.#resolve(response);
+  }
+
+  onError(error: NodeJS.ErrnoException): void {
+    if (this.#over) return;
+    if (this.#isStale(error)) {
+      this.resent = 'stale_socket';
+      this.#surroundings.dispatch(this, false);
+      return;
+    }
+    this.#end();
+    this.#reject(error);
+  }
+
+  get body_is_sent(): boolean {
+    return this.#over && this.resent === undefined && this.#request?.writableFinished === true;
+  }
+
+  abandon(reason: Error): void {
+    if (this.#over) return;
+    this.#end();
+    this.#reject(reason);
+    this.#request?.destroy();
+  }
+
+  forgetBody(): void {
+    this.#body = undefined;
+  }
+
+  /** An upstream that has answered all it has to say may never read the rest. */
+  readonly #stopSending = (): void => {
+    const request = this.#request!;
+    const timer = this.#surroundings.clock.after(UNREAD_MS, () => {
+      if (!request.writableFinished) request.destroy();
+    });
+    timer.unref();
+  };
+
+  #end(): void {
+    this.#over = true;
+    this.#body = undefined;
+    this.#socket = undefined;
+  }
+
+  /** RFC 9110 section 9.2.2 leaves it to us; nothing was answered, and every client tries such a request once more. */
+  #isStale({ code }: NodeJS.ErrnoException): boolean {
+    return (
+      this.resent === undefined &&
+      this.#body !== undefined &&
+      this.#request?.reusedSocket === true &&
+      (code === 'ECONNRESET' || code === 'EPIPE') &&
+      this.#socket?.bytesRead === this.#read_before &&
+      this.#surroundings.clock.monotonic() - this.#started < STALE_MS
+    );
+  }
+}

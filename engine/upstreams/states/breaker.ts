@@ -1,0 +1,218 @@
+import type { UpstreamConfig } from '../../contract/config.ts';
+import { createOutcomes } from './outcomes.ts';
+
+/** When a breaker opens, and for how long. */
+export type BreakerSettings = Omit<UpstreamConfig['breaker'], 'mode'>;
+
+/** What a breaker and its like are told of themselves. */
+export interface BreakerSurroundings {
+  /** The number of the last trial that began; numbers rise by one. */
+  readonly latest: () => number;
+  /** From 0 to 1. */
+  readonly random: () => number;
+  /** It opened, not having been open before; requests had been failing for so long. */
+  readonly onOpen: (until: number, last: string | undefined, failing_ms: number) => void;
+  /** The one that tried failed; there were none that succeeded for so long. */
+  readonly onReopen: (until: number, failing_ms: number) => void;
+  /** It closed, having been open for this long. */
+  readonly onClose: (open_ms: number) => void;
+}
+
+/**
+ * Keeps requests from what fails. Closed: all pass. Open: none should. Half-open, once its time is over: one at a time, and
+ * `SUCCESSES_TO_CLOSE` that succeed close it. All times in milliseconds of one clock that does not go back.
+ */
+export interface Breaker {
+  /** Whether it is closed and has been for long: there is nothing to ask it. */
+  readonly is_quiet: boolean;
+  phase(now: number): 'closed' | 'open' | 'half_open';
+  /** Until when nothing should pass; `undefined` when a request may. */
+  until(now: number): number | undefined;
+  /** Trial `n` begins; in a half-open breaker it is the one that tries, unless another is. */
+  begin(n: number, now: number): void;
+  succeed(n: number, now: number): void;
+  fail(n: number, now: number, detail: string | undefined): void;
+  /** An answer that had begun is whole. */
+  complete(): void;
+  /** An answer that had begun broke off: a failure, whose beginning was told as a success. */
+  breakOff(n: number, now: number, detail: string | undefined): void;
+  /** Trial `n` is over, whatever it told. */
+  release(n: number): void;
+  /** Opens because another process did; see `Heeded`. */
+  heed(seen: Heeded, now: number): void;
+  /** From `SHARE_MIN` to 1: rises in the `SLOW_START_MS` after closing. */
+  share(now: number): number;
+  /** Takes other settings. */
+  use(settings: BreakerSettings): void;
+  readonly last: string | undefined;
+}
+
+/**
+ * What another process saw. What was seen here wins: it is not believed where something succeeded here since it began to fail
+ * there, where it is open anyway, and for a while after it turned out to be wrong here, as where only the other one's network is ill.
+ */
+export interface Heeded {
+  readonly until: number;
+  readonly last: string | undefined;
+  /** For how long it had been failing there. */
+  readonly failing_ms: number;
+}
+
+/** For how long nobody else is believed after what they said was wrong here. */
+export const DISBELIEF_MS = 300_000;
+const SUCCESSES_TO_CLOSE = 2;
+const SLOW_START_MS = 10_000;
+const SHARE_MIN = 0.1;
+const JITTER = 0.2;
+/** What a caller is told to wait while another request tries. */
+const WHILE_ONE_TRIES_MS = 1000;
+
+/** Makes a closed breaker. */
+export function createBreaker(given: BreakerSettings, { latest, random, ...tell }: BreakerSurroundings): Breaker {
+  let settings = given;
+  let outcomes = createOutcomes(settings.window_seconds * 1000);
+  let in_a_row = 0;
+  /** Answers in a row that broke off: that each of them began is no sign of health. */
+  let broken_in_a_row = 0;
+  let failing_since = 0;
+  let succeeded_at = Number.NEGATIVE_INFINITY;
+  /** Whether it is open because another process said so. */
+  let is_heeded = false;
+  let disbelieving_until = 0;
+  /** Undefined while it is closed. */
+  let open_until: number | undefined;
+  let open_ms = 0;
+  let openings = 0;
+  let opened_at = 0;
+  let closed_at: number | undefined;
+  let successes = 0;
+  /** Trials up to this one began before it opened or closed last: what they show is of then. */
+  let changed_after = 0;
+  let trying = 0;
+  let trying_since = 0;
+  let last: string | undefined;
+
+  const isTrying = (now: number) => trying !== 0 && now - trying_since < open_ms;
+
+  function startOpen(until: number, now: number): void {
+    if (openings === 0) opened_at = now;
+    open_ms = until - now;
+    open_until = until;
+    openings += 1;
+    successes = 0;
+    in_a_row = 0;
+    broken_in_a_row = 0;
+    trying = 0;
+    outcomes.clear();
+    changed_after = latest();
+  }
+
+  function open(now: number): void {
+    const { open_seconds, open_seconds_max } = settings;
+    const seconds = open_seconds * 2 ** openings * (1 - JITTER + 2 * JITTER * random());
+    const first = openings === 0;
+    const failing_ms = now - (first ? failing_since : Math.max(open_until!, succeeded_at));
+    const until = now + Math.min(seconds, Math.max(open_seconds_max, open_seconds)) * 1000;
+    is_heeded = false;
+    startOpen(until, now);
+    if (first) tell.onOpen(until, last, failing_ms);
+    else tell.onReopen(until, failing_ms);
+  }
+
+  function close(now: number): void {
+    open_until = undefined;
+    openings = 0;
+    closed_at = now;
+    changed_after = latest();
+    if (is_heeded) disbelieving_until = now + DISBELIEF_MS;
+    is_heeded = false;
+    tell.onClose(now - opened_at);
+  }
+
+  function failsTooOften(now: number): boolean {
+    const { failures, failure_percent, requests_min } = settings;
+    if (in_a_row >= failures) return true;
+    const { all, failed } = outcomes.count(now);
+    return all >= requests_min && failed * 100 >= failure_percent * all;
+  }
+
+  function fail(n: number, now: number, detail: string | undefined): void {
+    if (n <= changed_after) return;
+    last = detail;
+    if (open_until === undefined) {
+      if (in_a_row === 0) failing_since = now;
+      in_a_row += 1;
+      outcomes.add(false, now);
+      if (failsTooOften(now)) open(now);
+    } else if (now >= open_until) open(now);
+  }
+
+  return {
+    get is_quiet() {
+      return open_until === undefined && closed_at === undefined;
+    },
+    phase(now) {
+      if (open_until === undefined) return 'closed';
+      return now < open_until ? 'open' : 'half_open';
+    },
+    until(now) {
+      if (open_until === undefined) return undefined;
+      if (now < open_until) return open_until;
+      return isTrying(now) ? now + WHILE_ONE_TRIES_MS : undefined;
+    },
+    begin(n, now) {
+      if (open_until === undefined || now < open_until || isTrying(now)) return;
+      trying = n;
+      trying_since = now;
+    },
+    succeed(n, now) {
+      if (n <= changed_after) return;
+      succeeded_at = now;
+      if (open_until === undefined) {
+        in_a_row = 0;
+        outcomes.add(true, now);
+        if (closed_at !== undefined && now - closed_at >= SLOW_START_MS) closed_at = undefined;
+        return;
+      }
+      // The last candidate is tried even while this is open; when it serves, the rest of the time need not be waited for.
+      open_until = Math.min(open_until, now);
+      successes += 1;
+      if (successes >= SUCCESSES_TO_CLOSE) close(now);
+    },
+    fail,
+    complete() {
+      broken_in_a_row = 0;
+    },
+    breakOff(n, now, detail) {
+      broken_in_a_row += 1;
+      // One more is counted with it.
+      in_a_row = Math.max(in_a_row, broken_in_a_row - 1);
+      fail(n, now, detail);
+    },
+    release(n) {
+      if (trying === n) trying = 0;
+    },
+    heed({ until, last: why, failing_ms }, now) {
+      if (until <= now || now < disbelieving_until || (open_until !== undefined && now < open_until)) return;
+      if (now - succeeded_at <= failing_ms) return;
+      const first = openings === 0;
+      last = why ?? last;
+      is_heeded = true;
+      startOpen(until, now);
+      if (first) tell.onOpen(until, last, failing_ms);
+    },
+    share(now) {
+      if (closed_at === undefined) return 1;
+      const share = (now - closed_at) / SLOW_START_MS;
+      if (share >= 1) closed_at = undefined;
+      return Math.min(Math.max(share, SHARE_MIN), 1);
+    },
+    use(next) {
+      if (next.window_seconds !== settings.window_seconds) outcomes = createOutcomes(next.window_seconds * 1000);
+      settings = next;
+    },
+    get last() {
+      return last;
+    },
+  };
+}

@@ -1,0 +1,103 @@
+import type { UpstreamConfig } from '../contract/config.ts';
+import { StageError } from '../contract/errors.ts';
+import { askedIn, type Protocol, protocolOf } from '../contract/protocol.ts';
+import type { Services } from '../contract/services.ts';
+import type { DrainLimits } from '../contract/stage.ts';
+import { spellBound } from '../protocols/body/output-bound.ts';
+import { definitionOf } from '../protocols/definitions.ts';
+import type { ForwardContext } from './attempts/forward-context.ts';
+import { createHttpTransport } from './http-transport.ts';
+import type { OutgoingRequest, Transport } from './transport.ts';
+import {
+  describeTranslated,
+  dropDigests,
+  forwardedHeaders,
+  type MessagesHeaders,
+  messagesHeaders,
+  type Propagation,
+  upstreamCredential,
+} from './upstream-headers.ts';
+import { upstreamPaths } from './upstream-path.ts';
+
+/** An upstream with everything a request to it needs, prepared once. */
+export interface Target {
+  readonly config: UpstreamConfig;
+  /** Puts a path behind that of the base URL. */
+  readonly pathOf: (path: string) => string;
+  readonly transport: Transport;
+  readonly credential: Readonly<Record<string, string>>;
+  /** Name of the variable it is in. */
+  readonly credential_name: string | undefined;
+  readonly messages_headers: MessagesHeaders;
+  /** Headers that reach it though they choose who serves or pays. */
+  readonly allowed_headers: ReadonlySet<string>;
+  /** What it gets of the trace of a request. */
+  readonly propagate: Propagation;
+  /** Absent where an answer is cancelled when its client has gone. */
+  readonly drain: DrainLimits | undefined;
+}
+
+/** Creates the target of an upstream. */
+export function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
+  const { profile, timeouts } = config.server;
+  const { connect_seconds } = timeouts;
+  return {
+    config: upstream,
+    pathOf: upstreamPaths(upstream),
+    transport: createHttpTransport({ url: new URL(upstream.base_url), connect_seconds, clock }),
+    credential: upstreamCredential(upstream, secret),
+    credential_name: upstream.api_key_env ?? upstream.auth_token_env,
+    messages_headers: messagesHeaders(upstream.profile, profile),
+    allowed_headers: new Set(upstream.allow_headers),
+    propagate: config.telemetry.propagate,
+    drain:
+      upstream.on_client_abort === 'drain'
+        ? { ...upstream.drain_limits, running: 0, running_of: new Map() }
+        : undefined,
+  };
+}
+
+/** The protocol in which a request is asked at a target. */
+export function protocolAt(ctx: ForwardContext, { config }: Target): Protocol {
+  return (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(ctx.get('request.protocol'), config.protocols);
+}
+
+/** What a target is sent of a request, and which of the client's headers it is not because of what they decide. */
+export interface PreparedRequest extends OutgoingRequest {
+  /** `undefined` without any. */
+  readonly dropped_headers: readonly string[] | undefined;
+}
+
+/** Makes what a target is sent of a request. Raises not_supported when it would not understand the body. */
+export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest {
+  const own = ctx.get('request.protocol');
+  const spoken = protocolOf(own);
+  const protocol = protocolAt(ctx, target);
+  const foreign = spoken !== undefined && protocol !== spoken;
+  const body = ctx.body!;
+  if (foreign && !body.replaced) throw notTranslated(target.config, own, spoken);
+  const model = ctx.get('route.upstream_model');
+  if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model'))) body.rewrite('model', model);
+  const { max_tokens_field } = target.config;
+  if (!body.replaced && protocol === 'chat' && max_tokens_field !== undefined) spellBound(body, max_tokens_field);
+  const { headers, dropped } = forwardedHeaders(ctx.call.req.headers, target.allowed_headers, target.propagate);
+  if (body.rewritten) dropDigests(headers);
+  if (ctx.converts_response) headers['accept-encoding'] = 'identity';
+  if (foreign) {
+    const stream = ctx.get('request.stream') ?? false;
+    describeTranslated(headers, { protocol, stream, messages: target.messages_headers });
+  }
+  headers['content-length'] = String(body.bytes.length);
+  Object.assign(headers, target.credential);
+  const path = target.pathOf(foreign ? definitionOf(protocol).path : ctx.url);
+  return { method: ctx.call.req.method!, path, headers, body: body.bytes, dropped_headers: dropped };
+}
+
+function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, spoken: Protocol): StageError {
+  const speaks = `The upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
+  const message =
+    protocol === 'count_tokens'
+      ? `${speaks}, so it cannot count tokens.`
+      : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\`.`;
+  return new StageError('not_supported', message, { details: { upstream: name } });
+}

@@ -1,0 +1,127 @@
+/** `check --live` sends a span to the collector and says what came back. */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { checkLive } from '../../../engine/cli/check/live.ts';
+import { renderLive } from '../../../engine/cli/check/live-report.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { answerBytes, hang } from '../../support/model-provider/scripted-upstream.ts';
+import { startCollector, type TestCollector, takePartly } from '../../support/telemetry/collector.ts';
+
+let collector: TestCollector;
+before(async () => {
+  collector = await startCollector();
+});
+after(() => collector?.close());
+beforeEach(() => {
+  collector.clear();
+  collector.trouble(undefined);
+});
+
+const SECRET = 'planted-0123456789';
+const ENV = { OTEL_HEADERS: `authorization=Basic%20${SECRET}` };
+
+async function live(
+  otlp: object,
+  more: { env?: NodeJS.ProcessEnv; forward_to?: readonly object[]; seconds?: number } = {},
+) {
+  const { env = ENV, forward_to = [], seconds = 5 } = more;
+  const written = { endpoint: collector.url, headers_env: 'OTEL_HEADERS', metrics: false, ...otlp };
+  const config = stageConfig({
+    database: { embedded: { data_dir: 'nowhere' } },
+    upstreams: [],
+    telemetry: {
+      sampling: {},
+      metrics: { team: false },
+      caller: 'none',
+      propagate: 'verbatim',
+      otlp: written,
+      forward_to,
+    },
+  } as never);
+  const checks = (await checkLive(config, env, seconds)).filter(({ name }) => name !== 'database');
+  const text = renderLive(checks, { format: 'text', color: false });
+  assert.doesNotMatch(text, new RegExp(SECRET));
+  return { checks, text, results: checks.map(({ name, ok }) => [name, ok]) };
+}
+
+test('each signal that is sent is tried as it would be sent, with its headers', async () => {
+  const { results, text } = await live({ metrics: true, logs: true, compression: 'gzip' });
+  assert.deepEqual(results, [
+    ['telemetry traces', true],
+    ['telemetry metrics', true],
+    ['telemetry logs', true],
+  ]);
+  assert.match(text, /takes one span \(status 200\)/);
+  assert.equal(collector.spans[0]!.name, 'appscli check --live');
+  assert.equal(collector.spans[0]!.resource['service.name'], 'appscli-gateway');
+  assert.equal(collector.logs.length, 1);
+  assert.deepEqual(collector.points, []);
+  for (const { received } of collector.exports) assert.equal(received.headers.authorization, `Basic ${SECRET}`);
+});
+
+for (const [what, script, said] of [
+  [
+    'refuses the credential',
+    answerBytes(401, {}, ''),
+    /credential refused \(status 401\).*\n.*headers in OTEL_HEADERS/,
+  ],
+  [
+    'has another path',
+    answerBytes(404, {}, ''),
+    /no traces there \(status 404\).*\n.*127\.0\.0\.1:\d+\/v1\/traces right/,
+  ],
+  ['is a web site', answerBytes(200, { 'content-type': 'text/html; charset=utf-8' }, '<p>'), /a web page answers/],
+  ['redirects', answerBytes(302, { location: 'http://127.0.0.1:1/' }, ''), /redirects \(status 302\)/],
+  ['is busy', answerBytes(429, { 'retry-after': '60' }, ''), /status 429.*\n.*in trouble itself/],
+  ['cannot read OTLP', answerBytes(415, {}, ''), /refuses one span \(status 415\)/],
+  ['keeps nothing', takePartly('traces', 1, 'no room for it'), /does not keep it \(status 200\): no room for it/],
+  ['warns', takePartly('traces', 0, 'old protocol'), /it says: old protocol/],
+] as const) {
+  test(`a collector that ${what} is told of`, async () => {
+    collector.trouble(script);
+    const { checks, text } = await live({});
+    assert.equal(checks[0]!.ok, what === 'warns');
+    assert.match(text, said);
+  });
+}
+
+test('a collector that does not answer is not waited for', async () => {
+  collector.trouble(hang);
+  const { text } = await live({}, { seconds: 0.1 });
+  assert.match(text, /failed +telemetry traces +no answer within 0.1 seconds/);
+});
+
+test('a collector that is away, and headers that cannot be sent, are told of without a secret', async () => {
+  assert.match(
+    (await live({ endpoint: 'http://127.0.0.1:1' })).text,
+    /connection refused.*\n.*127\.0\.0\.1:1\/v1\/traces right/,
+  );
+  const { text } = await live({}, { env: { OTEL_HEADERS: `x=${SECRET}\u0001x` } });
+  assert.match(text, /OTEL_HEADERS cannot be read: .*header x/);
+});
+
+test('destinations of the telemetry of clients are tried for what goes there', async () => {
+  const { host } = new URL(collector.url);
+  const entry = {
+    url: collector.url,
+    headers_env: 'OTEL_HEADERS',
+    traces: false,
+    metrics: true,
+    logs: true,
+    names: ['*'],
+  };
+  const { results } = await live(
+    { traces: false },
+    { forward_to: [{ ...entry, timeout_seconds: 10, compression: 'none' }] },
+  );
+  assert.deepEqual(results, [
+    [`clients' metrics to ${host}`, true],
+    [`clients' logs to ${host}`, true],
+  ]);
+});
+
+test('a collector that wants a credential where none is configured is told of', async () => {
+  collector.trouble(answerBytes(401, {}, ''));
+  const { text } = await live({ headers_env: undefined }, { env: {} });
+  assert.match(text, /wants a credential \(status 401\)[\s\S]*headers_env/);
+});

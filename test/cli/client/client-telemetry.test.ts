@@ -1,0 +1,379 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { beforeEach, describe, test } from 'node:test';
+import { parse } from '@decimalturn/toml-patch';
+import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
+import type { Input } from '../../../engine/cli/client/client-input.ts';
+import { removeClient } from '../../../engine/cli/client/client-remove.ts';
+import { token } from '../../../engine/cli/sign-in/token.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import { held, keep, NOW } from '../../client/keep-credentials.ts';
+import { type Backend, createBackend, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { startCli } from '../support.ts';
+
+const BASE = 'https://gateway.example.com';
+const TOKEN = 'gw_planted_token_1';
+const HEADER = `Authorization=Bearer ${TOKEN}`;
+
+let backend: Backend;
+beforeEach(() => {
+  backend = createBackend();
+});
+
+const nobody: Input = {
+  answers: false,
+  line: async () => assert.fail('somebody was asked'),
+  all: async () => TOKEN,
+};
+const surroundings = { input: nobody, program: { runtime: '/opt/node', script: '/opt/appscli.js' } };
+const ANOTHER_HEADER = 'Authorization=Bearer gw_planted_token_2';
+const another = { ...surroundings, input: { ...nobody, all: async () => 'gw_planted_token_2' } };
+const home = (...parts: string[]) => join(backend.home, ...parts);
+const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
+/** What a TOML file says, as plain objects. */
+const readToml = (...parts: string[]) => JSON.parse(JSON.stringify(parse(read(...parts))));
+
+function put(text: string, ...parts: string[]): void {
+  mkdirSync(dirname(home(...parts)), { recursive: true });
+  writeFileSync(home(...parts), text);
+}
+
+const SIGNALS = ['metrics', 'logs'] as const;
+const wish = { baseUrl: BASE, model: 'coder-1', contextWindow: 500_000, write: true, telemetry: SIGNALS } as const;
+
+/** What the Messages client is told by `--telemetry`, without a credential. */
+const VARIABLES = {
+  CLIENT_CODE_ENABLE_TELEMETRY: '1',
+  OTEL_METRICS_EXPORTER: 'otlp',
+  OTEL_LOGS_EXPORTER: 'otlp',
+  OTEL_TRACES_EXPORTER: 'none',
+  OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
+  OTEL_EXPORTER_OTLP_ENDPOINT: BASE,
+  OTEL_LOG_USER_PROMPTS: '0',
+  OTEL_LOG_ASSISTANT_RESPONSES: '0',
+  OTEL_LOG_TOOL_DETAILS: '0',
+  OTEL_LOG_TOOL_CONTENT: '0',
+  OTEL_LOG_RAW_API_BODIES: '0',
+};
+
+describe('telemetry of the Messages client', () => {
+  const SETTINGS = ['.client', 'settings.json'];
+  const settings = () => JSON.parse(read(...SETTINGS));
+  const telemetryOf = (env: Record<string, string>) =>
+    Object.fromEntries(Object.entries(env).filter(([name]) => /OTEL|TELEMETRY/.test(name)));
+
+  test('goes to the gateway with the token of the file, and texts stay out of it', async () => {
+    assert.equal(await messages(backend.context, { ...wish, tokenStdin: true }, surroundings), 0);
+    assert.deepEqual(telemetryOf(settings().env), { ...VARIABLES, OTEL_EXPORTER_OTLP_HEADERS: HEADER });
+    assert.match(backend.info(), /will send telemetry to https:\/\/gateway\.example\.com, which stamps it/);
+    assert.match(backend.info(), /texts of prompts, answers and tools stay out/);
+    assert.doesNotMatch(backend.info(), /planted/);
+  });
+
+  test('has its headers from the key helper, which is asked again every minute', async () => {
+    await messages(backend.context, { ...wish, keyHelper: true }, surroundings);
+    const { env, apiKeyHelper, otelHeadersHelper } = settings();
+    assert.equal(apiKeyHelper, `/opt/node /opt/appscli.js token --base-url ${BASE}`);
+    assert.equal(otelHeadersHelper, `/opt/node /opt/appscli.js token --headers --base-url ${BASE}`);
+    const time = { CLIENT_CODE_OTEL_HEADERS_HELPER_DEBOUNCE_MS: '60000' };
+    assert.deepEqual(telemetryOf(env), { ...VARIABLES, ...time });
+  });
+
+  test('needs no credential of its own where people sign in, and can have traces', async () => {
+    await messages(backend.context, { ...wish, signIn: true, telemetry: ['traces'] }, surroundings);
+    const only_traces = { OTEL_METRICS_EXPORTER: 'none', OTEL_LOGS_EXPORTER: 'none', OTEL_TRACES_EXPORTER: 'otlp' };
+    assert.deepEqual(telemetryOf(settings().env), {
+      ...VARIABLES,
+      ...only_traces,
+      CLIENT_CODE_ENHANCED_TELEMETRY_BETA: '1',
+    });
+    await messages(backend.context, { ...wish, signIn: true }, surroundings);
+    assert.deepEqual(telemetryOf(settings().env), VARIABLES);
+  });
+
+  test('puts away what switches texts on, and other headers', async () => {
+    const before = { env: { OTEL_LOG_USER_PROMPTS: '1', MINE: '1' }, otelHeadersHelper: '/mine', theme: 'dark' };
+    put(JSON.stringify(before), ...SETTINGS);
+    await messages(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    assert.equal(settings().env.OTEL_LOG_USER_PROMPTS, '0');
+    assert.equal(settings().otelHeadersHelper, undefined);
+    await messages(backend.context, { ...wish, keyHelper: true }, surroundings);
+    assert.equal(settings().env.OTEL_EXPORTER_OTLP_HEADERS, undefined);
+    assert.deepEqual([settings().theme, settings().env.MINE], ['dark', '1']);
+  });
+
+  test('has the credential of the client, whatever that is changed to', async () => {
+    const { telemetry: _, ...silent } = wish;
+    await messages(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await messages(backend.context, { ...silent, tokenStdin: true }, another);
+    assert.deepEqual(telemetryOf(settings().env), { ...VARIABLES, OTEL_EXPORTER_OTLP_HEADERS: ANOTHER_HEADER });
+    await messages(backend.context, { ...silent, keyHelper: true }, surroundings);
+    assert.equal(settings().env.OTEL_EXPORTER_OTLP_HEADERS, undefined);
+    assert.match(settings().otelHeadersHelper, /token --headers/);
+    await messages(backend.context, { ...silent, signIn: true }, surroundings);
+    assert.deepEqual(telemetryOf(settings().env), VARIABLES);
+    assert.equal(settings().otelHeadersHelper, undefined);
+  });
+
+  test('that goes elsewhere keeps its headers', async () => {
+    const { telemetry: _, ...silent } = wish;
+    const env = {
+      ...VARIABLES,
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'https://elsewhere.example',
+      OTEL_EXPORTER_OTLP_HEADERS: 'k=1',
+    };
+    put(JSON.stringify({ env }), ...SETTINGS);
+    await messages(backend.context, { ...silent, tokenStdin: true }, surroundings);
+    assert.deepEqual(telemetryOf(settings().env), env);
+  });
+
+  test('is taken away again, and stays as it is where nobody speaks of it', async () => {
+    put('{"theme": "dark"}', ...SETTINGS);
+    for (const way of [{ tokenStdin: true }, { keyHelper: true }] as const) {
+      await messages(backend.context, { ...wish, ...way }, surroundings);
+      const on = read(...SETTINGS);
+      const { telemetry: _, ...silent } = wish;
+      await messages(backend.context, { ...silent, ...way }, surroundings);
+      assert.equal(read(...SETTINGS), on);
+      await messages(backend.context, { ...wish, ...way, telemetry: false }, surroundings);
+      assert.doesNotMatch(read(...SETTINGS), /OTEL|otel|TELEMETRY/);
+    }
+    await messages(backend.context, { ...wish, keyHelper: true }, surroundings);
+    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, surroundings);
+    assert.deepEqual(settings(), { theme: 'dark' });
+    assert.doesNotMatch(backend.info(), /planted/);
+  });
+
+  test('of another collector stays when that for the gateway is taken away', async () => {
+    const others = { env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://mine.example.com', OTEL_LOGS_EXPORTER: 'otlp' } };
+    put(JSON.stringify(others), ...SETTINGS);
+    await messages(backend.context, { ...wish, tokenStdin: true, telemetry: false }, surroundings);
+    assert.deepEqual(telemetryOf(settings().env), others.env);
+    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, surroundings);
+    assert.deepEqual(settings(), others);
+  });
+
+  test('is shown for a shell with the token of another variable', async () => {
+    const shown = { ...wish, write: undefined, shell: 'sh' } as never;
+    await messages(backend.context, shown, surroundings);
+    const lines = backend.data().split('\n');
+    assert.ok(lines.includes(`export OTEL_EXPORTER_OTLP_ENDPOINT='${BASE}'`));
+    assert.ok(lines.includes(`export OTEL_EXPORTER_OTLP_HEADERS='Authorization=Bearer '"$RELAY_API_KEY"`));
+    assert.match(backend.info(), /Every program started from this shell/);
+  });
+
+  test('in a file without a token says how the client gets one', async () => {
+    await messages(backend.context, { ...wish, apiKeyEnv: 'OURS' }, surroundings);
+    assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
+  });
+
+  test('warns of variables that win over the file', async () => {
+    backend.env.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT = 'https://mine.example.com';
+    await messages(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    assert.match(backend.info(), /OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is set in your environment: remove it/);
+  });
+});
+
+describe('telemetry of the coding CLI', () => {
+  const CONFIG = ['.codingcli', 'config.toml'];
+  const otel = () => readToml(...CONFIG).otel;
+  const exporter = (signal: string, headers?: object) => ({
+    'otlp-http': { endpoint: `${BASE}/v1/${signal}`, protocol: 'binary', ...headers },
+  });
+
+  test('goes to the gateway, with the token in a file that only its user can read', async () => {
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    const headers = { headers: { authorization: `Bearer ${TOKEN}` } };
+    assert.deepEqual(otel(), {
+      log_user_prompt: false,
+      metrics_exporter: exporter('metrics', headers),
+      exporter: exporter('logs', headers),
+    });
+    assert.equal(statSync(home(...CONFIG)).mode & 0o077, 0);
+    assert.doesNotMatch(backend.info(), /planted/);
+    assert.doesNotMatch(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS/);
+  });
+
+  test('has the token of the client, whatever that is changed to', async () => {
+    const { telemetry: _, ...silent } = wish;
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...silent, tokenStdin: true }, another);
+    const headers = { headers: { authorization: 'Bearer gw_planted_token_2' } };
+    assert.deepEqual(otel(), {
+      log_user_prompt: false,
+      metrics_exporter: exporter('metrics', headers),
+      exporter: exporter('logs', headers),
+    });
+    assert.doesNotMatch(backend.info(), /planted/);
+  });
+
+  test('does not have the headers that were meant for a collector elsewhere', async () => {
+    const elsewhere =
+      'endpoint = "https://elsewhere.example/v1/logs"\nprotocol = "json"\nheaders = { key = "theirs" }\n';
+    put(`[otel.exporter.otlp-http]\n${elsewhere}`, ...CONFIG);
+    const { telemetry: _, ...silent } = wish;
+    await codingCli(backend.context, { ...silent, tokenStdin: true }, surroundings);
+    assert.equal(otel().exporter['otlp-http'].headers.key, 'theirs');
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    assert.deepEqual(otel().exporter, exporter('logs', { headers: { authorization: `Bearer ${TOKEN}` } }));
+  });
+
+  test('without a token in the file says how the client gets one', async () => {
+    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS' }, surroundings);
+    assert.deepEqual(otel(), {
+      log_user_prompt: false,
+      metrics_exporter: exporter('metrics'),
+      exporter: exporter('logs'),
+    });
+    assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
+    await codingCli(backend.context, { ...wish, keyHelper: true }, surroundings);
+    assert.match(backend.info(), /Bearer \$\(appscli token --base-url https:\/\/gateway\.example\.com\)"/);
+  });
+
+  test('takes the place of another exporter, and the second time nothing changes', async () => {
+    put(
+      '[otel]\nexporter = "none"\nlog_user_prompt = true\n[otel.metrics_exporter.otlp-grpc]\nendpoint = "x"\n',
+      ...CONFIG,
+    );
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    const first = read(...CONFIG);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    assert.equal(read(...CONFIG), first);
+    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS', telemetry: ['logs'] }, surroundings);
+    assert.deepEqual(otel(), { log_user_prompt: false, exporter: exporter('logs') });
+  });
+
+  test('is taken away again, and that of another collector stays', async () => {
+    const mine = '[otel.trace_exporter.otlp-http]\nendpoint = "https://mine.example.com"\nprotocol = "binary"\n';
+    put(`[tui]\ntheme = "dark"\n\n${mine}`, ...CONFIG);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true, telemetry: false }, surroundings);
+    const left = { trace_exporter: { 'otlp-http': { endpoint: 'https://mine.example.com', protocol: 'binary' } } };
+    assert.deepEqual(otel(), left);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, surroundings);
+    assert.deepEqual(readToml(...CONFIG), { tui: { theme: 'dark' }, otel: left });
+    assert.doesNotMatch(backend.info(), /planted/);
+  });
+});
+
+describe('telemetry of the build CLI', () => {
+  const CONFIG = ['.buildcli', 'config.toml'];
+  const telemetry = () => readToml(...CONFIG).telemetry;
+
+  test('goes to the gateway, whose token no file can hold', async () => {
+    await buildCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    assert.deepEqual(telemetry(), {
+      otel_enabled: true,
+      otel_metrics_exporter: 'otlp',
+      otel_logs_exporter: 'otlp',
+      otel_endpoint: BASE,
+      otel_protocol: 'http/protobuf',
+      otel_log_user_prompts: false,
+      otel_log_assistant_responses: false,
+      otel_log_tool_details: false,
+      otel_log_tool_content: false,
+    });
+    assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer <API_KEY>"/);
+  });
+
+  test('has no traces', async () => {
+    await buildCli(backend.context, { ...wish, telemetry: ['metrics', 'traces'] }, surroundings);
+    assert.match(backend.info(), /sends no traces/);
+    const traces = buildCli(backend.context, { ...wish, telemetry: ['traces'] }, surroundings);
+    await assert.rejects(traces, { exit_code: 64, message: /sends no traces/ });
+  });
+
+  test('is taken away again, and what is not about the gateway stays', async () => {
+    put('[telemetry]\ntrace_upload = false\n', ...CONFIG);
+    await buildCli(backend.context, wish, surroundings);
+    await buildCli(backend.context, { ...wish, telemetry: false }, surroundings);
+    assert.deepEqual(telemetry(), { trace_upload: false });
+    await buildCli(backend.context, wish, surroundings);
+    await removeClient(backend.context, 'build-cli', { baseUrl: BASE, write: true }, surroundings);
+    assert.deepEqual(readToml(...CONFIG), { telemetry: { trace_upload: false } });
+  });
+
+  test('warns of variables that would send texts, or send elsewhere', async () => {
+    Object.assign(backend.env, { OTEL_LOG_USER_PROMPTS: '1', OTEL_EXPORTER_OTLP_ENDPOINT: 'https://mine.example.com' });
+    await buildCli(backend.context, wish, surroundings);
+    assert.match(backend.info(), /OTEL_LOG_USER_PROMPTS is set/);
+    assert.match(backend.info(), /OTEL_EXPORTER_OTLP_ENDPOINT is set/);
+  });
+});
+
+describe('a gateway that is asked before telemetry is switched on', () => {
+  test('gets nothing but the question, and what it says about it is told', async () => {
+    const gateway = await startScriptedGateway();
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
+    gateway.scripts.set('/v1/metrics', () => ({ body: {} }));
+    gateway.scripts.set('/v1/logs', () => ({ body: { partialSuccess: { errorMessage: 'nothing is sent on' } } }));
+    const asked = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
+    assert.equal(await buildCli(backend.context, asked, surroundings), 0);
+    assert.match(backend.info(), /takes metrics\n/);
+    assert.match(backend.info(), /takes logs: nothing is sent on\n/);
+    const [question] = gateway.to('/v1/metrics');
+    assert.deepEqual([question!.headers.authorization, question!.text], [`Bearer ${TOKEN}`, '{}']);
+  });
+
+  test('is asked about what the file of the client says where nobody speaks of it', async () => {
+    const gateway = await startScriptedGateway();
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
+    for (const signal of SIGNALS) gateway.scripts.set(`/v1/${signal}`, () => ({ body: {} }));
+    const { telemetry: _, ...silent } = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
+    for (const client of [buildCli, codingCli, messages]) {
+      await client(backend.context, silent, surroundings);
+      assert.deepEqual(gateway.to('/v1/logs'), []);
+      await client(backend.context, { ...silent, telemetry: ['logs'] }, surroundings);
+      gateway.requests.splice(0);
+      await client(backend.context, silent, surroundings);
+      assert.deepEqual([gateway.to('/v1/logs').length, gateway.to('/v1/metrics').length], [1, 0]);
+      gateway.requests.splice(0);
+    }
+    const said = backend.info().match(/by its file the client sends (?:no telemetry|its logs) to/g);
+    assert.deepEqual(said?.length, 6);
+  });
+
+  test('that takes none ends it with what to do', async () => {
+    const gateway = await startScriptedGateway();
+    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
+    gateway.scripts.set('/v1/metrics', () => ({ status: 404, body: {} }));
+    gateway.scripts.set('/v1/logs', () => ({ status: 404, body: {} }));
+    const asked = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
+    await assert.rejects(buildCli(backend.context, asked, surroundings), { message: /takes no metrics .*--telemetry/ });
+    assert.ok(!existsSync(home('.buildcli')));
+  });
+});
+
+describe('the program', () => {
+  const run = async (...args: string[]) => {
+    const running = startCli(['client', 'build-cli', '--base-url', BASE, '--model', 'coder-1', ...args], {
+      env: backend.env,
+    });
+    const { stdout, stderr } = await running.ended;
+    return { output: stdout + stderr };
+  };
+
+  test('takes signals by name, and metrics and logs without one', async () => {
+    const { output } = await run('--print', '--telemetry');
+    assert.match(output, /otel_metrics_exporter = "otlp"\notel_logs_exporter = "otlp"/);
+    const only = await run('--print', '--telemetry', 'logs');
+    assert.match(only.output, /otel_metrics_exporter = "none"\notel_logs_exporter = "otlp"/);
+    const wrong = await run('--print', '--telemetry', 'metrics,log');
+    assert.match(wrong.output, /Write some of metrics, logs, traces/);
+    const none = await run('--print', '--no-telemetry');
+    assert.doesNotMatch(none.output, /otel_/);
+    assert.doesNotMatch((await run('--print')).output, /otel_|telemetry/);
+  });
+});
+
+describe('appscli token --headers', () => {
+  test('prints the header with the token as a JSON object, for clients that run a command for headers', async () => {
+    const gateway = await startScriptedGateway();
+    keep(backend, { [gateway.url]: held(3600) });
+    const clock = frozenClock(NOW);
+    assert.equal(await token(backend.context, { baseUrl: gateway.url, headers: true }, { clock }), 0);
+    assert.deepEqual(JSON.parse(backend.data()), { Authorization: 'Bearer access-0' });
+  });
+});

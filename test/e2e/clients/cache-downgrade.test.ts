@@ -1,0 +1,295 @@
+/** A prompt cache of an hour: passed as it is where it is supported, else made five minutes, refused or passed, and told. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { beforeEach, describe, test } from 'node:test';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import type { ConfigSections } from '../../support/gateway.ts';
+import {
+  answerChunks,
+  answerJson,
+  messageEvents,
+  message as messageWith,
+  type Received,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { type Response, send } from '../support/client.ts';
+import { askBody, modelVia, type Nine, nineConfig, PRICING, post, sending, useNine } from '../support/nine.ts';
+import { idOf } from '../support/odd.ts';
+import { auditRecord, ledgerRow } from '../support/state.ts';
+
+/** Upstreams of the three protocols without a cache of an hour, and Messages upstreams that have one, refuse or pass. */
+function config(url: string): ConfigSections {
+  const { upstreams, models, routing, ...rest } = nineConfig(url) as Record<string, readonly object[]> & {
+    routing: { readonly default_upstream: string; readonly rules: readonly object[] };
+  };
+  const none = { supports: { prompt_cache_1h: false } };
+  const vendor = { type: 'vendor', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' };
+  const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
+  const rule = (name: string, upstream: string, more: object = {}) => ({ name, models: [name], upstream, ...more });
+  return {
+    ...rest,
+    upstreams: [
+      ...upstreams!.map((upstream) => ({ ...upstream, ...none })),
+      { name: 'hour', ...vendor },
+      { name: 'refusing', ...vendor, ...none, on_unsupported_cache: 'refuse' },
+      { name: 'passing', ...vendor, ...none, on_unsupported_cache: 'pass' },
+    ],
+    models: [
+      ...models!,
+      ...['hour-1', 'refusing-1', 'passing-1', 'ruled-1', 'spared-1', 'undone-1', 'chosen-1'].map((id) => ({
+        ...model,
+        id,
+      })),
+      { ...model, id: 'minutes-1', supports: { prompt_cache_1h: false } },
+    ],
+    routing: {
+      ...routing,
+      rules: [
+        ...['hour', 'refusing', 'passing'].map((name) => rule(`${name}-1`, name)),
+        rule('ruled-1', 'messages', { on_unsupported_cache: 'refuse' }),
+        rule('minutes-1', 'hour'),
+        rule('chosen-1', 'hour', { when: { '===': [{ var: 'cache.requested_ttl' }, '1h'] } }),
+        rule('chosen-1', 'messages', { name: 'not-asked' }),
+        { name: 'spared-1', models: ['spared-1'], upstreams: [{ upstream: 'messages' }, { upstream: 'hour' }] },
+        {
+          name: 'undone-1',
+          models: ['undone-1'],
+          upstreams: [
+            { upstream: 'messages', order: 1 },
+            { upstream: 'passing', order: 2 },
+          ],
+        },
+        ...routing.rules,
+      ],
+    },
+  };
+}
+
+let nine: Nine;
+let answering: Nine['provider']['upstream']['script'];
+useNine((started) => {
+  nine = started;
+  answering = nine.provider.upstream.script;
+}, config);
+beforeEach(() => {
+  nine.provider.upstream.script = answering;
+});
+
+const sha256 = (bytes: Buffer | string) => createHash('sha256').update(bytes).digest('hex');
+
+/** What a coding client sends: the attribution block first, then the marked prompt; and what only looks like a mark. */
+const CODING = (model: string, more = '') =>
+  `{"model":"${model}","max_tokens":64, "system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli;"},` +
+  '{"type":"text","text":"Be \\u003ckind\\u003e.","cache_control":{"type":"ephemeral","ttl":"1h"}}],' +
+  '"tools":[{"name":"metrics","input_schema":{"type":"object","properties":{"range":{"enum":["5m","1h"]}}},' +
+  '"cache_control" : { "ttl" : "1h" , "type":"ephemeral" }}],"messages":[' +
+  '{"role":"user","content":[{"type":"text","text":"\\"cache_control\\":{\\"ttl\\":\\"1h\\"}"}]},' +
+  '{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"metrics","input":{"range":"1h","cache_control":{"ttl":"1h"}}}]},' +
+  `{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"1h","cache_control":{"type":"ephemeral","ttl":"1h"}}]}]${more}}`;
+
+const SHORT = (text: string) =>
+  text
+    .replace('"text":"Be \\u003ckind\\u003e.","cache_control":{"type":"ephemeral","ttl":"1h"}', (all) =>
+      all.replace('1h', '5m'),
+    )
+    .replace('{ "ttl" : "1h" ,', '{ "ttl" : "5m" ,')
+    .replace('"content":"1h","cache_control":{"type":"ephemeral","ttl":"1h"}', (all) =>
+      all.replace('"ttl":"1h"', '"ttl":"5m"'),
+    );
+
+const only = (): Received => {
+  assert.equal(nine.provider.upstream.requests.length, 1);
+  return nine.provider.upstream.requests[0]!;
+};
+
+async function told(answer: Response) {
+  const record = (await auditRecord(nine.gateway.database, idOf(answer))).record as Record<string, unknown>;
+  const { cache_requested_ttl, cache_effective_ttl, cache_downgraded, rewrites } = record;
+  return { cache_requested_ttl, cache_effective_ttl, cache_downgraded, rewrites };
+}
+
+const USAGE = { input_tokens: 10, output_tokens: 5, cache_creation_input_tokens: 1000, cache_read_input_tokens: 7 };
+
+describe('where the upstream keeps prompts for an hour', () => {
+  test('a request for it passes byte for byte, the attribution block included, and nothing is said about it', async () => {
+    const body = CODING('hour-1');
+    const answer = await post(nine.gateway, 'messages', body);
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(only().sha256, sha256(body));
+    assert.equal(answer.headers['x-gateway-cache-ttl'], undefined);
+    assert.deepEqual(await told(answer), {
+      cache_requested_ttl: '1h',
+      cache_effective_ttl: undefined,
+      cache_downgraded: undefined,
+      rewrites: [],
+    });
+    const row = (await ledgerRow(nine.gateway.database, idOf(answer))) as unknown as Record<string, unknown>;
+    assert.deepEqual([row.cache_requested_ttl, row.cache_effective_ttl], ['1h', '1h']);
+  });
+});
+
+test('a routing rule may ask whether a request asks for it', async () => {
+  const upstreamOf = async (body: string) => {
+    const answer = await post(nine.gateway, 'messages', body);
+    assert.equal(answer.status, 200, answer.text);
+    return ((await auditRecord(nine.gateway.database, idOf(answer))).record as Record<string, unknown>).upstream;
+  };
+  assert.equal(await upstreamOf(CODING('chosen-1')), 'hour');
+  assert.equal(await upstreamOf(SHORT(CODING('chosen-1'))), 'messages');
+});
+
+describe('where the upstream does not', () => {
+  const DOWNGRADED = {
+    cache_requested_ttl: '1h',
+    cache_effective_ttl: '5m',
+    cache_downgraded: true,
+    rewrites: ['system', 'tools', 'messages'],
+  };
+
+  test('exactly the fields that ask for it ask for five minutes, and that is told everywhere', async () => {
+    for (const model of ['via-messages', 'minutes-1']) {
+      nine.provider.reset();
+      const body = CODING(model);
+      const sent = sending('messages', nine.gateway.token, body);
+      const digest = `sha-256=:${createHash('sha256').update(body).digest('base64')}:`;
+      const headers = [...sent.headers, 'content-digest', digest, 'anthropic-beta', 'extended-cache-ttl-2025-04-11'];
+      const answer = await send(nine.gateway.url, { ...sent, headers });
+      assert.equal(answer.status, 200, answer.text);
+      const received = only();
+      assert.equal(String(received.body), SHORT(body).replace('via-messages', 'upstream-messages'));
+      assert.equal(received.headers['content-digest'], undefined);
+      assert.equal(received.headers['anthropic-beta'], 'extended-cache-ttl-2025-04-11');
+      assert.equal(answer.headers['x-gateway-cache-ttl'], '5m');
+      const { rewrites, ...rest } = await told(answer);
+      assert.deepEqual(
+        { ...rest, rewrites: (rewrites as string[]).filter((key) => key !== 'model').sort() },
+        {
+          ...DOWNGRADED,
+          rewrites: [...DOWNGRADED.rewrites].sort(),
+        },
+      );
+      const row = (await ledgerRow(nine.gateway.database, idOf(answer))) as unknown as Record<string, unknown>;
+      assert.deepEqual([row.cache_requested_ttl, row.cache_effective_ttl], ['1h', '5m']);
+    }
+  });
+
+  test('usage reaches the client as the upstream tells it, and is charged at five minutes where that leaves it open', async () => {
+    const document = JSON.stringify(messageWith(USAGE));
+    nine.provider.upstream.script = answerJson(messageWith(USAGE));
+    const whole = await post(nine.gateway, 'messages', CODING('minutes-1'));
+    assert.equal(whole.text, document);
+    nine.provider.upstream.script = answerChunks(messageEvents(['Hi'], USAGE));
+    const streamed = await post(nine.gateway, 'messages', CODING('minutes-1', ',"stream":true'));
+    assert.equal(streamed.text, messageEvents(['Hi'], USAGE).join(''));
+    assert.equal(streamed.headers['x-gateway-cache-ttl'], '5m');
+    for (const answer of [whole, streamed]) {
+      const row = await ledgerRow(nine.gateway.database, idOf(answer));
+      assert.deepEqual([row.cache_read_tokens, row.cache_write_5m_tokens, row.cache_write_1h_tokens], [7, 1000, 0]);
+    }
+  });
+
+  test('tokens are counted of what would be asked', async () => {
+    const sent = sending('messages', nine.gateway.token, CODING('minutes-1'));
+    nine.provider.upstream.script = answerJson({ input_tokens: 12 });
+    const answer = await send(nine.gateway.url, { ...sent, path: '/v1/messages/count_tokens' });
+    assert.deepEqual([answer.status, answer.json()], [200, { input_tokens: 12 }]);
+    assert.equal(String(only().body), SHORT(CODING('minutes-1')));
+    assert.equal(answer.headers['x-gateway-cache-ttl'], '5m');
+  });
+
+  test('what only looks like a request for it stays as it is', async () => {
+    const body = CODING('minutes-1')
+      .replaceAll('"cache_control":{"type":"ephemeral","ttl":"1h"}', '"cache_control":{"type":"ephemeral"}')
+      .replace('{ "ttl" : "1h" ,', '{ "ttl" : "5m" ,');
+    const answer = await post(nine.gateway, 'messages', body);
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(only().sha256, sha256(body));
+    assert.equal(answer.headers['x-gateway-cache-ttl'], undefined);
+    assert.equal((await told(answer)).cache_requested_ttl, '5m');
+  });
+
+  test('translated requests ask for less as well, in the words of the upstream', async () => {
+    const asked = (spoken: Protocol) => {
+      if (spoken !== 'messages') return askBody(spoken, modelVia('messages'), 'Hi', { prompt_cache_retention: '24h' });
+      const content = [{ type: 'text', text: 'Hi', cache_control: { type: 'ephemeral', ttl: '1h' } }];
+      return { ...askBody('messages', modelVia('chat')), messages: [{ role: 'user', content }] };
+    };
+    for (const spoken of PROTOCOLS) {
+      nine.provider.reset();
+      const answer = await post(nine.gateway, spoken, asked(spoken));
+      assert.equal(answer.status, 200, answer.text);
+      assert.equal(answer.headers['x-gateway-cache-ttl'], '5m', spoken);
+      const said = String(only().body);
+      assert.doesNotMatch(said, /"1h"|24h|12h/);
+      if (spoken !== 'messages') assert.match(said, /"cache_control":\{"type":"ephemeral"(,"ttl":"5m")?\}/);
+    }
+  });
+
+  test('chat and Responses requests that are not translated are kept for a shorter time too', async () => {
+    for (const protocol of ['chat', 'responses'] as const) {
+      nine.provider.reset();
+      const body = askBody(protocol, modelVia(protocol), 'Hi', { prompt_cache_retention: '24h' });
+      const answer = await post(nine.gateway, protocol, body);
+      assert.equal(answer.status, 200, answer.text);
+      assert.equal(nine.provider.only().body.prompt_cache_retention, 'in_memory');
+    }
+  });
+
+  test('it passes as it is where the upstream is said to take it so', async () => {
+    const body = CODING('passing-1');
+    const answer = await post(nine.gateway, 'messages', body);
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(only().sha256, sha256(body));
+    assert.equal(answer.headers['x-gateway-cache-ttl'], undefined);
+  });
+
+  test('it is refused in the words of the client where upstream or rule say so, with what to do about it', async () => {
+    const hour = { cache_control: { type: 'ephemeral', ttl: '1h' } };
+    for (const model of ['refusing-1', 'ruled-1']) {
+      for (const spoken of PROTOCOLS) {
+        const answer = await post(nine.gateway, spoken, askBody(spoken, model, 'Hi', hour));
+        const { type, message } = answer.json().error;
+        assert.deepEqual([answer.status, type], [400, 'invalid_request_error']);
+        const name = model === 'ruled-1' ? 'messages' : 'refusing';
+        assert.match(message, new RegExp(`"${name}" does not keep prompts.*for an hour.*Ask for five minutes`));
+        assert.equal(answer.headers['x-should-retry'], 'false');
+      }
+    }
+    assert.equal(nine.provider.upstream.requests.length, 0);
+  });
+});
+
+describe('where there are several upstreams', () => {
+  /** Fails the first request, as an upstream would that has an error of its own. */
+  const failFirst = () => {
+    nine.provider.upstream.script = (exchange) =>
+      (nine.provider.upstream.requests.length === 1 ? answerJson({ type: 'error' }, 500) : answering)(exchange);
+  };
+  const received = () => nine.provider.upstream.requests.map(({ body }) => String(body));
+
+  test('the one that keeps prompts for an hour is asked, and another for five minutes when it has failed', async () => {
+    const body = CODING('spared-1');
+    const long = await post(nine.gateway, 'messages', body);
+    assert.deepEqual([long.status, received()], [200, [body]]);
+    const record = async (answer: Response) =>
+      (await auditRecord(nine.gateway.database, idOf(answer))).record as Record<string, unknown>;
+    assert.equal((await record(long)).upstream, 'hour');
+
+    nine.provider.reset();
+    failFirst();
+    const short = await post(nine.gateway, 'messages', body);
+    assert.deepEqual([short.status, received()], [200, [body, SHORT(body)]]);
+    assert.equal(short.headers['x-gateway-cache-ttl'], '5m');
+    const { upstream, cache_downgraded, rewrites } = await record(short);
+    assert.deepEqual([upstream, cache_downgraded], ['messages', true]);
+    assert.deepEqual((rewrites as string[]).toSorted(), ['messages', 'system', 'tools']);
+  });
+
+  test('what was changed for one is as the client sent it for the next', async () => {
+    const body = CODING('undone-1');
+    failFirst();
+    const answer = await post(nine.gateway, 'messages', body);
+    assert.deepEqual([answer.status, received()], [200, [SHORT(body), body]]);
+    assert.equal(answer.headers['x-gateway-cache-ttl'], undefined);
+    assert.deepEqual((await told(answer)).rewrites, []);
+  });
+});

@@ -1,0 +1,65 @@
+/** A request of 30 MB goes on to the next upstream like any other, byte for byte and translated anew. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { after, before, describe, test } from 'node:test';
+import { answers, beginsWithError, type Play, resets, servedBy } from '../../support/model-provider/fault-server.ts';
+import { eventsIn, textIn } from '../streams/streams.ts';
+import { openSeveral, type Several } from './several.ts';
+
+const LENGTH = 30_000_000;
+const CONTENT = [{ role: 'user', content: 'long '.repeat(LENGTH / 5) }];
+
+let several: Several;
+
+before(async () => {
+  several = await openSeveral({
+    count: 3,
+    each: { b: { type: 'compat', protocols: ['chat'] } },
+    // A model with room for it.
+    config: {
+      models: ['coder-1', 'other-1'].map((id) => ({
+        id,
+        context_window: 50_000_000,
+        max_output_tokens: 64_000,
+        pricing: { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 },
+      })),
+    },
+  });
+});
+after(() => several?.close());
+
+const FAILURES: Readonly<Record<string, Play>> = {
+  'has no room': answers(429, { retry_after: '20' }),
+  'fails with 500': answers(500),
+  'resets the connection': resets,
+  'begins its stream with an error': beginsWithError(500),
+};
+
+describe('a request of 30 MB at an upstream that', () => {
+  for (const [what, play] of Object.entries(FAILURES)) {
+    test(`${what} goes to one that is translated for, and to one that gets its bytes`, async () => {
+      several.forget();
+      // What the ones before left behind is over.
+      several.advance(600);
+      several.faults[0]!.plays.set('a', play);
+      several.faults[1]!.plays.set('b', play);
+      const stream = play === FAILURES['begins its stream with an error'];
+      const got = await several.ask(what, { messages: CONTENT, ...(stream && { stream }) });
+      assert.equal(got.status, 200, got.text.slice(0, 500));
+      assert.equal(textIn('messages', stream ? eventsIn(got.text) : got.json()), servedBy('c'));
+      // A kept connection that is reset could be a stale one, and is tried once more.
+      assert.deepEqual(several.counts(), play === resets ? [several.counts()[0], several.counts()[1], 1] : [1, 1, 1]);
+      const [first, second, third] = several.faults.map((server, at) => server.requests('abc'[at]!)[0]!);
+      assert.ok(first!.body.length > LENGTH);
+      assert.equal(third!.sha256, first!.sha256);
+      assert.equal(
+        third!.sha256,
+        createHash('sha256')
+          .update(JSON.stringify({ model: 'coder-1', max_tokens: 64, messages: CONTENT, ...(stream && { stream }) }))
+          .digest('hex'),
+      );
+      const translated = JSON.parse(second!.body.toString());
+      assert.equal(translated.messages.at(-1).content.length, LENGTH);
+    });
+  }
+});

@@ -1,0 +1,137 @@
+/** A stage of the operator's own that acts before each attempt, in a pipeline without money and translation. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import { answers, type Call, type FaultServer, servedBy, serves } from '../../support/model-provider/fault-server.ts';
+import { textIn } from '../streams/streams.ts';
+import type { Response } from '../support/client.ts';
+import { auditRecord } from '../support/state.ts';
+import { openSeveral, type Several } from './several.ts';
+
+const STAGE = `
+import { defineStage, StageError } from 'appscli';
+export default defineStage({
+  name: 'per-upstream', version: 1, summary: 'Names the upstream in the body.',
+  options: { type: 'object', additionalProperties: false, properties: { as: { type: 'string', description: 'Its name.' } } },
+  examples: [], reads: ['route.upstream'], raises: ['forbidden'], needs: ['raw-body', 'rewrite-body'],
+  create: ({ as }, { clock }) => ({
+    attempt(ctx) {
+      const upstream = ctx.get('route.upstream');
+      const fault = ctx.headers['x-fault'] ?? '';
+      const is = (what) => fault === as + ' ' + what + ' ' + upstream;
+      if (is('refuses') || fault === as + ' refuses all') throw new StageError('forbidden', 'Not there.');
+      if (is('raises')) throw new StageError('not_found', 'Not declared.');
+      if (is('throws')) throw new Error('thrown on purpose');
+      if (is('hangs')) return new Promise(() => {});
+      if (fault === as + ' waits') return new Promise((resolve) => setTimeout(resolve, 5)).then(() => ctx.body.rewrite('metadata', { user_id: as + ' ' + upstream }));
+      if (is('rewrites late')) {
+        setTimeout(() => { try { ctx.body.rewrite('metadata', { user_id: 'late' }); } catch {} }, 1);
+        return;
+      }
+      if (as === 'strict') ctx.body.rewrite('metadata', { user_id: as + ' ' + upstream });
+    },
+  }),
+});
+`;
+
+const PIPELINE = `
+pipeline: messages
+version: 2
+summary: Forwards Messages requests, whatever they cost.
+match: { methods: [POST], paths: [/v1/messages], protocol: messages }
+stages:
+  - stage: authenticate
+  - stage: read-body
+  - stage: resolve-route
+  - { stage: per-upstream, id: strict, timeout_seconds: 0.2, options: { as: strict } }
+  - { stage: per-upstream, id: lenient, fail_closed: false, timeout_seconds: 0.2, options: { as: lenient } }
+  - stage: forward
+finally:
+  - stage: audit
+`;
+
+describe('a stage of your own that acts before each attempt', () => {
+  let directory: string;
+  let several: Several;
+  let seen: string[];
+
+  before(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'own-attempts-'));
+    await writeFile(join(directory, 'per-upstream.js'), STAGE);
+    await writeFile(join(directory, 'messages.yaml'), PIPELINE);
+    const own = { pipelines: directory, stages: [join(directory, 'per-upstream.js')] };
+    several = await openSeveral({ count: 2, config: own, upstreams: { breaker: { mode: 'off' } } });
+  });
+  after(async () => {
+    await several?.close();
+    await rm(directory, { recursive: true });
+  });
+  beforeEach(() => {
+    several.forget();
+    seen = [];
+    const watching = (play: (call: Call) => void | Promise<void>) => (call: Call) => {
+      const { metadata } = JSON.parse(call.received.body.toString());
+      seen.push(`${call.upstream}: ${metadata?.user_id}`);
+      return play(call);
+    };
+    const [a, b] = several.faults as [FaultServer, FaultServer];
+    a.plays.set('a', watching(answers(500)));
+    b.plays.set('b', watching(serves));
+  });
+
+  const ask = (fault = 'none') => several.ask(fault, { metadata: { user_id: 'client' } }, ['x-fault', fault]);
+  const served = (got: Response) => textIn('messages', got.json());
+  const record = async (got: Response) => {
+    const row = await auditRecord(several.gateway.database, String(got.headers['x-gateway-request-id']));
+    return row.record as Readonly<Record<string, unknown>>;
+  };
+
+  test('writes a body for each upstream, always from the one that came', async () => {
+    const got = await ask();
+    assert.equal(served(got), servedBy('b'));
+    assert.deepEqual(seen, ['a: strict a', 'b: strict b']);
+    assert.deepEqual((await record(got)).rewrites, ['metadata']);
+    assert.equal(served(await ask('lenient waits')), servedBy('b'));
+    assert.deepEqual(seen.slice(2), ['a: lenient a', 'b: lenient b']);
+  });
+
+  test('keeps the request from an upstream by an error that it declares, and the next one serves', async () => {
+    const got = await ask('strict refuses a');
+    assert.equal(served(got), servedBy('b'));
+    assert.deepEqual(seen, ['b: strict b']);
+    assert.deepEqual((await record(got)).dropped, ['a: stage']);
+  });
+
+  test('is the answer, with its error, where it keeps the request from the only one left', async () => {
+    const got = await ask('strict refuses all');
+    assert.equal(got.status, 403);
+    assert.equal(got.json().error.code, 'forbidden');
+    assert.deepEqual(seen, []);
+    assert.deepEqual((await record(got)).dropped, ['a: stage', 'b: stage']);
+  });
+
+  for (const what of ['throws', 'hangs', 'raises what it does not declare']) {
+    const [word] = what.split(' ');
+    test(`ends the request when it ${what}, and is named`, async () => {
+      const got = await ask(`strict ${word} b`);
+      assert.equal(got.status, 500);
+      assert.equal(got.json().error.stage, 'strict');
+      assert.deepEqual(seen, ['a: strict a']);
+      assert.equal((await ask(`strict ${word} a`)).status, 500);
+      assert.deepEqual(seen, ['a: strict a']);
+    });
+
+    test(`is left out when it ${what} and is not fail_closed`, async () => {
+      const got = await ask(`lenient ${word} a`);
+      assert.equal(served(got), servedBy('b'));
+      assert.deepEqual(seen, ['a: strict a', 'b: strict b']);
+    });
+  }
+
+  test('cannot use what it read once it has returned', async () => {
+    await ask('lenient rewrites late a');
+    assert.deepEqual(seen, ['a: strict a', 'b: strict b']);
+  });
+});

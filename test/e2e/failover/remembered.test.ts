@@ -1,0 +1,400 @@
+/** What a failure changes for the requests after it, and what speaks against going on: limits, state, time, clients that left. */
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { serverSection } from '../../support/gateway.ts';
+import {
+  answers,
+  cutsOff,
+  eventsBy,
+  failsLate,
+  hangs,
+  inTurn,
+  type Play,
+  resets,
+  servedBy,
+  serves,
+} from '../../support/model-provider/fault-server.ts';
+import { until } from '../../support/until.ts';
+import { eventsIn, textIn } from '../streams/streams.ts';
+import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
+import { auditRecord, ledgerRow, nothingReserved } from '../support/state.ts';
+import { openSeveral, type Several } from './several.ts';
+
+const requestId = (got: Response): string => String(got.headers['x-gateway-request-id']);
+const servedIn = (got: Response): string => textIn('messages', got.json());
+const reasonsOf = async (several: Several, got: Response): Promise<string[]> => {
+  await ledgerRow(several.gateway.database, requestId(got));
+  return (await several.attempts(requestId(got))).map(({ upstream, reason }) => `${upstream} ${reason}`);
+};
+
+describe('what an upstream told is remembered', () => {
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({ count: 2 });
+  });
+  after(() => several?.close());
+  beforeEach(() => several.forget());
+  afterEach(() => several.advance(1000));
+
+  test('a limit, for as long as it said, and only for the model', async () => {
+    several.faults[0]!.plays.set('a coder-1', inTurn(answers(429, { retry_after: '20' }), serves));
+    assert.equal(servedIn(await several.ask('s1')), servedBy('b'));
+    assert.equal(servedIn(await several.ask('s2')), servedBy('b'));
+    assert.deepEqual(several.counts(), [1, 2]);
+    assert.equal(servedIn(await several.ask('s3', { model: 'other-1' })), servedBy('a'));
+    several.advance(21);
+    assert.equal(servedIn(await several.ask('s4')), servedBy('a'));
+  });
+
+  test('a credential it refused, for all models, for a minute', async () => {
+    several.faults[0]!.plays.set('a', answers(401));
+    assert.equal(servedIn(await several.ask('s5')), servedBy('b'));
+    assert.equal(servedIn(await several.ask('s6', { model: 'other-1' })), servedBy('b'));
+    assert.deepEqual(several.counts(), [1, 2]);
+    several.faults[0]!.plays.clear();
+    several.advance(75);
+    assert.equal(servedIn(await several.ask('s7')), servedBy('a'));
+  });
+
+  test('a model it does not have, for five minutes, and no other model', async () => {
+    several.faults[0]!.plays.set('a coder-1', answers(404, { message: 'model: coder-1' }));
+    assert.equal(servedIn(await several.ask('s8')), servedBy('b'));
+    assert.equal(servedIn(await several.ask('s9')), servedBy('b'));
+    assert.equal(servedIn(await several.ask('s10', { model: 'other-1' })), servedBy('a'));
+    assert.deepEqual(several.counts(), [2, 2]);
+    several.faults[0]!.plays.clear();
+    several.advance(301);
+    assert.equal(servedIn(await several.ask('s11')), servedBy('a'));
+  });
+
+  test('a session stays where it was served after a failure, while its cache is warm', async () => {
+    several.faults[0]!.plays.set('a', inTurn(answers(500), serves));
+    assert.equal(servedIn(await several.ask('warm')), servedBy('b'));
+    assert.equal(servedIn(await several.ask('warm')), servedBy('b'), 'although a is well again');
+    assert.equal(servedIn(await several.ask('cold')), servedBy('a'));
+    several.advance(360);
+    assert.equal(servedIn(await several.ask('warm')), servedBy('a'), 'its cache is cold by now');
+  });
+
+  test('when all are limited the last is asked all the same, and the client is told the soonest time', async () => {
+    several.faults[0]!.plays.set('a', answers(429, { retry_after: '50' }));
+    several.faults[1]!.plays.set('b', answers(429, { retry_after: '30' }));
+    const got = await several.ask('s12');
+    assert.equal(got.status, 429);
+    assert.equal(got.headers['retry-after'], '30');
+    const again = await several.ask('s13');
+    assert.equal(again.status, 429);
+    assert.deepEqual(several.counts(), [1, 2], 'the one whose time ends first');
+  });
+
+  test('nobody is told to wait for longer than a minute', async () => {
+    several.faults[0]!.plays.set('a', answers(429, { retry_after: '4000' }));
+    several.faults[1]!.plays.set('b', answers(429, { retry_after: '3000' }));
+    const got = await several.ask('s14');
+    assert.deepEqual([got.status, got.headers['retry-after']], [429, '60']);
+  });
+});
+
+describe('an upstream that begins to answer', () => {
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({ count: 2 });
+  });
+  after(() => several?.close());
+  beforeEach(() => several.forget());
+
+  for (const [how, model, play] of [
+    ['breaks off', 'coder-1', cutsOff],
+    ['ends with an error', 'other-1', failsLate],
+  ] as const) {
+    test(`and every time ${how} has failed, and the next one serves`, async () => {
+      several.faults[0]!.plays.set('a', play);
+      for (let i = 0; i < 5; i++) await several.ask(how, { model, stream: true });
+      assert.deepEqual(several.counts(), [5, 0]);
+      const got = await several.ask(how, { model, stream: true });
+      assert.equal(textIn('messages', eventsIn(got.text)), servedBy('b'), got.text);
+    });
+  }
+
+  test('late, and then says nothing for a while, has its head passed on: proxies wait for it no longer than before', async () => {
+    several.advance(100);
+    several.faults[0]!.plays.set('a', async ({ res }) => {
+      several.advance(30);
+      res.writeHead(200, { 'content-type': 'text/event-stream' });
+      res.flushHeaders();
+      await head_is_there.promise;
+      res.end(eventsBy('messages', 'a').join(''));
+    });
+    const head_is_there = Promise.withResolvers<void>();
+    const { gateway } = several;
+    const response = await fetch(`${gateway.url}/v1/messages`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.token}`, 'content-type': 'application/json' },
+      body: messagesBody({ stream: true }),
+      signal: AbortSignal.timeout(8000),
+    }).finally(head_is_there.resolve);
+    assert.equal(textIn('messages', eventsIn(await response.text())), servedBy('a'));
+  });
+});
+
+describe('what one caller can bring about', () => {
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({ count: 2 });
+  });
+  after(() => several?.close());
+  beforeEach(() => several.forget());
+  afterEach(() => several.advance(1000));
+
+  const HOSTILE: Readonly<Record<string, Play>> = {
+    'a file that is not there': answers(404, { message: 'File not found: file_011CQ' }),
+    'a model that a tool of the provider names': answers(404, { message: 'model: the-one-i-made-up' }),
+    'a text that the upstream repeats': answers(400, {
+      message: 'messages.0.role: unexpected value "Your credit balance is too low"',
+    }),
+    'something the account may not do': answers(403, { message: 'Your account may not use this beta.' }),
+  };
+  for (const [what, play] of Object.entries(HOSTILE)) {
+    test(`with ${what} takes the upstream from nobody else`, async () => {
+      const { faults } = several;
+      for (const session of ['good-1', 'good-2']) assert.equal((await several.ask(`${what} ${session}`)).status, 200);
+      faults[0]!.plays.set('a', play);
+      for (let i = 0; i < 2; i++) await several.ask(`${what} bad-${i}`);
+      faults[0]!.plays.clear();
+      assert.equal(servedIn(await several.ask(`${what} good-3`)), servedBy('a'));
+    });
+  }
+});
+
+describe('an upstream that is alone', () => {
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({ count: 1 });
+  });
+  after(() => several?.close());
+
+  test('fails at once while its breaker is open, says why and when, and reserves nothing', async () => {
+    several.faults[0]!.plays.set('a', answers(500));
+    for (let i = 0; i < 5; i++) assert.equal((await several.ask(`s${i}`)).status, 500);
+    const times: number[] = [];
+    for (let i = 0; i < 20; i++) {
+      const started = performance.now();
+      const got = await several.ask(`t${i}`);
+      times.push(performance.now() - started);
+      assert.equal(got.status, 503, got.text);
+      assert.match(got.json().error.message, /500/, 'its last error');
+      const seconds = Number(got.headers['retry-after']);
+      assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= 7, `retry-after ${seconds}`);
+      assert.notEqual(got.headers['x-should-retry'], 'false');
+    }
+    assert.equal(several.counts()[0], 5);
+    // On a machine that does other things meanwhile the fastest tells most.
+    assert.ok(Math.min(...times) < 5, `${times} ms`);
+    await nothingReserved(several.gateway.database);
+    several.forget();
+    several.advance(8);
+    assert.equal((await several.ask('then')).status, 200);
+  });
+
+  test('is tried by one request at a time when that is over; the others are told to come back', async () => {
+    several.faults[0]!.plays.set('a', answers(500));
+    await until('it is open', async () => (await several.ask('fails')).status === 503);
+    const answer = Promise.withResolvers<void>();
+    const slowly: Play = async (call) => {
+      await answer.promise;
+      return serves(call);
+    };
+    for (const play of [slowly, serves]) {
+      several.forget();
+      several.advance(80);
+      several.faults[0]!.plays.set('a', play);
+      const asked = Array.from({ length: 40 }, (_, i) => several.ask(`crowd-${i}`));
+      const others = asked.map((one) => one.then(({ status }) => status === 503));
+      if (play === slowly) {
+        await until('all others are answered', async () => {
+          const done = await Promise.all(others.map((one) => Promise.race([one, setImmediate(false)])));
+          return done.filter(Boolean).length === asked.length - 1;
+        });
+        assert.equal(several.counts()[0], 1);
+        answer.resolve();
+      }
+      const got = await Promise.all(asked);
+      const refused = got.filter(({ status }) => status === 503);
+      for (const { headers } of refused) assert.equal(headers['retry-after'], '1');
+      assert.equal(several.counts()[0], asked.length - refused.length);
+    }
+    await nothingReserved(several.gateway.database);
+  });
+});
+
+describe('an upstream whose breaker opens', () => {
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({ count: 2, upstreams: { breaker: { failures: 3, open_seconds: 60 } } });
+  });
+  after(() => several?.close());
+
+  test('is not asked again by requests that wait to: they go to the next one', async () => {
+    several.faults[0]!.plays.set('a', answers(529));
+    const got = await Promise.all(['s1', 's2', 's3'].map((session) => several.ask(session)));
+    assert.deepEqual(
+      got.map(({ status }) => status),
+      [200, 200, 200],
+    );
+    assert.deepEqual(several.counts(), [3, 3]);
+    for (const one of got) assert.deepEqual(await reasonsOf(several, one), ['a next_overloaded', 'b served']);
+  });
+});
+
+describe('a request does not go on', () => {
+  /** Less than a request for 60,000 tokens may cost. */
+  const UPSTREAM_LIMIT = 0.1;
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({
+      count: 3,
+      upstreams: { breaker: { mode: 'off' } },
+      config: {
+        server: serverSection({ timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1 } }),
+        spend_limits: {
+          on_exceeded: 'deny',
+          rules: [
+            { name: 'roomy', scope: 'user', window: 'day', limit_usd: 1000 },
+            {
+              name: 'tight',
+              scope: 'upstream',
+              when: { '===': [{ var: 'route.upstream' }, 'b'] },
+              window: 'day',
+              limit_usd: UPSTREAM_LIMIT,
+            },
+          ],
+        },
+        routing: { default_upstreams: ['a', 'b', 'c'], attempts: { seconds: 1.5 } },
+      },
+    });
+  });
+  after(() => several?.close());
+  beforeEach(() => several.forget());
+  afterEach(() => several.advance(1000));
+
+  test('to an upstream whose limit has no room: it is left out, and what was reserved has moved', async () => {
+    several.faults[0]!.plays.set('a', answers(500));
+    const got = await several.ask('s1', { max_tokens: 60_000 });
+    assert.equal(got.status, 200, got.text);
+    assert.equal(servedIn(got), servedBy('c'));
+    assert.deepEqual(several.counts(), [1, 0, 1]);
+    const { record } = (await auditRecord(several.gateway.database, requestId(got))) as {
+      record: { dropped?: string[] };
+    };
+    assert.match(JSON.stringify(record), /b: limit|"limit"/);
+    await nothingReserved(several.gateway.database);
+  });
+
+  for (const left of ['before the first upstream failed', 'at about the time at which it failed']) {
+    test(`once its client has gone, ${left}`, async () => {
+      const fail = Promise.withResolvers<void>();
+      if (left !== 'before the first upstream failed') fail.resolve();
+      several.faults[0]!.plays.set('a', async (call) => {
+        await fail.promise;
+        return answers(529)(call);
+      });
+      const before = new Set((await several.attempts()).map(({ request_id }) => request_id));
+      const { head, abort } = open(several.gateway.url, {
+        headers: bearer(several.gateway.token, ['x-claude-code-session-id', left]),
+        body: messagesBody(),
+      });
+      head.catch(() => {});
+      await until('the first upstream is asked', () => several.counts()[0] === 1);
+      abort();
+      // What the gateway reads after the end of a connection it has read after it has seen that end.
+      await fetch(`${several.gateway.url}/healthz`);
+      fail.resolve();
+      const attempts = await until('it is in the ledger', async () => {
+        const found = (await several.attempts()).filter(({ request_id }) => !before.has(request_id));
+        return found.length > 0 && found;
+      });
+      await nothingReserved(several.gateway.database);
+      if (left === 'before the first upstream failed') assert.deepEqual(several.counts(), [1, 0, 0]);
+      assert.equal(attempts.length, several.counts()[0]! + several.counts()[1]! + several.counts()[2]!);
+      assert.equal(attempts.at(-1)!.reason, attempts.length === 1 ? 'gone' : 'served');
+    });
+  }
+
+  test('when its time is over', async () => {
+    for (const [at, server] of several.faults.entries()) server.plays.set('abc'[at]!, hangs);
+    const started = performance.now();
+    const got = await several.ask('late');
+    const seconds = (performance.now() - started) / 1000;
+    assert.ok(seconds < 2.5, `it took ${seconds.toFixed(1)} s`);
+    assert.ok(got.status >= 502 && got.status <= 504, got.text);
+    assert.equal((await reasonsOf(several, got)).at(-1)!.split(' ')[1], 'too_late');
+    assert.equal(several.counts()[2], 0);
+    await nothingReserved(several.gateway.database);
+  });
+});
+
+describe('a request that may have been accepted', () => {
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({
+      count: 2,
+      config: { routing: { default_upstreams: ['a', 'b'], attempts: { unconfirmed: false } } },
+    });
+  });
+  after(() => several?.close());
+
+  test('goes nowhere else where gateway.yaml says so', async () => {
+    several.faults[0]!.plays.set('a', resets);
+    const got = await several.ask('s1');
+    assert.equal(got.status, 502, got.text);
+    assert.deepEqual(several.counts(), [1, 0]);
+    several.forget();
+    several.faults[0]!.plays.set('a', answers(504));
+    assert.equal((await several.ask('s2')).status, 504);
+    assert.deepEqual(several.counts(), [1, 0]);
+    several.forget();
+    several.faults[0]!.plays.set('a', answers(500));
+    assert.equal((await several.ask('s3')).status, 200, '500 is an answer');
+  });
+});
+
+describe('a request that holds state', () => {
+  let several: Several;
+  before(async () => {
+    several = await openSeveral({
+      count: 3,
+      upstreams: { type: 'compat', protocols: ['responses'] },
+      each: { a: { state_boundary: 'one' }, b: { state_boundary: 'two' }, c: { state_boundary: 'one' } },
+    });
+  });
+  after(() => several?.close());
+
+  const reasoning = { type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'gAAAAsealed' };
+  const user = { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Hi.' }] };
+  const askResponses = async (session: string, more: object): Promise<Response> => {
+    return send(several.gateway.url, {
+      path: '/v1/responses',
+      headers: bearer(several.gateway.token, ['session-id', session]),
+      body: JSON.stringify({ model: 'coder-1', input: [user], ...more }),
+    });
+  };
+
+  test('goes only where it can be read: to c and not to b', async () => {
+    assert.equal((await askResponses('s1', {})).status, 200);
+    several.forget();
+    several.faults[0]!.plays.set('a', answers(500));
+    const got = await askResponses('s1', { input: [reasoning, user] });
+    assert.equal(got.status, 200, got.text);
+    assert.deepEqual(several.counts(), [1, 0, 1]);
+  });
+
+  test('and where nobody there can serve it is refused for a while, never sent to fail', async () => {
+    several.forget();
+    several.faults[0]!.plays.set('a', answers(500));
+    several.faults[2]!.plays.set('c', answers(500));
+    const got = await askResponses('s1', { previous_response_id: 'resp_1' });
+    assert.ok(got.status >= 500, got.text);
+    assert.equal(several.counts()[1], 0);
+  });
+});

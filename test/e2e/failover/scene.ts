@@ -1,0 +1,202 @@
+/**
+ * One gateway in front of upstreams that fail, each case with a model and a session of its own, and upstreams of its own where
+ * a failure is held against an upstream as a whole, so that all can be played at once and none sees what another left behind.
+ * @module
+ */
+import assert from 'node:assert/strict';
+import { bootGateway, type ConfigSections, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { type FaultServer, REFUSING, servedBy, startFaultServer } from '../../support/model-provider/fault-server.ts';
+import { eventsIn, textIn } from '../streams/streams.ts';
+import { open, type Response, readAll } from '../support/client.ts';
+import { askBody, PRICING, sending } from '../support/nine.ts';
+import { checkBooks, readBooks } from './books.ts';
+import { type Case, type Expectation, type Placed, place, read } from './cases.ts';
+
+/** The running surroundings. */
+export interface Scene {
+  readonly gateway: TestGateway;
+  readonly faults: FaultServer;
+  /** Plays cases at once and compares everything that came of them. @returns what is wrong */
+  play(cases: readonly Case[]): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+function upstreamEntry(faults: FaultServer, name: string, { play, speaks }: Case['upstreams'][number]): object {
+  return {
+    name,
+    // Cases that share an upstream do not take each other's retries.
+    retry_budget: { least: 1000 },
+    base_url: play === 'refuses' ? `${REFUSING}/${name}` : faults.url(name),
+    ...(speaks === 'messages' ? { type: 'vendor' } : { type: 'compat', protocols: [speaks] }),
+    api_key_env: 'TEST_UPSTREAM_KEY',
+  };
+}
+
+function sections(faults: FaultServer, cases: readonly Placed[], more: ConfigSections): ConfigSections {
+  const { routing = {}, spend_limits = {}, timeouts = {}, ...rest } = more as Record<string, object>;
+  const entries = new Map<string, object>();
+  const routes = new Map<string, readonly string[]>();
+  for (const { names, upstreams, model } of cases) {
+    routes.set(model.replace(/\d+$/, '*'), names);
+    for (const [at, upstream] of upstreams.entries())
+      entries.set(names[at]!, upstreamEntry(faults, names[at]!, upstream));
+  }
+  return {
+    server: serverSection({ timeouts }),
+    upstreams: [...entries.values()],
+    models: cases.map(({ model }) => ({
+      id: model,
+      context_window: 200_000,
+      max_output_tokens: 64_000,
+      pricing: PRICING,
+    })),
+    token_groups: [{ name: 'all', models: ['*'] }],
+    routing: {
+      default_upstream: cases[0]!.names[0]!,
+      rules: [...routes].map(([models, upstreams]) => ({ models: [models], upstreams })),
+      ...routing,
+    },
+    spend_limits: {
+      on_exceeded: 'deny',
+      rules: ['model', ['model', 'upstream']].map((scope) => ({
+        name: String(scope),
+        scope,
+        window: 'day',
+        limit_usd: 1_000_000,
+      })),
+      ...spend_limits,
+    },
+    ...rest,
+  };
+}
+
+/** Boots a gateway for these cases. `more`: sections of gateway.yaml, `timeouts` those of the server. */
+export async function openScene(cases: readonly Case[], more: ConfigSections = {}): Promise<Scene> {
+  const placed = place(cases);
+  const faults = await startFaultServer();
+  for (const { names, upstreams, model } of placed.values())
+    for (const [at, { play }] of upstreams.entries())
+      if (play !== 'refuses') faults.plays.set(`${names[at]} ${model}`, play);
+  const { reserve } = (more.spend_limits ?? {}) as { reserve?: string };
+  const worst_case = reserve === 'worst_case';
+  const config = sections(faults, [...placed.values()], more);
+  const gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:1', config }).catch(async (error) => {
+    await faults.close();
+    throw error;
+  });
+  return {
+    gateway,
+    faults,
+    play: (some) =>
+      playCases(
+        { gateway, faults },
+        some.map((one) => placed.get(one)!),
+        worst_case,
+      ),
+    async close() {
+      await gateway.close();
+      await faults.close();
+    },
+  };
+}
+
+async function ask(gateway: TestGateway, { spoken, model, stream, headers = [] }: Placed): Promise<Response> {
+  const body = askBody(spoken, model, 'Say hello.', stream ? { stream: true } : {});
+  const asked = sending(spoken, gateway.token, JSON.stringify(body));
+  const session = ['x-claude-code-session-id', `session-${model}`];
+  return readAll(await open(gateway.url, { ...asked, headers: [...asked.headers, ...session, ...headers] }).head);
+}
+
+/** Errors in a stream; Responses tells one in two events. */
+export function errorsIn(text: string): number {
+  return eventsIn(text).filter(
+    ({ name, data }) => name === 'error' || data.type === 'error' || (name === undefined && data.error),
+  ).length;
+}
+
+function checkAnswer(one: Placed, { attempts, status, answer }: Expectation, got: Response): void {
+  const why = `${got.status} ${got.text.slice(0, 400)}`;
+  assert.equal(got.status, status, why);
+  const { spoken, stream, upstreams, names } = one;
+  if (answer === 'whole' || answer === 'broken') {
+    const said = textIn(spoken, stream ? eventsIn(got.text) : got.json());
+    const whole = servedBy(attempts.at(-1)!.upstream);
+    if (answer === 'whole') assert.equal(said, whole, why);
+    else assert.ok(whole.startsWith(said) && said !== whole, why);
+    if (stream) assert.equal(errorsIn(got.text), answer === 'broken' ? 1 : 0, why);
+    return;
+  }
+  if (answer === 'error') {
+    assert.equal(errorsIn(got.text), 1, why);
+    assert.equal(
+      textIn(
+        spoken,
+        eventsIn(got.text).filter(({ data }) => data.error === undefined),
+      ),
+      '',
+      why,
+    );
+    return;
+  }
+  assert.match(String(got.headers['content-type']), /^application\/json/, why);
+  const { error } = got.json();
+  assert.equal(typeof error.message, 'string', why);
+  assert.equal(got.json().type, spoken === 'messages' ? 'error' : undefined, why);
+  const last = attempts.at(-1)!;
+  const { speaks } = upstreams[names.indexOf(last.upstream)]!;
+  if (answer === 'theirs') assert.match(error.message, /^(Refused with|You exceeded)/, why);
+  if (answer === 'theirs' && speaks === spoken) assert.equal(got.headers['request-id'], 'req_fault', why);
+  if (answer === 'ours') {
+    assert.doesNotMatch(got.text, /127\.0\.0\.1|<h1>|Refused with/, 'neither addresses nor pages leak');
+    assert.notEqual(got.headers['request-id'], 'req_fault');
+    const tried = new Set(attempts.map(({ upstream }) => upstream)).size;
+    if (tried > 1) assert.match(error.message, new RegExp(`\\b${tried}\\b`), 'it says how many were tried');
+  }
+}
+
+/** Asks for a case, and compares the answer and what reached its upstreams. @returns the identifier of the request */
+async function askAndCheck(
+  gateway: TestGateway,
+  faults: FaultServer,
+  one: Placed,
+  expected: Expectation,
+): Promise<string> {
+  const got = await ask(gateway, one);
+  checkAnswer(one, expected, got);
+  for (const name of one.names) {
+    const sent = expected.attempts.filter(({ upstream, outcome }) => upstream === name && outcome !== 'not_sent');
+    assert.equal(faults.requests(name, one.model).length, sent.length, `requests that reached ${name}`);
+  }
+  return String(got.headers['x-gateway-request-id']);
+}
+
+async function playCases(
+  { gateway, faults }: Pick<Scene, 'gateway' | 'faults'>,
+  cases: readonly Placed[],
+  worst_case: boolean,
+): Promise<string[]> {
+  const asked = await Promise.allSettled(
+    cases.map(async (one) => {
+      const expected = read(one);
+      return { one, expected, request_id: await askAndCheck(gateway, faults, one, expected) };
+    }),
+  );
+  const answered = asked.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  const wrong = asked.flatMap((result, at) =>
+    result.status === 'rejected' ? [`${cases[at]!.name}: ${result.reason.message}`] : [],
+  );
+  const ids = answered.map(({ request_id }) => request_id);
+  const books = await readBooks(
+    gateway,
+    ids,
+    answered.map(({ one }) => one),
+  );
+  for (const { one, expected, request_id } of answered) {
+    try {
+      checkBooks(books, one, expected, { request_id, worst_case });
+    } catch (error) {
+      wrong.push(`${one.name}: ${(error as Error).message}`);
+    }
+  }
+  return [...wrong, ...faults.refused];
+}

@@ -1,0 +1,134 @@
+/**
+ * A gateway in front of several upstreams with the names a, b, c..., each a server of its own that can be taken away, for tests of
+ * what one request leaves behind for the next.
+ * @module
+ */
+import type { Clock } from '../../../engine/api.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import { type FaultServer, startFaultServer } from '../../support/model-provider/fault-server.ts';
+import { bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { PRICING } from '../support/nine.ts';
+
+/** The gateway and its upstreams. */
+export interface Several {
+  readonly gateway: TestGateway;
+  readonly faults: readonly FaultServer[];
+  /** A Messages request of a session. */
+  ask(session: string, more?: object, headers?: readonly string[]): Promise<Response>;
+  /** How many requests reached each upstream since `forget`. */
+  counts(): number[];
+  forget(): void;
+  /** All attempts in the ledger of a request, or of all. */
+  attempts(request_id?: string): Promise<LedgerAttempt[]>;
+  /** Moves the time of the gateway on; timers that wait already are not told. */
+  advance(seconds: number): void;
+  close(): Promise<void>;
+}
+
+/** A row of the view `ledger_attempts`. */
+export interface LedgerAttempt {
+  readonly request_id: string;
+  readonly n: number;
+  readonly upstream: string;
+  readonly credential: string | null;
+  readonly certainty: string;
+  readonly status: number | null;
+  readonly outcome: string;
+  readonly reason: string;
+  readonly sends: number;
+  readonly ms: number | null;
+  readonly upstream_request_id: string | null;
+}
+
+/** The upstream with this place has this name. */
+export const nameOf = (index: number): string => 'abcdefgh'[index]!;
+
+/** Boots them. */
+export async function openSeveral(options: {
+  readonly count: number;
+  /** What gateway.yaml says of all upstreams, and of one by its name. */
+  readonly upstreams?: object;
+  readonly each?: Readonly<Record<string, object>>;
+  /** The route; absent: in order. */
+  readonly route?: readonly (string | object)[];
+  readonly config?: ConfigSections;
+}): Promise<Several> {
+  const { count, upstreams = {}, each = {}, config = {} } = options;
+  let skipped_ms = 0;
+  const clock: Clock = {
+    ...systemClock,
+    now: () => Date.now() + skipped_ms,
+    monotonic: () => performance.now() + skipped_ms,
+  };
+  const faults = await Promise.all(Array.from({ length: count }, startFaultServer));
+  const names = faults.map((_, index) => nameOf(index));
+  const closeFaults = () => Promise.all(faults.map((server) => server.close()));
+  const gateway = await bootGateway({
+    upstream_url: faults[0]!.url('a'),
+    clock,
+    config: {
+      upstreams: names.map((name, index) => ({
+        name,
+        type: 'vendor',
+        base_url: faults[index]!.url(name),
+        api_key_env: 'TEST_UPSTREAM_KEY',
+        ...upstreams,
+        ...each[name],
+      })),
+      models: ['coder-1', 'other-1'].map((id) => ({
+        id,
+        context_window: 200_000,
+        max_output_tokens: 64_000,
+        pricing: PRICING,
+      })),
+      token_groups: [{ name: 'all', models: ['*'] }],
+      routing: { default_upstreams: options.route ?? names },
+      spend_limits: { defaults: { user_daily_usd: 1_000_000 }, on_exceeded: 'deny' },
+      ...config,
+    },
+  }).catch(async (error) => {
+    await closeFaults();
+    throw error;
+  });
+  return {
+    gateway,
+    faults,
+    ask: (session, more = {}, headers = []) =>
+      send(gateway.url, {
+        headers: bearer(gateway.token, ['x-claude-code-session-id', session, ...headers]),
+        body: messagesBody(more),
+      }),
+    counts: () => faults.map((server) => server.total()),
+    forget: () => {
+      for (const server of faults) {
+        server.forget();
+        server.plays.clear();
+      }
+    },
+    attempts: (request_id) =>
+      gateway.database
+        .knex('ledger_attempts')
+        .where(request_id === undefined ? {} : { request_id })
+        .orderBy(['settled_at', 'request_id', 'n']),
+    advance(seconds) {
+      skipped_ms += seconds * 1000;
+    },
+    async close() {
+      await gateway.close();
+      await closeFaults();
+    },
+  };
+}
+
+/** What `ledger verify` finds wrong. */
+export async function faultsInBooks({ gateway }: Several): Promise<object> {
+  const { differences, repeated, uncounted, attempts, left } = await verifyLedger({
+    database: gateway.database,
+    clock: systemClock,
+  });
+  return Object.fromEntries(
+    Object.entries({ differences, repeated, uncounted, attempts, left }).filter(([, found]) => found.total > 0),
+  );
+}

@@ -1,0 +1,185 @@
+/** Where sessions are served by several upstreams: on one as long as that can, and on the next where it cannot. */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { bootGateway, gatewayConfig, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { auditRecord, ledgerRows } from '../support/state.ts';
+
+const NAMES = ['a', 'b', 'c'] as const;
+type Name = (typeof NAMES)[number];
+
+const upstreams = {} as Record<Name, ScriptedUpstream>;
+let gateway: TestGateway;
+
+const overloaded = answerJson({ type: 'error', error: { type: 'overloaded_error', message: 'busy' } }, 529);
+
+before(async () => {
+  for (const name of NAMES) upstreams[name] = await startUpstream();
+  const { models, ...rest } = gatewayConfig(upstreams.a.url) as { models: readonly { id: string }[] };
+  const model = (id: string) => ({ ...models[0], id });
+  const upstream = (name: Name, more: object = {}) => ({
+    name,
+    type: 'vendor',
+    base_url: upstreams[name].url,
+    api_key_env: 'TEST_UPSTREAM_KEY',
+    ...more,
+  });
+  gateway = await bootGateway({
+    upstream_url: upstreams.a.url,
+    config: {
+      ...rest,
+      upstreams: [
+        ...NAMES.map((name) => upstream(name)),
+        {
+          ...upstream('c'),
+          name: 'lone',
+          breaker: { failures: 2, open_seconds: 30 },
+          retry_budget: { percent: 0, least: 0 },
+        },
+        { ...upstream('a'), name: 'one', type: 'compat', protocols: ['responses'] },
+        { ...upstream('b'), name: 'two', type: 'compat', protocols: ['responses'] },
+      ],
+      models: ['coder-1', 'lone-1', 'stored-1'].map(model),
+      routing: {
+        default_upstreams: NAMES.map((name) => ({ upstream: name, weight: 1 })),
+        rules: [
+          { name: 'lone', models: ['lone-1'], upstream: 'lone' },
+          { name: 'stored', models: ['stored-1'], upstreams: ['one', 'two'] },
+        ],
+      },
+      spend_limits: { defaults: { user_daily_usd: 1000 } },
+    },
+  });
+});
+after(async () => {
+  await gateway?.close();
+  await Promise.all(Object.values(upstreams).map((upstream) => upstream.close()));
+});
+beforeEach(() => {
+  for (const upstream of Object.values(upstreams)) {
+    upstream.requests.length = 0;
+    upstream.script = answerJson(message());
+  }
+});
+
+function ask(session: string, body: object = {}, path = '/v1/messages'): Promise<Response> {
+  const headers = bearer(gateway.token, ['x-claude-code-session-id', session]);
+  return send(gateway.url, { path, headers, body: messagesBody(body) });
+}
+
+/** Which upstreams have got requests since this was asked last, in no order. */
+function asked(): Name[] {
+  return NAMES.filter((name) => upstreams[name].requests.splice(0).length > 0);
+}
+
+async function turn(session: string, body?: object, path?: string): Promise<Name[]> {
+  const response = await ask(session, body, path);
+  assert.equal(response.status, 200, response.text);
+  return asked();
+}
+
+test('all turns of a session go to one upstream, and all upstreams have sessions', async () => {
+  const used = new Set<Name>();
+  for (let session = 0; session < 15; session++) {
+    const turns: Name[] = [];
+    for (let i = 0; i < 4; i++) turns.push(...(await turn(`session ${session}`)));
+    assert.equal(new Set(turns).size, 1, turns.join());
+    used.add(turns[0]!);
+  }
+  assert.deepEqual([...used].sort(), [...NAMES]);
+});
+
+test('a session whose upstream failed stays where it was served instead, also once that is well again', async () => {
+  const [home] = (await turn('moving')) as [Name];
+  const others = NAMES.filter((name) => name !== home);
+  upstreams[home].script = answerJson({ type: 'error', error: { type: 'api_error', message: 'broken' } }, 500);
+  const moved = (await turn('moving')).filter((name) => name !== home);
+  assert.equal(moved.length, 1);
+  assert.ok(others.includes(moved[0]!));
+  upstreams[home].script = answerJson(message());
+  assert.deepEqual(await turn('moving'), moved);
+  upstreams[moved[0]!].script = answerJson({ input_tokens: 7 });
+  assert.deepEqual(await turn('moving', {}, '/v1/messages/count_tokens'), moved);
+});
+
+test('the audit record tells which upstreams could serve a request, and why others could not', async () => {
+  const { headers } = await ask('audited');
+  const { record } = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
+  const { candidates, dropped } = record as { candidates?: string[]; dropped?: string[] };
+  assert.deepEqual(candidates?.toSorted(), ['a', 'b', 'c']);
+  assert.equal(dropped, undefined);
+});
+
+test('a lone upstream that fails too often is answered for at once, and nothing is reserved', async () => {
+  upstreams.c.script = overloaded;
+  const failing = { model: 'lone-1' };
+  for (let i = 0; i < 2; i++) assert.equal((await ask('s', failing)).status, 529);
+  asked();
+  const times: number[] = [];
+  let response: Response | undefined;
+  for (let i = 0; i < 10; i++) {
+    const started = performance.now();
+    response = await ask('s', failing);
+    times.push(performance.now() - started);
+  }
+  assert.equal(response!.status, 503);
+  assert.deepEqual(asked(), []);
+  const { error } = response!.json();
+  assert.equal(error.type, 'overloaded_error');
+  assert.equal(error.code, 'upstream_unavailable');
+  assert.equal(error.upstream, 'lone');
+  assert.match(error.message, /529/);
+  const wait = Number(response!.headers['retry-after']);
+  assert.ok(Number.isInteger(wait) && wait >= 1 && wait <= 36, String(wait));
+  assert.equal(response!.headers['x-should-retry'], 'true');
+  // The whole way, client included, on a machine that may be busy.
+  assert.ok(Math.min(...times) < 20, `${Math.min(...times)} ms`);
+  for (const path of ['/v1/chat/completions', '/v1/responses']) {
+    const other = await ask('s', { ...failing, input: 'Hi' }, path);
+    const { type, code } = other.json().error;
+    assert.deepEqual([other.status, type, code], [503, 'server_error', 'server_is_overloaded'], path);
+    assert.ok(other.headers['retry-after']);
+  }
+  const request_id = String(response!.headers['x-gateway-request-id']);
+  const { record } = await auditRecord(gateway.database, request_id);
+  assert.equal((record as { error: string }).error, 'upstream_unavailable');
+  assert.equal((record as { reserved_usd?: number }).reserved_usd, undefined);
+  const rows = await ledgerRows(gateway.database);
+  assert.ok(!rows.some((row) => row.request_id === request_id), 'nothing was asked of anybody');
+});
+
+test('what a response continues is asked of the upstream that has it, and of no other', async () => {
+  const answer = (id: string) =>
+    answerJson({
+      id,
+      object: 'response',
+      status: 'completed',
+      output: [],
+      usage: { input_tokens: 1, output_tokens: 1 },
+    });
+  const post = (body: object) =>
+    send(gateway.url, {
+      path: '/v1/responses',
+      headers: bearer(gateway.token),
+      body: JSON.stringify({ model: 'stored-1', input: 'Hi', max_output_tokens: 16, ...body }),
+    });
+  upstreams.a.script = answerJson({ error: { message: 'broken', type: 'server_error' } }, 500);
+  upstreams.b.script = answer('resp_b');
+  assert.equal((await post({ instructions: 'Be brief.' })).status, 200);
+  upstreams.a.script = answer('resp_a');
+  asked();
+  assert.equal((await post({ previous_response_id: 'resp_b' })).status, 200);
+  assert.deepEqual(asked(), ['b']);
+  assert.equal((await post({ instructions: 'Be long.' })).status, 200);
+  assert.deepEqual(asked(), ['a']);
+  // What only one upstream has is never asked of another.
+  upstreams.b.script = answerJson({ error: { message: 'busy', type: 'server_error' } }, 503);
+  assert.equal((await post({ previous_response_id: 'resp_b' })).status, 503);
+  assert.deepEqual(asked(), ['b']);
+});

@@ -1,0 +1,81 @@
+/** However many people, tokens, sessions and made-up names there are, metrics have as many series as for ten. */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import { freePort } from '../../support/free-port.ts';
+import { times } from '../../support/times.ts';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, send } from '../support/client.ts';
+import { newParent, openTelemetryScene, type TelemetryScene } from './scene.ts';
+
+const FEW = 10;
+const MANY = times(100);
+
+let scene: TelemetryScene;
+let metrics_url: string;
+before(async () => {
+  const port = await freePort();
+  metrics_url = `http://127.0.0.1:${port}/metrics`;
+  const metrics = { interval_seconds: 1, listen: `127.0.0.1:${port}` };
+  scene = await openTelemetryScene({ telemetry: { metrics, caller: 'pseudonym', sampling: { ratio: 0 } } });
+});
+after(() => scene?.close());
+
+/** Somebody new, who makes up whatever a caller can make up. */
+async function useAsSomebodyNew(): Promise<void> {
+  const id = randomUUID();
+  const { gateway } = scene;
+  const token = await gateway.newToken({ user: `${id}@${id}.example`, project: id, name: id });
+  const headers = [
+    ...['traceparent', newParent().header, 'tracestate', `v=${id}`, 'baggage', `id=${id}`],
+    ...['user-agent', `${id}/${id}`, 'x-claude-code-session-id', id, 'x-forwarded-for', id],
+  ];
+  const ask = async (path: string, more: object, expected: number, with_token = token) => {
+    const { status } = await send(gateway.url, {
+      path,
+      headers: bearer(with_token, headers),
+      body: messagesBody(more),
+    });
+    assert.equal(status, expected, path);
+  };
+  await ask(`/v1/messages?id=${id}`, { metadata: { user_id: id } }, 200);
+  await ask('/v1/messages', { model: `coder-1-${id}` }, 404);
+  await ask('/v1/messages', {}, 401, `gw_${id}`);
+  await ask(`/v1/${id}`, {}, 404);
+  await ask(`/v1/models/${id}`, {}, 405);
+}
+
+/** Series by name and labels, as a scraper sees them once so many requests were answered. */
+async function seriesAfter(callers: number): Promise<string[]> {
+  const answered = /^gateway_requests_total\{[^}]*gateway_outcome="answered"[^}]*\} (\d+)/m;
+  const lines = await until('all are counted', async () => {
+    const scraped = await (await fetch(metrics_url)).text();
+    return Number(answered.exec(scraped)?.[1]) === callers && scraped.split('\n');
+  });
+  return (
+    lines
+      // What telemetry says of itself and of the process has series of its own kind, which come with time.
+      .filter((line) => !/^(#|$|nodejs_|gateway_telemetry_)/.test(line))
+      .map((line) => line.slice(0, line.lastIndexOf(' ')))
+  );
+}
+
+test('many callers make no more series than ten, for scrapers and for the collector', async () => {
+  for (let i = 0; i < FEW; i++) await useAsSomebodyNew();
+  const few = await seriesAfter(FEW);
+  assert.ok(few.length > 50, few.join('\n'));
+  const upstream_seen = scene.upstream.requests.length;
+  const crowd = Array.from({ length: 8 }, async (_, at) => {
+    for (let i = at; i < MANY - FEW; i += 8) await useAsSomebodyNew();
+  });
+  await Promise.all(crowd);
+  assert.equal(scene.upstream.requests.length - upstream_seen, MANY - FEW);
+  assert.deepEqual((await seriesAfter(MANY)).toSorted(), few.toSorted());
+
+  const total = await scene.collector.point('gateway.requests', ({ value }) => value === MANY);
+  const last = scene.collector.exports.findLast(({ points }) => points.includes(total))!;
+  const names = new Set(last.points.map(({ metric, labels }) => JSON.stringify([metric, labels])));
+  assert.equal(names.size, last.points.length, 'no series is there twice');
+  const scraped = new Set(few.map((line) => line.replace(/_(bucket|sum|count)\{/, '{').replace(/,?le="[^"]*"/, '')));
+  assert.ok(names.size < scraped.size + 20, `${names.size} series at the collector, ${scraped.size} for scrapers`);
+});

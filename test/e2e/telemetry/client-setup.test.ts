@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { parse } from '@decimalturn/toml-patch';
+import { codingCli } from '../../../engine/cli/client/client.ts';
+import { createBackend } from '../../client/scripted-gateway.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
+
+let gateway: TestGateway;
+let collector: TestCollector;
+
+before(async () => {
+  collector = await startCollector();
+  gateway = await bootGateway({
+    upstream_url: 'http://127.0.0.1:9',
+    config: { telemetry: { forward_to: [{ url: collector.url, metrics: true, logs: false }] } },
+  });
+});
+
+after(async () => {
+  await gateway?.close();
+  await collector?.close();
+});
+
+describe('a client that was set up with --telemetry', () => {
+  const backend = createBackend();
+  const exporters = () => {
+    const text = readFileSync(join(backend.home, '.codingcli', 'config.toml'), 'utf8');
+    return (parse(text) as { otel: Record<string, { 'otlp-http': Exporter }> }).otel;
+  };
+  interface Exporter {
+    readonly endpoint: string;
+    readonly headers: Readonly<Record<string, string>>;
+  }
+
+  test('is told by --check which signals the gateway passes on', async () => {
+    const [answers, line] = [false, async () => assert.fail('somebody was asked')];
+    const given = { baseUrl: gateway.url, model: 'coder-1', telemetry: ['metrics', 'logs'], write: true } as const;
+    const more = { tokenStdin: true, check: true } as const;
+    const input = { answers, line, all: async () => gateway.token };
+    assert.equal(await codingCli(backend.context, { ...given, ...more }, { input }), 0);
+    assert.match(backend.info(), /takes metrics\n/);
+    assert.match(backend.info(), /takes logs: .* passes them on to nobody/);
+    assert.deepEqual(collector.exports, []);
+  });
+
+  test('sends what arrives at the collector, with who it was', async () => {
+    const { endpoint, headers } = exporters().metrics_exporter!['otlp-http'];
+    const gauge = { dataPoints: [{ timeUnixNano: '1763877600123456789', asDouble: 1 }] };
+    const scopeMetrics = [{ metrics: [{ name: 'client.sessions', gauge }] }];
+    const answer = await fetch(endpoint, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: JSON.stringify({ resourceMetrics: [{ scopeMetrics }] }),
+    });
+    assert.deepEqual([answer.status, await answer.text()], [200, '{}']);
+    const point = await collector.point('client.sessions');
+    assert.ok(point.resource['user.id']);
+  });
+
+  test('is never told so while it sends something', async () => {
+    const { endpoint, headers } = exporters().exporter!['otlp-http'];
+    const logRecords = [{ timeUnixNano: '1763877600123456789', body: { stringValue: 'client.started' } }];
+    const answer = await fetch(endpoint, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: JSON.stringify({ resourceLogs: [{ scopeLogs: [{ logRecords }] }] }),
+    });
+    assert.deepEqual([answer.status, await answer.text()], [200, '{}']);
+  });
+});

@@ -1,0 +1,148 @@
+/** A gateway that serves its metrics to Prometheus: where gateway.yaml says, and nowhere else. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { test } from 'node:test';
+import { METRICS, type MetricSpec } from '../../../engine/telemetry/catalogue/metrics.ts';
+import { PROCESS_METRICS } from '../../../engine/telemetry/catalogue/process-metrics.ts';
+import { prometheusName } from '../../../engine/telemetry/catalogue/prometheus-names.ts';
+import { freePort } from '../../support/free-port.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { parsePrometheusText } from '../../support/telemetry/prometheus-text.ts';
+import { until } from '../../support/until.ts';
+import { useGateway } from '../support/use-gateway.ts';
+
+const resource = { 'deployment.environment.name': 'test' };
+let gateway: TestGateway;
+const first = `127.0.0.1:${await freePort()}`;
+const second = `127.0.0.1:${await freePort()}`;
+useGateway(
+  (opened) => {
+    gateway = opened.gateway;
+  },
+  { telemetry: { metrics: { listen: first }, resource } },
+);
+
+const read = async (listen: string, headers = {}) => {
+  const response = await fetch(`http://${listen}/metrics`, { headers });
+  return { status: response.status, text: await response.text() };
+};
+const answers = (listen: string) =>
+  read(listen).then(
+    () => true,
+    () => false,
+  );
+
+async function reloadWith(telemetry: object): Promise<void> {
+  const config = JSON.parse(await readFile(gateway.config_file, 'utf8')) as object;
+  await writeFile(gateway.config_file, JSON.stringify({ ...config, telemetry: { ...telemetry, resource } }));
+  await gateway.reload();
+}
+
+test('GET /metrics answers on its own listener, and not at the gateway', async () => {
+  const { status, text } = await read(first);
+  assert.equal(status, 200);
+  const families = parsePrometheusText(text);
+  const target = families.get('target_info')?.samples[0]?.labels;
+  assert.equal(target?.service_name, 'appscli-gateway');
+  assert.equal(target?.deployment_environment_name, 'test');
+  const build = families.get('gateway_build_info')?.samples[0];
+  assert.equal(build?.value, 1);
+  assert.equal(build?.labels.process_runtime_version, process.versions.node);
+  assert.match(build?.labels.gateway_config_hash ?? '', /^[0-9a-f]{12}$/);
+  assert.equal((await fetch(`${gateway.url}/metrics`)).status, 404);
+});
+
+test('what a running gateway knows about itself is in its metrics', async () => {
+  const families = await until('the first heartbeat is written', async () => {
+    const read_now = parsePrometheusText((await read(first)).text);
+    return read_now.get('gateway_database_up')?.samples[0]?.value === 1 && read_now;
+  });
+  const valueAt = (name: string, labels: object = {}) => {
+    const samples = families.get(name)?.samples ?? [];
+    return samples.find((sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value))
+      ?.value;
+  };
+  const expected = Object.entries<MetricSpec>(METRICS)
+    .filter(([name, { kind }]) => name in PROCESS_METRICS && kind === 'gauge')
+    .map(([name, spec]) => prometheusName(name, spec))
+    // The event loop is watched from the first reading on, and this gateway has no limit in money.
+    .filter((name) => !/delay|overshoot/.test(name));
+  assert.deepEqual(
+    expected.filter((name) => !families.has(name)),
+    [],
+  );
+  assert.equal(valueAt('gateway_config_reload_ok'), 1);
+  assert.equal(valueAt('gateway_ledger_waiting', { gateway_waiting_place: 'spool' }), 0);
+  const states = families.get('gateway_breaker_state')?.samples.filter(({ value }) => value === 1);
+  assert.deepEqual(
+    states?.map(({ labels }) => labels),
+    [{ gateway_upstream: 'main', gateway_breaker_state: 'closed', gateway_breaker_mode: 'enforce' }],
+  );
+  assert.ok((valueAt('process_memory_usage_bytes') ?? 0) > 1e7);
+  assert.ok((valueAt('process_cpu_time_seconds_total', { cpu_mode: 'user' }) ?? 0) > 0);
+});
+
+test('a reload moves the listener, asks for a token, and takes it away', async () => {
+  await reloadWith({ metrics: { listen: second } });
+  await until('the new address answers', () => answers(second));
+  await until('the old address is gone', async () => !(await answers(first)));
+  gateway.env.TEST_METRICS_TOKEN = 'reader-token-7c1d';
+  await reloadWith({ metrics: { listen: second, token_env: 'TEST_METRICS_TOKEN' } });
+  await until('a token is asked for', async () => (await read(second)).status === 401);
+  assert.equal((await read(second, { authorization: 'Bearer reader-token-7c1d' })).status, 200);
+  await reloadWith({});
+  await until('nothing is served', async () => !(await answers(second)));
+  await reloadWith({ metrics: { listen: first } });
+  await until('it is served again', () => answers(first));
+});
+
+test('a reload to other addresses with the same port takes the port over', async () => {
+  gateway.env.TEST_METRICS_TOKEN = 'reader-token-7c1d';
+  const port = first.split(':')[1];
+  await reloadWith({ metrics: { listen: `0.0.0.0:${port}`, token_env: 'TEST_METRICS_TOKEN' } });
+  await until('a token is asked for', () =>
+    read(first).then(
+      ({ status }) => status === 401,
+      () => false,
+    ),
+  );
+  await reloadWith({ metrics: { listen: first } });
+  await until('none is asked for', () =>
+    read(first).then(
+      ({ status }) => status === 200,
+      () => false,
+    ),
+  );
+});
+
+test('a reload to an address that is taken leaves the metrics where they are, and says so', async () => {
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const { port } = other.address() as { port: number };
+  await reloadWith({ metrics: { listen: `127.0.0.1:${port}` } });
+  await until('it is said', () => gateway.logs.some((line) => line.includes('metrics are served as before')));
+  assert.ok(gateway.logs.some((line) => line.includes(`127.0.0.1:${port} is in use by another program`)));
+  assert.equal((await read(first)).status, 200);
+  other.close();
+});
+
+test('a gateway does not start when its metrics cannot be served, and says which key to change', async () => {
+  await assert.rejects(
+    bootGateway({
+      upstream_url: 'http://127.0.0.1:9',
+      config: { telemetry: { metrics: { listen: first } } },
+    }),
+    {
+      message: `${first} is in use by another program; stop it, or set telemetry.metrics.listen in gateway.yaml to a free port`,
+    },
+  );
+});
+
+test('metrics that anybody could read are refused when the configuration is loaded', async () => {
+  await assert.rejects(
+    bootGateway({ upstream_url: 'http://127.0.0.1:9', config: { telemetry: { metrics: { listen: '0.0.0.0:9464' } } } }),
+    /C4050/,
+  );
+});

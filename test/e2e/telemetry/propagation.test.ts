@@ -1,0 +1,155 @@
+/** What upstreams get of the trace of a request, and how its audit record leads to that trace. */
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import { bootGateway, gatewayConfig, mainUpstream, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
+import { ask, type Response } from '../support/client.ts';
+import { auditRecord } from '../support/state.ts';
+
+const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
+const OTHER_ID = '4bf92f3577b34da6a3ce929d0e0e4736';
+const SPAN_ID = 'b7ad6b7169203331';
+const PARENT = `00-${TRACE_ID}-${SPAN_ID}-01`;
+const STATE = 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7';
+const TRACE = ['traceparent', PARENT, 'TraceState', STATE, 'b3', '1-2-1', 'x-datadog-trace-id', '77'];
+const BAGGAGE = ['baggage', 'user=planted-in-baggage', 'uberctx-user', 'planted-in-baggage'];
+
+let main: ScriptedUpstream;
+let spare: ScriptedUpstream;
+let gateway: TestGateway;
+let collector: TestCollector;
+
+before(async () => {
+  main = await startUpstream();
+  spare = await startUpstream();
+  collector = await startCollector();
+  gateway = await bootGateway({
+    upstream_url: main.url,
+    config: withPropagation('verbatim'),
+    env: { OTEL_BSP_SCHEDULE_DELAY: '100' },
+  });
+});
+after(async () => {
+  await gateway?.close();
+  await main?.close();
+  await spare?.close();
+  await collector?.close();
+});
+
+function withPropagation(propagate: string, ratio = 1) {
+  return {
+    upstreams: [mainUpstream(main.url), { ...mainUpstream(spare.url), name: 'spare' }],
+    routing: { default_upstreams: ['main', 'spare'], rules: [] },
+    telemetry: { propagate, sampling: { ratio }, otlp: { endpoint: collector.endpoint } },
+  };
+}
+
+/** Sends a request with these headers through a gateway that propagates so, and asserts its answer. */
+async function askWith(propagate: string, headers: readonly string[], ratio?: number): Promise<Response> {
+  await writeFile(gateway.config_file, JSON.stringify(gatewayConfig(main.url, withPropagation(propagate, ratio))));
+  await gateway.reload();
+  main.requests.length = 0;
+  spare.requests.length = 0;
+  const response = await ask(gateway.url, gateway.token, {}, headers);
+  assert.equal(response.status, 200, response.text);
+  return response;
+}
+
+/** The headers of tracing among those that an upstream got, sorted. */
+function tracing({ requests }: ScriptedUpstream): (readonly [string, unknown])[] {
+  assert.equal(requests.length, 1);
+  const about = /^(trace|b3|x-datadog|baggage|uberctx)/;
+  return Object.entries(requests[0]!.headers)
+    .filter(([name]) => about.test(name))
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+async function recordOf({ headers }: Response): Promise<Readonly<Record<string, unknown>>> {
+  const row = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
+  return row.record as Readonly<Record<string, unknown>>;
+}
+
+describe('an upstream gets', () => {
+  test("the client's headers of tracing as they came, and never its baggage, where nothing else is said", async () => {
+    const response = await askWith('verbatim', [...TRACE, ...BAGGAGE]);
+    assert.deepEqual(tracing(main), [
+      ['b3', '1-2-1'],
+      ['traceparent', PARENT],
+      ['tracestate', STATE],
+      ['x-datadog-trace-id', '77'],
+    ]);
+    const { dropped_headers, trace_id } = await recordOf(response);
+    assert.deepEqual(dropped_headers, ['baggage', 'uberctx-user']);
+    assert.equal(trace_id, TRACE_ID, 'its record leads to its trace');
+  });
+
+  test('a traceparent that no program would take, as it came', async () => {
+    const response = await askWith('verbatim', ['traceparent', 'nonsense']);
+    assert.deepEqual(tracing(main), [['traceparent', 'nonsense']]);
+    const { trace_id } = await recordOf(response);
+    assert.match(String(trace_id), /^[0-9a-f]{32}$/, 'it belongs to a trace of its own');
+  });
+
+  test('nothing of a trace that the client did not send', async () => {
+    await askWith('verbatim', []);
+    assert.deepEqual(tracing(main), []);
+  });
+
+  test('nothing of any trace with propagate: strip', async () => {
+    const response = await askWith('strip', [...TRACE, ...BAGGAGE]);
+    assert.deepEqual(tracing(main), []);
+    const { dropped_headers, trace_id } = await recordOf(response);
+    assert.deepEqual(dropped_headers, [
+      ...['traceparent', 'tracestate', 'b3', 'x-datadog-trace-id'],
+      ...['baggage', 'uberctx-user'],
+    ]);
+    assert.equal(trace_id, TRACE_ID);
+  });
+
+  test('a traceparent of a new trace with propagate: join, where the client sent none, and is told if it is not kept', async () => {
+    const response = await askWith('join', ['tracestate', STATE], 0);
+    const { trace_id } = await recordOf(response);
+    const [[name, value], ...more] = tracing(main) as [readonly [string, unknown]];
+    assert.deepEqual([name, more], ['traceparent', []], 'a state without a parent is of no trace');
+    assert.match(String(value), new RegExp(`^00-${trace_id}-[0-9a-f]{16}-00$`));
+  });
+
+  test('a traceparent of the attempt with propagate: join, in the trace of the client', async () => {
+    main.script = answerJson({ type: 'error', error: { type: 'overloaded_error', message: 'busy' } }, 503);
+    const response = await askWith('join', [
+      'traceparent',
+      `00-${OTHER_ID}-${SPAN_ID}-00`,
+      ...TRACE.slice(2),
+      ...BAGGAGE,
+    ]);
+    main.script = answerJson(message());
+    const spans = [main, spare].map((upstream) => {
+      const [parent, state, ...more] = tracing(upstream);
+      assert.deepEqual([parent![0], state, more], ['traceparent', ['tracestate', STATE], []]);
+      const [, version, trace_id, span_id, flags] = /^(..)-(.{32})-(.{16})-(..)$/.exec(String(parent![1])) ?? [];
+      assert.deepEqual([version, trace_id, flags], ['00', OTHER_ID, '01']);
+      return span_id;
+    });
+    const { server, attempts } = await collector.request('the request', ({ trace_id }) => trace_id === OTHER_ID, 2);
+    assert.equal(server.parent_span_id, SPAN_ID);
+    assert.deepEqual(
+      attempts.map(({ span_id }) => span_id),
+      spans,
+      'upstreams were told the spans of the attempts',
+    );
+    const { dropped_headers } = await recordOf(response);
+    assert.deepEqual(dropped_headers, ['traceparent', 'b3', 'x-datadog-trace-id', 'baggage', 'uberctx-user']);
+  });
+});
+
+test('what a client calls its trace is in no header of the answer', async () => {
+  const { headers } = await askWith('join', TRACE);
+  assert.doesNotMatch(JSON.stringify(headers), new RegExp(`${TRACE_ID}|traceresponse`));
+});

@@ -1,0 +1,198 @@
+/**
+ * A gateway whose telemetry goes to a collector of the test, in front of upstreams that behave as their names say, each at a path of one
+ * server.
+ * @module
+ */
+import { randomBytes } from 'node:crypto';
+import { createProject } from '../../load/support/project.ts';
+import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerChunks,
+  answerJson,
+  message,
+  messageEvents,
+  type Script,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { type ReceivedSpan, startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
+import { DOLLAR_TOKENS, dollarModel } from '../money/dollar-models.ts';
+import { bearer, messagesBody, type Response, send } from '../support/client.ts';
+
+/** How long the slow upstreams take, in milliseconds. */
+export const SLOW_MS = 300;
+
+const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
+
+const answerMessage: Script = (exchange) =>
+  JSON.parse(exchange.received.body.toString()).stream
+    ? answerChunks(messageEvents())(exchange)
+    : answerJson(message())(exchange);
+
+const answerLate: Script = async (exchange) => {
+  await new Promise((resolve) => setTimeout(resolve, SLOW_MS));
+  return answerMessage(exchange);
+};
+
+const overloaded = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } };
+const invalid = { type: 'error', error: { type: 'invalid_request_error', message: 'messages.0: odd' } };
+
+/** What upstreams do, by name. */
+const UPSTREAMS: Readonly<Record<string, Script>> = {
+  main: answerMessage,
+  spare: answerMessage,
+  minutes: answerMessage,
+  dollar: answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS })),
+  overloaded: answerJson(overloaded, 529),
+  picky: answerJson(invalid, 400),
+  slow: answerLate,
+  late: answerLate,
+};
+
+/** Keeps models from people of a partner. */
+const PARTNERS = `policy: partners
+version: 1
+summary: Partners use the slow model alone.
+match: { email_domains: [partner.example] }
+settings: { availableModels: [slow-1] }
+`;
+
+function model(id: string): object {
+  return { id, context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
+}
+
+function sections(url: string, policies: string): ConfigSections {
+  const upstream = (name: string) => ({
+    name,
+    type: 'vendor',
+    base_url: `${url}/${name}`,
+    api_key_env: 'TEST_UPSTREAM_KEY',
+    breaker: { mode: 'off' },
+    retry_budget: { least: 1000 },
+    supports: { prompt_cache_1h: name !== 'minutes', count_tokens: true },
+  });
+  const names = Object.keys(UPSTREAMS);
+  return {
+    upstreams: names.map(upstream),
+    models: [
+      ...['coder-1', 'pair-1', ...names.map((name) => `${name}-1`).filter((id) => id !== 'dollar-1')].map(model),
+      dollarModel('dollar-1'),
+    ],
+    token_groups: ['all', 'contractors'].map((name) => ({ name, models: ['*'] })),
+    rules: { 'is-contractor': { in: ['contractors', { var: 'principal.groups' }] } },
+    routing: {
+      default_upstream: 'main',
+      rules: [
+        {
+          name: 'pairs',
+          models: ['pair-1'],
+          upstreams: ['overloaded', 'spare'].map((name, at) => ({ upstream: name, order: at + 1 })),
+        },
+        ...names.filter((name) => name !== 'main').map((name) => ({ name, models: [`${name}-1`], upstream: name })),
+      ],
+    },
+    spend_limits: {
+      defaults: { user_daily_usd: 1000 },
+      reserve: 'worst_case',
+      rules: [
+        { name: 'contractors', when: { rule: 'is-contractor' }, scope: 'user', window: 'day', limit_usd: 2 },
+        {
+          name: 'trial',
+          when: { rule: 'is-contractor' },
+          scope: 'user',
+          window: 'month',
+          limit_usd: 1,
+          mode: 'shadow',
+        },
+      ],
+    },
+    policies: { managed: { directory: policies } },
+  };
+}
+
+/** What was sent, and the trace it belongs to by its `traceparent`. */
+export interface Asked {
+  readonly response: Response;
+  readonly trace_id: string;
+  readonly parent_span_id: string;
+}
+
+/** The running surroundings. */
+export interface TelemetryScene {
+  readonly gateway: TestGateway;
+  readonly collector: TestCollector;
+  readonly upstream: ScriptedUpstream;
+  /** Asks for a model, within a trace of its own. */
+  ask(token: string, body: object, headers?: readonly string[]): Promise<Asked>;
+  /** The SERVER span of what was asked, and those of its attempts. */
+  spansOf(asked: Asked, attempts?: number): Promise<{ server: ReceivedSpan; attempts: readonly ReceivedSpan[] }>;
+  close(): Promise<void>;
+}
+
+/** A `traceparent` of a new trace, as a client sends it. */
+export function newParent(): { readonly trace_id: string; readonly parent_span_id: string; readonly header: string } {
+  const [trace_id, parent_span_id] = [randomBytes(16).toString('hex'), randomBytes(8).toString('hex')];
+  return { trace_id, parent_span_id, header: `00-${trace_id}-${parent_span_id}-01` };
+}
+
+/** What a test may choose. */
+export interface SceneOptions {
+  /** Keys of the section `telemetry`, beside the collector's. */
+  readonly telemetry?: ConfigSections;
+  /** Keys of `telemetry.otlp`, beside its endpoint. */
+  readonly otlp?: ConfigSections;
+  readonly config?: ConfigSections;
+  readonly env?: NodeJS.ProcessEnv;
+  readonly real_log?: boolean;
+}
+
+/** Boots a gateway that sends its telemetry at once. */
+export async function openTelemetryScene({
+  telemetry,
+  otlp,
+  config,
+  env,
+  real_log = false,
+}: SceneOptions = {}): Promise<TelemetryScene> {
+  const collector = await startCollector();
+  const upstream = await startUpstream((exchange) => UPSTREAMS[exchange.received.url.split('/')[1]!]!(exchange));
+  const project = createProject({ 'policies/partners.yaml': PARTNERS });
+  const closeRest = async () => {
+    await upstream.close();
+    await collector.close();
+    project.remove();
+  };
+  const gateway = await bootGateway({
+    upstream_url: upstream.url,
+    config: {
+      ...sections(upstream.url, project.path('policies')),
+      ...config,
+      telemetry: {
+        otlp: { endpoint: collector.endpoint, ...otlp },
+        metrics: { interval_seconds: 1 },
+        ...telemetry,
+      },
+    },
+    real_log,
+    env: { OTEL_BSP_SCHEDULE_DELAY: '50', OTEL_BLRP_SCHEDULE_DELAY: '50', ...env },
+  }).catch(async (error) => {
+    await closeRest();
+    throw error;
+  });
+  return {
+    gateway,
+    collector,
+    upstream,
+    async ask(token, body, headers = []) {
+      const { header, ...parent } = newParent();
+      const sent = bearer(token, ['traceparent', header, ...headers]);
+      return { response: await send(gateway.url, { headers: sent, body: messagesBody(body) }), ...parent };
+    },
+    spansOf: ({ trace_id }, attempts = 1) =>
+      collector.request(`trace ${trace_id}`, (span) => span.trace_id === trace_id, attempts),
+    async close() {
+      await gateway.close();
+      await closeRest();
+    },
+  };
+}

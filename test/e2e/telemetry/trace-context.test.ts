@@ -1,0 +1,147 @@
+/** Requests belong to the traces of their callers, and every replica samples the same of them. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { defaultTextMapSetter, ROOT_CONTEXT, SpanKind, TraceFlags, trace } from '@opentelemetry/api';
+import { W3CTraceContextPropagator } from '@opentelemetry/core';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
+import {
+  BatchSpanProcessor,
+  SamplingDecision,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, send } from '../support/client.ts';
+import { newParent, openTelemetryScene, type TelemetryScene } from './scene.ts';
+
+/** Asks with these headers beside the usual ones. */
+async function askWith({ gateway }: TelemetryScene, headers: readonly string[], body: object = {}): Promise<string> {
+  const response = await send(gateway.url, { headers: bearer(gateway.token, headers), body: messagesBody(body) });
+  return String(response.headers['x-gateway-request-id']);
+}
+
+describe('the trace of a request', () => {
+  let scene: TelemetryScene;
+  before(async () => {
+    scene = await openTelemetryScene();
+  });
+  after(() => scene?.close());
+
+  const spansOf = (id: string) =>
+    scene.collector.request(`request ${id}`, ({ attributes }) => attributes['gateway.request_id'] === id);
+
+  test("is the one of a client with an OpenTelemetry SDK, whose span is the parent of the gateway's", async () => {
+    const exporter = new OTLPTraceExporter({ url: scene.collector.endpoint });
+    const provider = new TracerProvider({ spanProcessors: [new BatchSpanProcessor({ exporter })] });
+    const span = provider.getTracer('client').startSpan('turn', { kind: SpanKind.CLIENT });
+    const headers: Record<string, string> = {};
+    const context = trace.setSpan(ROOT_CONTEXT, span);
+    new W3CTraceContextPropagator().inject(context, headers, defaultTextMapSetter);
+    const id = await askWith(scene, Object.entries(headers).flat());
+    span.end();
+    await provider.shutdown();
+
+    const { server, attempts } = await spansOf(id);
+    assert.equal(server.trace_id, span.spanContext().traceId);
+    assert.equal(server.parent_span_id, span.spanContext().spanId);
+    const turn = await scene.collector.span("the client's", ({ name }) => name === 'turn');
+    assert.deepEqual([attempts[0]!.trace_id, attempts[0]!.parent_span_id], [turn.trace_id, server.span_id]);
+    assert.ok(turn.began_at <= server.began_at && server.ended_at <= turn.ended_at, 'one is within the other');
+  });
+
+  test("keeps the caller's tracestate, and is sent whether the caller's own span is or not", async () => {
+    const { header, trace_id } = newParent();
+    const unsampled = header.replace(/01$/, '00');
+    const { server } = await spansOf(
+      await askWith(scene, ['traceparent', unsampled, 'tracestate', 'vendor=a,other=b']),
+    );
+    assert.equal(server.trace_id, trace_id);
+    assert.equal(server.trace_state, 'vendor=a,other=b');
+  });
+
+  test('is a new one where the caller sends no valid traceparent', async () => {
+    const { header, trace_id } = newParent();
+    const invalid = [
+      header.toUpperCase(),
+      header.slice(0, -1),
+      `${header}-more`,
+      header.replace(trace_id, '0'.repeat(32)),
+      header.replace(/^00/, 'ff'),
+      'x'.repeat(4000),
+    ];
+    for (const traceparent of invalid) {
+      const { server } = await spansOf(await askWith(scene, ['traceparent', traceparent, 'tracestate', 'a=b']));
+      assert.notEqual(server.trace_id, trace_id, traceparent);
+      assert.deepEqual([server.parent_span_id, server.trace_state], [undefined, ''], traceparent);
+    }
+    const twice = await spansOf(await askWith(scene, ['traceparent', header, 'traceparent', newParent().header]));
+    assert.notEqual(twice.server.trace_id, trace_id);
+  });
+});
+
+describe('sampling', () => {
+  const RATIO = 0.3;
+  const REQUESTS = 60;
+  let scenes: TelemetryScene[] = [];
+  before(async () => {
+    const telemetry = { sampling: { ratio: RATIO, slow_seconds: 0.2 } };
+    scenes = [await openTelemetryScene({ telemetry }), await openTelemetryScene({ telemetry })];
+  });
+  after(async () => {
+    for (const scene of scenes) await scene.close();
+  });
+
+  test('takes the same traces at every replica, those that the SDK takes at this ratio, whatever callers say', async () => {
+    const sampler = new TraceIdRatioBasedSampler(RATIO);
+    const parents = Array.from({ length: REQUESTS }, newParent);
+    const expected = parents.filter(
+      ({ trace_id }) => sampler.shouldSample(ROOT_CONTEXT, trace_id).decision === SamplingDecision.RECORD_AND_SAMPLED,
+    );
+    assert.ok(expected.length > 3 && expected.length < REQUESTS - 3, `${expected.length} are to be taken`);
+    for (const scene of scenes) {
+      for (const [at, { header }] of parents.entries()) {
+        const flag = at % 2 === 0 ? TraceFlags.SAMPLED : TraceFlags.NONE;
+        await askWith(scene, ['traceparent', header.replace(/01$/, `0${flag}`)]);
+      }
+      // What fails is always taken: it comes behind all others.
+      const last = newParent();
+      await askWith(scene, ['traceparent', last.header], { model: 'nobody-knows-1' });
+      await scene.collector.span('the last one', ({ trace_id }) => trace_id === last.trace_id);
+      const taken = scene.collector.spans.filter(({ kind }) => kind === 'server').map(({ trace_id }) => trace_id);
+      assert.deepEqual(
+        taken.filter((id) => id !== last.trace_id).toSorted(),
+        expected.map(({ trace_id }) => trace_id).toSorted(),
+      );
+    }
+  });
+
+  test('always takes refusals, errors, fallbacks, downgrades and slow requests, and counts the others too', async () => {
+    const [scene] = scenes;
+    const { collector, gateway } = scene!;
+    const hour = { cache_control: { type: 'ephemeral', ttl: '1h' } };
+    const always: readonly (readonly [reason: string, body: object])[] = [
+      ['refused', { model: 'nobody-knows-1' }],
+      ['failed', { model: 'overloaded-1' }],
+      ['fallback', { model: 'pair-1' }],
+      ['downgraded', { model: 'minutes-1', system: [{ type: 'text', text: 'x', ...hour }] }],
+      ['slow', { model: 'slow-1' }],
+    ];
+    const sampler = new TraceIdRatioBasedSampler(RATIO);
+    for (const [reason, body] of always) {
+      let parent = newParent();
+      while (sampler.shouldSample(ROOT_CONTEXT, parent.trace_id).decision !== SamplingDecision.NOT_RECORD)
+        parent = newParent();
+      await send(gateway.url, {
+        headers: bearer(gateway.token, ['traceparent', parent.header]),
+        body: messagesBody(body),
+      });
+      const span = await collector.span(reason, ({ trace_id }) => trace_id === parent.trace_id);
+      assert.equal(span.attributes['gateway.sampled.reason'], reason);
+    }
+    await until('all requests are counted', () => {
+      const points = collector.points.filter(({ metric }) => metric === 'gateway.requests');
+      const newest = points.filter(({ labels }) => labels['gateway.model'] === 'coder-1').at(-1);
+      return newest !== undefined && newest.value === REQUESTS;
+    });
+  });
+});

@@ -1,0 +1,97 @@
+/** The example that shows what a gateway tells: its gateway, its traffic, and what the dashboards ask for. */
+import assert from 'node:assert/strict';
+import { globSync, readFileSync } from 'node:fs';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { startGateway } from '../../engine/gateway/start-gateway.ts';
+import { METRICS, type MetricSpec } from '../../engine/telemetry/catalogue/metrics.ts';
+import { prometheusLabel, prometheusName } from '../../engine/telemetry/catalogue/prometheus-names.ts';
+import { startUpstream } from '../../examples/demo/upstream.ts';
+import { startTraffic } from '../../examples/observability/traffic.ts';
+import { stages } from '../../stages/index.ts';
+import { cli, collectingLog } from '../cli/support.ts';
+import { createTestDatabase } from '../support/database.ts';
+import { freePort } from '../support/free-port.ts';
+import { REPOSITORY } from '../support/readme-blocks.ts';
+import { until } from '../support/until.ts';
+
+const EXAMPLE = join(REPOSITORY, 'examples/observability');
+const API_KEY = 'a-key-of-stand-ins';
+/** What does not happen in a few seconds; the code that counts it has these words from a list of its own. */
+const RARE = ['gateway_attempt_outcome="limited"', 'gateway_status_class="5xx"'];
+
+const closing: (() => Promise<unknown>)[] = [];
+/** What GET /metrics says after some traffic, a line a series. */
+let lines: readonly string[];
+
+before(async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
+  closing.unshift(() => rm(directory, { recursive: true, force: true }));
+  await cp(EXAMPLE, directory, { recursive: true });
+  const { url: DATABASE_URL, drop } = await createTestDatabase();
+  closing.unshift(drop);
+  const upstreams = [await startUpstream({ api_key: API_KEY }), await startUpstream({ api_key: API_KEY })];
+  for (const upstream of upstreams) closing.unshift(() => upstream.close());
+  const [listen, metrics] = [await freePort(), await freePort()];
+  const moves: [string, string][] = [
+    ['listen: 127.0.0.1:8080', `listen: 127.0.0.1:${listen}`],
+    ['public_url: http://127.0.0.1:8080', `public_url: http://127.0.0.1:${listen}`],
+    ['embedded: { data_dir: ../../.appscli/observability/postgres }', 'postgres: { url_env: DATABASE_URL }'],
+    ['listen: 127.0.0.1:19464', `listen: 127.0.0.1:${metrics}`],
+    ['http://127.0.0.1:19101', upstreams[0]!.url],
+    ['http://127.0.0.1:19102', upstreams[1]!.url],
+    // Nobody listens there.
+    ['http://127.0.0.1:19318', `http://127.0.0.1:${await freePort()}`],
+  ];
+  const config_file = join(directory, 'gateway.yaml');
+  const shipped = await readFile(config_file, 'utf8');
+  for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
+  await writeFile(
+    config_file,
+    moves.reduce((text, [from, to]) => text.replace(from, to), shipped),
+  );
+  const env = { ...process.env, DATABASE_URL, STAND_IN_KEY: API_KEY };
+  const checked = await cli(['check', '--deny-warnings', '--config', config_file], { env });
+  assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
+  const gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
+  closing.unshift(() => gateway.close());
+  await until('the database is ready', async () => (await gateway.database.check()).ok);
+  const traffic = await startTraffic(gateway);
+  closing.unshift(() => traffic.close());
+  await until('a rule decided and a prompt was read from a cache', async () => {
+    const response = await fetch(`http://127.0.0.1:${metrics}/metrics`);
+    lines = (await response.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+    return ['gateway_rule_mode="enforce"', 'gateway_rule_mode="shadow"', 'gateway_token_type="cache_read"'].every(
+      (happened) => lines.some((line) => line.includes(happened) && !line.endsWith(' 0')),
+    );
+  });
+});
+after(async () => {
+  for (const close of closing) await close();
+});
+
+test('what the gateway tells Prometheus has names and labels of the catalogue, and no others', () => {
+  const labels = new Map<string, readonly string[]>();
+  for (const [name, spec] of Object.entries<MetricSpec>(METRICS))
+    labels.set(prometheusName(name, spec), spec.labels.map(prometheusLabel));
+  const strange = lines.filter((line) => {
+    const [, series = '', named = ''] = /^(\w+)(?:\{(.*)\})? /.exec(line) ?? [];
+    if (series === 'target_info') return false;
+    const known = labels.get(series) ?? labels.get(series.replace(/_(bucket|sum|count)$/, ''));
+    return !known || [...named.matchAll(/(\w+)="/g)].some(([, label]) => label !== 'le' && !known.includes(label!));
+  });
+  assert.deepEqual(strange, []);
+});
+
+test('the values of labels that dashboards and rules ask for are told', () => {
+  const files = globSync('{grafana/dashboards/*.json,prometheus/*rules.yaml}', { cwd: EXAMPLE });
+  const text = files.map((file) => readFileSync(join(EXAMPLE, file), 'utf8').replaceAll('\\"', '"')).join('\n');
+  const asked = new Set(
+    [...text.matchAll(/\b(?:gateway|nodejs|gen_ai|http)_\w+="[^"$]+"/g)].map(([matcher]) => matcher),
+  );
+  assert.ok(asked.size > 10, `${asked.size}`);
+  const told = lines.join('\n');
+  assert.deepEqual([...asked].filter((matcher) => !told.includes(matcher)).toSorted(), RARE);
+});

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { GatewayConfig } from '../../engine/contract/config.ts';
+import type { Operation } from '../../engine/contract/telemetry.ts';
+import { ConfigurationError } from '../../engine/gateway/load-configuration.ts';
+import { beginReload, type ReloadEnd, tellStarted } from '../../engine/gateway/tell-operations.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { configHash } from '../../engine/telemetry/config-hash.ts';
+
+const CONFIG = { server: { listen: '127.0.0.1:8080' } } as unknown as GatewayConfig;
+
+/** What telemetry is told of a reload that ends so, 30 ms after it began. */
+function toldOf(end: ReloadEnd): Operation {
+  const told: Operation[] = [];
+  const clock = frozenClock('2026-03-10T12:00:00Z');
+  const tell = beginReload({ telemetry: { operation: (operation) => void told.push(operation) }, clock });
+  clock.advance(30);
+  tell(end);
+  assert.equal(told.length, 1);
+  return told[0]!;
+}
+
+describe('telemetry is told of a reload', () => {
+  it('how many files are different, and what needs a restart', () => {
+    assert.deepEqual(toldOf({ changed_files: 2, needs_restart: ['server.listen'], config: CONFIG }), {
+      name: 'gateway.reload',
+      attributes: {
+        'gateway.reload.result': 'in_force',
+        'gateway.reload.changed_files': 2,
+        'gateway.reload.needs_restart': ['server.listen'],
+        'gateway.config.hash': configHash(CONFIG),
+      },
+      began_at: Date.parse('2026-03-10T12:00:00Z'),
+      duration_ms: 30,
+    });
+  });
+
+  it('which findings kept it from being put in force, each code once and none of the text', () => {
+    const finding = (severity: 'error' | 'warning', code: string) => ({ severity, code, message: 'planted' });
+    const diagnostics = [finding('error', 'C4011'), finding('error', 'C4011'), finding('warning', 'W1001')];
+    const findings = { diagnostics } as unknown as ConstructorParameters<typeof ConfigurationError>[1];
+    const told = toldOf({ error: new ConfigurationError('gateway.yaml', findings) });
+    assert.deepEqual(told.attributes, { 'gateway.reload.result': 'failed', 'gateway.reload.findings': ['C4011'] });
+    assert.equal(told.error_type, 'invalid_configuration');
+  });
+
+  it('that it failed for another reason, without its message', () => {
+    const told = toldOf({ error: new Error('planted') });
+    assert.equal(told.error_type, 'not_usable');
+    assert.doesNotMatch(JSON.stringify(told), /planted/);
+  });
+});
+
+it('telemetry is told of the start, which began with the process', () => {
+  const told: Operation[] = [];
+  tellStarted({ operation: (operation) => void told.push(operation) }, 7, CONFIG);
+  const [{ name, attributes, began_at, duration_ms }] = told as [Operation];
+  assert.deepEqual(
+    [name, attributes],
+    ['gateway.start', { 'gateway.start.pipelines': 7, 'gateway.config.hash': configHash(CONFIG) }],
+  );
+  assert.ok(Math.abs(began_at + duration_ms - Date.now()) < 60_000);
+});

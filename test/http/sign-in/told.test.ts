@@ -1,0 +1,144 @@
+/** What telemetry is told of sign-ins: each step, how it ended and why, and never who it was. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ProviderError } from '../../../engine/identity/provider/provider.ts';
+import { REQUEST_ID_HEADER } from '../../../engine/run/headers.ts';
+import { ANNA, type Ask, type Backstage, SAME_ORIGIN, signInSteps, useSignIn } from './support.ts';
+
+let ask: Ask;
+let backstage: Backstage;
+useSignIn((opened) => ({ ask, backstage } = opened));
+const steps = signInSteps(() => ask);
+
+/** Kind, outcome and reason of what was told since the last call. */
+function told(): (readonly [string, unknown, string | undefined])[] {
+  return backstage.operations
+    .splice(0)
+    .map(({ name, attributes, error_type }) => [name, attributes[`${name}.outcome`], error_type] as const);
+}
+
+const renew = (refresh_token: string) =>
+  ask('POST', '/oauth/token', { form: { grant_type: 'refresh_token', refresh_token } });
+
+async function signIn() {
+  const begun = await steps.begin();
+  await steps.comeBack(await steps.leave(begun.user_code));
+  return (await steps.poll(begun.device_code)).json() as { access_token: string; refresh_token: string };
+}
+
+describe('telemetry is told', () => {
+  it('of a sign-in that works, a renewal and a sign-out', async () => {
+    const begun = await steps.begin();
+    assert.equal((await steps.poll(begun.device_code)).json().error, 'authorization_pending');
+    await steps.comeBack(await steps.leave(begun.user_code));
+    const { refresh_token } = (await steps.poll(begun.device_code)).json();
+    const renewed = (await renew(refresh_token)).json();
+    await ask('POST', '/oauth/revoke', { form: { token: renewed.refresh_token } });
+    assert.deepEqual(told(), [
+      ['gateway.sign_in', 'begun', undefined],
+      ['gateway.sign_in', 'approved', undefined],
+      ['gateway.session', 'began', undefined],
+      ['gateway.session', 'renewed', undefined],
+      ['gateway.session', 'ended', undefined],
+    ]);
+  });
+
+  it('of somebody who is refused, with the reason, and of somebody who declines', async () => {
+    backstage.admit = () => ({ refused: 'group', message: 'You are in no group.', detail: 'none came' });
+    const begun = await steps.begin();
+    await steps.comeBack(await steps.leave(begun.user_code));
+    await steps.poll(begun.device_code);
+    const other = await steps.begin();
+    await ask('POST', '/device', { form: { user_code: other.user_code, action: 'deny' }, headers: SAME_ORIGIN });
+    assert.deepEqual(told(), [
+      ['gateway.sign_in', 'begun', undefined],
+      ['gateway.sign_in', 'refused', 'group'],
+      ['gateway.session', 'refused', 'access_denied'],
+      ['gateway.sign_in', 'begun', undefined],
+      ['gateway.sign_in', 'declined', undefined],
+    ]);
+  });
+
+  const TROUBLE = [
+    ['unavailable', 'failed', 'provider_unavailable'],
+    ['invalid', 'failed', 'provider_invalid'],
+    ['refused', 'refused', 'provider_refused'],
+  ] as const;
+  for (const [problem, outcome, reason] of TROUBLE) {
+    it(`of an identity provider whose problem is "${problem}"`, async () => {
+      const { user_code } = await steps.begin();
+      const away = await steps.leave(user_code);
+      told();
+      backstage.provider.identify = () => {
+        throw new ProviderError(problem, 'it said: s3cret-of-the-provider');
+      };
+      await steps.comeBack(away);
+      const operations = JSON.stringify(backstage.operations);
+      assert.deepEqual(told(), [['gateway.sign_in', outcome, reason]]);
+      assert.doesNotMatch(operations, /s3cret/);
+    });
+  }
+
+  it('of a renewal that comes to nothing, with the reason', async () => {
+    const { refresh_token } = await signIn();
+    told();
+    backstage.provider.recheck = () => {
+      throw new ProviderError('unavailable', 'away');
+    };
+    assert.equal((await renew(refresh_token)).status, 503);
+    backstage.refresh_outcome = 'expired';
+    assert.equal((await renew(refresh_token)).status, 401);
+    assert.equal((await renew('gwr_nonsense')).status, 401);
+    backstage.store_down = true;
+    assert.equal((await renew(refresh_token)).status, 503);
+    assert.deepEqual(told(), [
+      ['gateway.session', 'failed', 'provider_unavailable'],
+      ['gateway.session', 'refused', 'expired'],
+      ['gateway.session', 'refused', 'unknown'],
+      ['gateway.session', 'failed', 'store_unavailable'],
+    ]);
+  });
+
+  it('of what the gateway changes by itself when the provider refuses a renewal', async () => {
+    const { refresh_token } = await signIn();
+    told();
+    backstage.provider.recheck = () => {
+      throw new ProviderError('refused', 'no');
+    };
+    assert.equal((await renew(refresh_token)).status, 401);
+    const [change] = backstage.operations;
+    assert.deepEqual(change!.attributes, {
+      'gateway.admin.action': 'person.suspend',
+      'gateway.admin.actor_kind': 'gateway',
+    });
+    assert.deepEqual(told().slice(1), [['gateway.session', 'refused', 'provider_refused']]);
+  });
+
+  it('of forms that no client sends', async () => {
+    await ask('POST', '/oauth/token', { form: { grant_type: 'password' } });
+    await ask('GET', '/oauth/token');
+    await ask('GET', '/oauth/callback?code=a&state=b');
+    assert.deepEqual(told(), [
+      ['gateway.session', 'refused', 'unsupported_grant_type'],
+      ['gateway.session', 'refused', 'invalid_request'],
+      ['gateway.sign_in', 'refused', 'unknown'],
+    ]);
+  });
+
+  it('the request it finds in the log, the trace of the caller, and nobody by name', async () => {
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+    const answer = await ask('POST', '/oauth/device_authorization', { form: {}, headers: { traceparent } });
+    const [operation] = backstage.operations;
+    assert.equal(operation!.attributes['gateway.request_id'], answer.headers[REQUEST_ID_HEADER]);
+    assert.deepEqual(
+      [operation!.trace?.trace_id, operation!.trace?.parent_span_id],
+      ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331'],
+    );
+    await signIn();
+    const lines = backstage.logs.filter((line) => /^a (sign-in was approved|session began)/.test(line));
+    assert.equal(lines.length, 2);
+    for (const line of lines) assert.match(line, /"request_id":"[0-9a-f-]{36}","trace_id":"[0-9a-f]{32}"/);
+    const text = JSON.stringify(backstage.operations);
+    for (const planted of [ANNA.email, ANNA.sub, ANNA.name, 'gwr_']) assert.ok(!text.includes(planted), planted);
+  });
+});

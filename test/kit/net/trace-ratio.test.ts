@@ -1,0 +1,22 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ROOT_CONTEXT } from '@opentelemetry/api';
+import { TraceIdRatioBasedSampler } from '@opentelemetry/sdk-trace';
+import { isInRatio, newTraceId } from '../../../engine/kit/net/trace-context.ts';
+
+test('a part of all traces is the one that the sampler of the SDK takes', () => {
+  for (const ratio of [0, 0.001, 0.1, 0.5, 0.99, 1]) {
+    const sampler = new TraceIdRatioBasedSampler(ratio);
+    for (let i = 0; i < 500; i++) {
+      const trace_id = newTraceId();
+      const { decision } = sampler.shouldSample(ROOT_CONTEXT, trace_id);
+      assert.equal(isInRatio(trace_id, ratio), decision === 2, `${trace_id} at ${ratio}`);
+    }
+  }
+});
+
+test('a tenth of all traces is about a tenth', () => {
+  let taken = 0;
+  for (let i = 0; i < 10_000; i++) if (isInRatio(newTraceId(), 0.1)) taken++;
+  assert.ok(taken > 800 && taken < 1200, String(taken));
+});

@@ -1,0 +1,164 @@
+/**
+ * A collector of OTLP for tests, on the engine's scripted server: it decodes what it gets, keeps every byte of it, and fails as
+ * told.
+ * @module
+ */
+import { gunzipSync } from 'node:zlib';
+import {
+  answerBytes,
+  type Exchange,
+  type Received,
+  type Script,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../model-provider/scripted-upstream.ts';
+import { until } from '../until.ts';
+import { type Export, type ReceivedLog, type ReceivedPoint, type ReceivedSpan, readExport } from './otlp.ts';
+import type { Signal } from './otlp-messages.ts';
+
+export type { ReceivedLog, ReceivedPoint, ReceivedSpan } from './otlp.ts';
+
+/** An export that was received. */
+export interface ReceivedExport extends Export {
+  readonly signal: Signal;
+  readonly received: Received;
+  /** The body, decompressed. */
+  readonly body: Buffer;
+}
+
+/** A running collector. */
+export interface TestCollector {
+  /** Without a path. */
+  readonly url: string;
+  /** What `telemetry.otlp.endpoint` is. */
+  readonly endpoint: string;
+  readonly server: ScriptedUpstream;
+  readonly exports: readonly ReceivedExport[];
+  readonly spans: readonly ReceivedSpan[];
+  readonly points: readonly ReceivedPoint[];
+  readonly logs: readonly ReceivedLog[];
+  /** The first span that is like this, once it is there. */
+  span(what: string, is_it: (span: ReceivedSpan) => boolean): Promise<ReceivedSpan>;
+  /** The SERVER span that is like this, with the spans of its attempts, once so many of them are there. */
+  request(
+    what: string,
+    is_it: (span: ReceivedSpan) => boolean,
+    attempts?: number,
+  ): Promise<{ readonly server: ReceivedSpan; readonly attempts: readonly ReceivedSpan[] }>;
+  /** The latest point of a series, once there is one that is like this. */
+  point(metric: string, is_it?: (point: ReceivedPoint) => boolean): Promise<ReceivedPoint>;
+  /** Everything that arrived as text: request lines, headers, bodies decompressed. */
+  wire(): string;
+  /** Forgets what arrived. */
+  clear(): void;
+  /** Answers with this instead of accepting; `undefined` to accept again. What arrives meanwhile is kept only where it is accepted. */
+  trouble(script: Script | undefined): void;
+  close(): Promise<void>;
+}
+
+const SIGNALS: Readonly<Record<string, Signal>> = {
+  '/v1/traces': 'traces',
+  '/v1/metrics': 'metrics',
+  '/v1/logs': 'logs',
+};
+
+const isJson = ({ headers }: Received) => headers['content-type']?.startsWith('application/json') ?? false;
+
+function decode(received: Received): ReceivedExport {
+  const { headers, url, body } = received;
+  const signal = SIGNALS[url];
+  if (signal === undefined) throw new Error(`exported to ${url}`);
+  const type = headers['content-type'];
+  if (!isJson(received) && type !== 'application/x-protobuf') throw new Error(`exported as ${type}`);
+  const whole = headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body;
+  return { signal, received, body: whole, ...readExport(signal, whole, isJson(received)) };
+}
+
+/** Answers an export as a collector does that takes part of it: this many items were rejected, for this reason. */
+export function takePartly(signal: Signal, rejected: number, reason: string): Script {
+  const count = { traces: 'rejectedSpans', metrics: 'rejectedDataPoints', logs: 'rejectedLogRecords' }[signal];
+  return (exchange: Exchange) => {
+    if (isJson(exchange.received)) {
+      const partial = { partialSuccess: { [count]: String(rejected), errorMessage: reason } };
+      return answerBytes(200, { 'content-type': 'application/json' }, JSON.stringify(partial))(exchange);
+    }
+    const text = Buffer.from(reason);
+    const inner = Buffer.concat([Buffer.from([0x08, rejected, 0x12, text.length]), text]);
+    const bytes = Buffer.concat([Buffer.from([0x0a, inner.length]), inner]);
+    return answerBytes(200, { 'content-type': 'application/x-protobuf' }, bytes)(exchange);
+  };
+}
+
+const accept: Script = (exchange) => {
+  const json = isJson(exchange.received);
+  const type = json ? 'application/json' : 'application/x-protobuf';
+  return answerBytes(200, { 'content-type': type }, json ? '{}' : '')(exchange);
+};
+
+/** Starts a collector on a free port of the loopback address. */
+export async function startCollector(): Promise<TestCollector> {
+  const exports: ReceivedExport[] = [];
+  const broken: string[] = [];
+  let trouble: Script | undefined;
+  const server = await startUpstream((exchange) => {
+    if (trouble !== undefined) return trouble(exchange);
+    // Whoever only looks whether somebody is there exports nothing.
+    if (exchange.received.method !== 'POST') return answerBytes(405, { allow: 'POST' }, '')(exchange);
+    try {
+      exports.push(decode(exchange.received));
+    } catch (error) {
+      broken.push(`${error} in ${exchange.received.body.toString('hex').slice(0, 400)}`);
+      return answerBytes(400, { 'content-type': 'text/plain' }, String(error))(exchange);
+    }
+    return accept(exchange);
+  });
+  const all = <T>(of: (one: ReceivedExport) => readonly T[]): readonly T[] => {
+    if (broken.length > 0) throw new Error(`the collector got what is no OTLP: ${broken[0]}`);
+    return exports.flatMap(of);
+  };
+  const collector: TestCollector = {
+    url: server.url,
+    endpoint: `${server.url}/v1/traces`,
+    server,
+    exports,
+    get spans() {
+      return all(({ spans }) => spans);
+    },
+    get points() {
+      return all(({ points }) => points);
+    },
+    get logs() {
+      return all(({ logs }) => logs);
+    },
+    span: (what, is_it) => until(`the collector has ${what}`, () => collector.spans.find(is_it)),
+    async request(what, is_it, count = 1) {
+      const server = await collector.span(what, (span) => span.kind === 'server' && is_it(span));
+      const attempts = await until(`the collector has ${count} attempts of ${what}`, () => {
+        const found = collector.spans.filter(({ parent_span_id }) => parent_span_id === server.span_id);
+        return found.length >= count && found.toSorted((a, b) => a.began_at - b.began_at);
+      });
+      return { server, attempts };
+    },
+    point: (metric, is_it = () => true) =>
+      until(`the collector has a point of ${metric}`, () =>
+        collector.points.findLast((point) => point.metric === metric && is_it(point)),
+      ),
+    wire: () =>
+      server.requests
+        .map((received) => {
+          const { method, url, raw_headers, body } = received;
+          const text = received.headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body;
+          return `${method} ${url}\n${raw_headers.join('\n')}\n${text.toString('latin1')}\n${text.toString('utf8')}`;
+        })
+        .join('\n'),
+    clear() {
+      exports.length = 0;
+      server.requests.length = 0;
+    },
+    trouble(script) {
+      trouble = script;
+    },
+    close: () => server.close(),
+  };
+  return collector;
+}

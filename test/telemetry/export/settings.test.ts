@@ -1,0 +1,167 @@
+/** What is exported, of gateway.yaml and the standard variables. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { StartError } from '../../../engine/contract/start-error.ts';
+import { exportSettings } from '../../../engine/telemetry/export/settings.ts';
+import type { Target } from '../../../engine/telemetry/export/targets.ts';
+
+type Env = Readonly<Record<string, string>>;
+
+function settings(otlp: object | undefined, env: Env = {}, more: object = {}) {
+  return exportSettings({ sampling: {}, metrics: {}, forward_to: [], ...(otlp && { otlp }), ...more } as never, env);
+}
+
+function urls(otlp: object | undefined, env: Env = {}) {
+  const { traces, metrics, logs } = settings(otlp, env);
+  return [traces, metrics, logs].map((to) => (typeof to === 'object' ? to.url : to));
+}
+
+const traces = (otlp: object | undefined, env: Env = {}) => settings(otlp, env).traces as Target;
+const HERE = 'http://localhost:4318';
+
+describe('the endpoint of gateway.yaml', () => {
+  for (const [endpoint, expected] of [
+    [
+      'https://o.example.com',
+      ['https://o.example.com/v1/traces', 'https://o.example.com/v1/metrics', 'https://o.example.com/v1/logs'],
+    ],
+    [
+      'https://o.example.com/',
+      ['https://o.example.com/v1/traces', 'https://o.example.com/v1/metrics', 'https://o.example.com/v1/logs'],
+    ],
+    [
+      'https://o.example.com/a/v1/traces?k=1',
+      [
+        'https://o.example.com/a/v1/traces?k=1',
+        'https://o.example.com/a/v1/metrics?k=1',
+        'https://o.example.com/a/v1/logs?k=1',
+      ],
+    ],
+  ] as const) {
+    test(`${endpoint} has siblings for metrics and logs`, () => {
+      assert.deepEqual(urls({ endpoint, logs: true }), expected);
+    });
+  }
+
+  test('of another path has no siblings: metrics and logs go where their own keys say, else nowhere', () => {
+    const endpoint = 'https://o.example.com/otlp/spans';
+    assert.deepEqual(urls({ endpoint, logs: true }), [endpoint, undefined, undefined]);
+    const metrics_endpoint = 'https://m.example.com/x';
+    assert.deepEqual(urls({ endpoint, metrics_endpoint }), [endpoint, metrics_endpoint, undefined]);
+  });
+
+  test('comes before those of the variables, as every key does that is written', () => {
+    const env = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'https://other.example.com',
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+      OTEL_EXPORTER_OTLP_HEADERS: 'a=1',
+      OTEL_EXPORTER_OTLP_TIMEOUT: '3000',
+      OTEL_EXPORTER_OTLP_COMPRESSION: 'gzip',
+      MINE: 'b=2',
+    };
+    const target = traces(
+      { endpoint: HERE, protocol: 'http/json', headers_env: 'MINE', timeout_seconds: 7, compression: 'none' },
+      env,
+    );
+    assert.deepEqual(target, {
+      url: `${HERE}/v1/traces`,
+      headers: { b: '2' },
+      protocol: 'http/json',
+      compression: 'none',
+      timeout_seconds: 7,
+      ca_file: undefined,
+      certificate_file: undefined,
+      key_file: undefined,
+    });
+  });
+});
+
+describe('the standard variables', () => {
+  test('say everything where gateway.yaml says nothing, those of one signal before those of all', () => {
+    const target = traces(undefined, {
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'https://o.example.com/base/',
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://t.example.com',
+      OTEL_EXPORTER_OTLP_HEADERS: 'a=1,b=2',
+      OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'b=x%2Cy',
+      OTEL_EXPORTER_OTLP_TIMEOUT: '3000',
+      OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: 'gzip',
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      OTEL_EXPORTER_OTLP_CERTIFICATE: '/ca.pem',
+      OTEL_EXPORTER_OTLP_CLIENT_KEY: '/key.pem',
+      OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: '/cert.pem',
+    });
+    assert.deepEqual(target, {
+      url: 'https://t.example.com',
+      headers: { a: '1', b: 'x,y' },
+      protocol: 'http/json',
+      compression: 'gzip',
+      timeout_seconds: 3,
+      ca_file: '/ca.pem',
+      certificate_file: '/cert.pem',
+      key_file: '/key.pem',
+    });
+    const base = { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://o.example.com/base/' };
+    const [, metrics, logs] = urls(undefined, base);
+    assert.deepEqual([metrics, logs], ['https://o.example.com/base/v1/metrics', undefined]);
+  });
+
+  test('send nothing where none of them names a collector or an exporter', () => {
+    assert.deepEqual(urls(undefined, { OTEL_SERVICE_NAME: 'x', OTEL_EXPORTER_OTLP_HEADERS: 'a=1' }), [
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'otlp' }), [`${HERE}/v1/traces`, undefined, undefined]);
+    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'console' }), ['console', undefined, undefined]);
+  });
+
+  test('of exporters switch signals off and logs on, also beside an endpoint of gateway.yaml', () => {
+    const env = { OTEL_TRACES_EXPORTER: 'none', OTEL_LOGS_EXPORTER: 'otlp' };
+    assert.deepEqual(urls({ endpoint: HERE }, env), [undefined, `${HERE}/v1/metrics`, `${HERE}/v1/logs`]);
+    assert.deepEqual(urls({ endpoint: HERE, traces: true, logs: false }, env), [
+      `${HERE}/v1/traces`,
+      `${HERE}/v1/metrics`,
+      undefined,
+    ]);
+  });
+
+  test('OTEL_SDK_DISABLED switches everything off, whatever gateway.yaml says', () => {
+    assert.deepEqual(urls({ endpoint: HERE }, { OTEL_SDK_DISABLED: 'true' }), [undefined, undefined, undefined]);
+    assert.deepEqual(urls({ endpoint: HERE }, { OTEL_SDK_DISABLED: 'no' })[0], `${HERE}/v1/traces`);
+  });
+
+  test('give the resource its attributes, and gateway.yaml comes before them', () => {
+    const env = { OTEL_RESOURCE_ATTRIBUTES: 'service.name=a,k=x%20y, e=1', OTEL_SERVICE_NAME: 'b' };
+    assert.deepEqual(settings(undefined, env, { resource: { e: '2' } }).resource, {
+      'service.name': 'b',
+      k: 'x y',
+      e: '2',
+    });
+  });
+
+  test('size the queues, unless gateway.yaml does', () => {
+    const env = {
+      OTEL_BSP_MAX_QUEUE_SIZE: '100',
+      OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '500',
+      OTEL_BSP_SCHEDULE_DELAY: '20',
+    };
+    assert.deepEqual(settings(undefined, env).spans, { items_max: 100, batch_items: 100, delay_ms: 20 });
+    assert.equal(settings({ endpoint: HERE, queue_spans: 700 }, env).spans.items_max, 700);
+  });
+
+  for (const [name, value, said] of [
+    ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc', /OTEL_EXPORTER_OTLP_PROTOCOL asks for OTLP over gRPC.*http\/protobuf/],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', /OTEL_EXPORTER_OTLP_ENDPOINT cannot be used/],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'planted secret', /OTEL_EXPORTER_OTLP_HEADERS cannot be read/],
+    ['OTEL_BSP_MAX_QUEUE_SIZE', 'many', /OTEL_BSP_MAX_QUEUE_SIZE is not a whole number/],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'planted', /entry 1 of OTEL_RESOURCE_ATTRIBUTES/],
+  ] as const) {
+    test(`${name} with a value that cannot be used stops the start, and is not repeated`, () => {
+      const env = { OTEL_EXPORTER_OTLP_ENDPOINT: HERE, [name]: value };
+      assert.throws(
+        () => settings(undefined, env),
+        (error) => error instanceof StartError && said.test(error.message) && !error.message.includes('planted'),
+      );
+    });
+  }
+});

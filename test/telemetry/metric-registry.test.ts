@@ -1,0 +1,160 @@
+/** What is counted is told once, whole, and in bounded space. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AggregationTemporality } from '@opentelemetry/sdk-metrics';
+import type { MetricName } from '../../engine/telemetry/catalogue/metrics.ts';
+import { createMetricProducer } from '../../engine/telemetry/export/metric-producer.ts';
+import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
+
+const DELTA = AggregationTemporality.DELTA;
+const route = { 'http.request.method': 'POST', 'http.route': '/v1/messages', 'http.response.status_code': 200 };
+
+async function collected(registry: MetricRegistry, name: MetricName, producer = producerOf(registry)) {
+  const { resourceMetrics } = await producer.collect();
+  const all = resourceMetrics.scopeMetrics.flatMap(({ metrics }) => metrics);
+  return all.find(({ descriptor }) => descriptor.name === name);
+}
+
+function countOf(point: { readonly value: unknown } | undefined): number {
+  assert.ok(point !== undefined);
+  return (point.value as { count: number }).count;
+}
+
+function producerOf(registry: MetricRegistry, temporality?: AggregationTemporality, now?: () => number) {
+  return createMetricProducer({
+    registry,
+    scope: { name: 'test' },
+    ...(temporality !== undefined && { temporality }),
+    ...(now && { now }),
+  });
+}
+
+test('a counter tells what was added by its labels, and leaves out labels that were not given or are not its own', async () => {
+  const registry = new MetricRegistry();
+  const labels = { 'gateway.error.code': 'forbidden', 'gateway.rule': undefined, 'enduser.id': 'somebody' };
+  registry.add('gateway.refusals', labels);
+  registry.add('gateway.refusals', labels, 2);
+  registry.add('gateway.refusals', { 'gateway.error.code': 'spend_limit_exceeded', 'gateway.rule': 'daily' });
+  const metric = await collected(registry, 'gateway.refusals');
+  assert.deepEqual(
+    metric?.dataPoints.map(({ attributes, value }) => [attributes, value]),
+    [
+      [{ 'gateway.error.code': 'forbidden' }, 3],
+      [{ 'gateway.error.code': 'spend_limit_exceeded', 'gateway.rule': 'daily' }, 1],
+    ],
+  );
+});
+
+test('a histogram counts a value in the first bucket whose bound is not below it', async () => {
+  const registry = new MetricRegistry();
+  for (const seconds of [0.01, 0.011, 1000]) registry.record('http.server.request.duration', route, seconds);
+  const metric = await collected(registry, 'http.server.request.duration');
+  const value = metric?.dataPoints[0]?.value as { count: number; sum: number; buckets: { counts: number[] } };
+  assert.equal(value.count, 3);
+  assert.ok(Math.abs(value.sum - 1000.021) < 1e-9);
+  assert.deepEqual([value.buckets.counts[0], value.buckets.counts[1], value.buckets.counts.at(-1)], [1, 1, 1]);
+});
+
+test('what is no number is not counted, and no counter goes down', () => {
+  const registry = new MetricRegistry();
+  for (const amount of [Number.NaN, Number.POSITIVE_INFINITY, -1]) {
+    registry.add('gateway.refusals', {}, amount);
+    registry.record('http.server.request.duration', route, amount === -1 ? Number.NaN : amount);
+  }
+  assert.equal(registry.seriesOf('gateway.refusals')[0]?.sum ?? 0, 0);
+  assert.equal(registry.seriesOf('http.server.request.duration').length, 0);
+});
+
+test('with as many series as a metric may have, all others are counted in one, and that is told', () => {
+  const registry = new MetricRegistry(0, 3);
+  for (let n = 0; n < 10; n++)
+    registry.add('gateway.refusals', { 'gateway.error.code': `code-${n}`, 'gateway.rule': 'r' });
+  for (let n = 0; n < 10; n++)
+    registry.add('gateway.refusals', { 'gateway.error.code': 'code-1', 'gateway.rule': `rule-${n}` });
+  registry.add('gateway.refusals', { 'gateway.error.code': 'code-0', 'gateway.rule': 'r' });
+  const series = registry.seriesOf('gateway.refusals');
+  assert.equal(series.length, 4);
+  assert.deepEqual(series.at(-1), { labels: { 'otel.metric.overflow': true }, sum: 17, count: 0, buckets: [] });
+  assert.equal(series[0]?.sum, 2);
+  assert.deepEqual(
+    registry.seriesOf('gateway.telemetry.overflows').map(({ labels, sum }) => [labels, sum]),
+    [[{ 'gateway.telemetry.metric': 'gateway.refusals' }, 17]],
+  );
+});
+
+test('a gauge is asked when it is read; what throws, is no number or is not told any more is left out', async () => {
+  const registry = new MetricRegistry();
+  let versions = ['1', '2'];
+  registry.observe('gateway.build.info', () =>
+    versions.map((version) => ({ value: version === '9' ? Number.NaN : 1, labels: { 'service.version': version } })),
+  );
+  assert.equal((await collected(registry, 'gateway.build.info'))?.dataPoints.length, 2);
+  versions = ['2', '2', '9'];
+  assert.deepEqual(
+    (await collected(registry, 'gateway.build.info'))?.dataPoints.map(({ attributes }) => attributes),
+    [{ 'service.version': '2' }],
+  );
+  registry.observe('gateway.build.info', () => {
+    throw new Error('not there yet');
+  });
+  registry.add('gateway.refusals', {});
+  assert.equal(await collected(registry, 'gateway.build.info'), undefined);
+  assert.notEqual(await collected(registry, 'gateway.refusals'), undefined);
+});
+
+test('a gauge with more series than a metric may have tells as many', async () => {
+  const registry = new MetricRegistry(0, 3);
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  registry.observe('gateway.upstream.inflight', () =>
+    names.map((name) => ({ value: 1, labels: { 'gateway.upstream': name } })),
+  );
+  const metric = await collected(registry, 'gateway.upstream.inflight');
+  assert.deepEqual(
+    metric?.dataPoints.map(({ attributes }) => attributes['gateway.upstream']),
+    ['a', 'b', 'c'],
+  );
+  assert.equal(registry.seriesOf('gateway.telemetry.overflows')[0]?.sum, 2);
+});
+
+test('a reader of deltas gets what came since its last time, whatever other readers got', async () => {
+  let now = 1000;
+  const registry = new MetricRegistry(500);
+  const delta = producerOf(registry, DELTA, () => now);
+  const other = producerOf(registry, undefined, () => now);
+  registry.add('gateway.refusals', {}, 5);
+  registry.record('http.server.request.duration', route, 0.5);
+  const first = await collected(registry, 'gateway.refusals', delta);
+  assert.equal(first?.aggregationTemporality, DELTA);
+  assert.deepEqual(first?.dataPoints[0]?.startTime, [0, 500_000_000]);
+  assert.equal(first?.dataPoints[0]?.value, 5);
+  now = 2000;
+  registry.add('gateway.refusals', {}, 2);
+  registry.record('http.server.request.duration', route, 0.5);
+  const durations = await collected(registry, 'http.server.request.duration', other);
+  assert.equal(countOf(durations?.dataPoints[0]), 2);
+  const { resourceMetrics } = await delta.collect();
+  const values = resourceMetrics.scopeMetrics[0]?.metrics.map(({ dataPoints }) => dataPoints[0]);
+  assert.deepEqual(values?.[0]?.startTime, [1, 0]);
+  assert.equal(values?.[0]?.value, 2);
+  assert.equal(countOf(values?.[1]), 1);
+  assert.equal(await collected(registry, 'gateway.refusals', delta), undefined);
+});
+
+test('a producer that is made anew, as by a reload, tells no delta twice', async () => {
+  const registry = new MetricRegistry(0);
+  registry.add('gateway.refusals', {}, 5);
+  const before = await collected(
+    registry,
+    'gateway.refusals',
+    producerOf(registry, DELTA, () => 7000),
+  );
+  assert.equal(before?.dataPoints[0]?.value, 5);
+  registry.add('gateway.refusals', {}, 1);
+  const after = await collected(
+    registry,
+    'gateway.refusals',
+    producerOf(registry, DELTA, () => 9000),
+  );
+  assert.equal(after?.dataPoints[0]?.value, 1);
+  assert.deepEqual(after?.dataPoints[0]?.startTime, [7, 0]);
+});

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { beforeEach, describe, it } from 'node:test';
+import type { Operation } from '../../engine/contract/telemetry.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { beginTrace } from '../../engine/kit/net/trace-context.ts';
+import type { MetricName } from '../../engine/telemetry/catalogue/metrics.ts';
+import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
+import { createOperationTelemetry } from '../../engine/telemetry/operations.ts';
+import type { FinishedSpan } from '../../engine/telemetry/spans.ts';
+
+const RELOAD: Operation = {
+  name: 'gateway.reload',
+  attributes: { 'gateway.reload.result': 'in_force', 'gateway.reload.needs_restart': ['server.listen'] },
+  began_at: 1_000_000,
+  duration_ms: 25.5,
+};
+
+let spans: FinishedSpan[];
+let active: boolean;
+let metrics: MetricRegistry;
+let clock: ReturnType<typeof frozenClock>;
+let tell: (operation: Operation) => void;
+
+beforeEach(() => {
+  spans = [];
+  active = true;
+  metrics = new MetricRegistry();
+  clock = frozenClock('2026-03-10T12:00:00Z');
+  const take = (taken: readonly FinishedSpan[]) => void spans.push(...taken);
+  const sink = () => ({ active, take });
+  tell = createOperationTelemetry({ sink, metrics, clock });
+});
+
+const counted = (name: MetricName) => [...metrics.seriesOf(name)].map(({ labels, sum }) => [labels, sum]);
+
+describe('an operation', () => {
+  it('is a span of its own trace, and a count', () => {
+    tell(RELOAD);
+    const [{ trace_id, span_id, ...span } = {} as FinishedSpan, ...more] = spans;
+    assert.match(`${trace_id} ${span_id}`, /^[0-9a-f]{32} [0-9a-f]{16}$/);
+    assert.deepEqual(more, []);
+    assert.deepEqual(span, {
+      name: 'gateway.reload',
+      kind: 'internal',
+      parent_span_id: undefined,
+      parent_is_remote: false,
+      trace_state: undefined,
+      began_at: 1_000_000,
+      ended_at: 1_000_025.5,
+      attributes: { 'gateway.reload.result': 'in_force', 'gateway.reload.needs_restart': ['server.listen'] },
+      events: [],
+      failed: false,
+    });
+    assert.deepEqual(counted('gateway.reloads'), [[{ 'gateway.reload.result': 'in_force' }, 1]]);
+  });
+
+  it('belongs to the trace of whoever asked for it', () => {
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00';
+    tell({ ...RELOAD, trace: beginTrace(traceparent) });
+    tell({ ...RELOAD, trace: beginTrace('nonsense') });
+    const [{ trace_id, parent_span_id, parent_is_remote }, other] = spans as [FinishedSpan, FinishedSpan];
+    assert.deepEqual(
+      [trace_id, parent_span_id, parent_is_remote],
+      ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331', true],
+    );
+    assert.equal(other.parent_span_id, undefined);
+  });
+
+  it('that went wrong says how in one word', () => {
+    const attributes = { 'gateway.sign_in.outcome': 'refused' };
+    tell({ ...RELOAD, name: 'gateway.sign_in', attributes, error_type: 'group' });
+    assert.equal(spans[0]!.failed, true);
+    assert.deepEqual(spans[0]!.attributes, { 'gateway.sign_in.outcome': 'refused', 'error.type': 'group' });
+    assert.deepEqual(counted('gateway.sign_ins'), [
+      [{ 'gateway.sign_in.outcome': 'refused', 'error.type': 'group' }, 1],
+    ]);
+  });
+
+  it('has no attribute that the catalogue does not know, and no long or unprintable text', () => {
+    const attributes = {
+      'gateway.admin.action': 'token.create',
+      'gateway.admin.subject': `tok_1\n${'x'.repeat(10_000)}`,
+      'enduser.email': 'anna@example.com',
+      token: 'gw_secret',
+    };
+    tell({ ...RELOAD, name: 'gateway.admin_change', attributes });
+    assert.deepEqual(Object.keys(spans[0]!.attributes), ['gateway.admin.action', 'gateway.admin.subject']);
+    assert.equal(spans[0]!.attributes['gateway.admin.subject'], `tok_1 ${'x'.repeat(94)}`);
+    assert.deepEqual(counted('gateway.admin_changes'), [[{ 'gateway.admin.action': 'token.create' }, 1]]);
+  });
+
+  it('is counted where no span is wanted', () => {
+    active = false;
+    tell(RELOAD);
+    assert.deepEqual(spans, []);
+    assert.equal(counted('gateway.reloads').length, 1);
+  });
+});
+
+describe('a flood of operations', () => {
+  it('makes fifty spans of a kind in a second, and all of it is counted', () => {
+    const attempt: Operation = { ...RELOAD, name: 'gateway.session', attributes: {}, error_type: 'unknown' };
+    for (let i = 0; i < 500; i++) tell(attempt);
+    tell(RELOAD);
+    assert.equal(spans.length, 51);
+    assert.deepEqual(counted('gateway.sessions'), [[{ 'error.type': 'unknown' }, 500]]);
+    assert.equal(counted('gateway.telemetry.dropped')[0]![1], 450);
+    clock.advance(1000);
+    tell(attempt);
+    assert.equal(spans.length, 52);
+  });
+});

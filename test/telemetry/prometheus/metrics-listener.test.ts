@@ -1,0 +1,115 @@
+/** `GET /metrics` is for those who may read it, and costs little whoever asks. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
+import { connect } from 'node:net';
+import { after, test } from 'node:test';
+import { MetricRegistry } from '../../../engine/telemetry/metric-registry.ts';
+import { startMetricsListener } from '../../../engine/telemetry/prometheus/metrics-listener.ts';
+import { writePrometheusText } from '../../../engine/telemetry/prometheus/prometheus-text.ts';
+import { parsePrometheusText } from '../../support/telemetry/prometheus-text.ts';
+
+const registry = new MetricRegistry();
+const resource = { 'service.name': 'appscli-gateway', 'deployment.environment.name': 'a "test"', '1st-name': 'x' };
+const text = () => writePrometheusText(registry, resource);
+const closing: { close(): Promise<void> }[] = [];
+after(() => Promise.all(closing.map((listener) => listener.close())));
+
+async function listening(token?: string, written = text) {
+  const errors: unknown[] = [];
+  const onError = (error: unknown) => errors.push(error);
+  const listener = await startMetricsListener({ listen: '127.0.0.1:0', token: () => token, text: written, onError });
+  closing.push(listener);
+  return { port: listener.port, errors, url: `http://127.0.0.1:${listener.port}/metrics` };
+}
+
+/** Status and headers of an answer to a request that `fetch` would not send. */
+async function ask(port: number, options: http.RequestOptions): Promise<http.IncomingMessage> {
+  const request = http.request({ port, host: '127.0.0.1', path: '/metrics', ...options }).end();
+  const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+  response.resume();
+  return response;
+}
+
+test('metrics come in Prometheus text with the names that collectors give them', async () => {
+  registry.add('gateway.refusals', { 'gateway.error.code': 'forbidden', 'gateway.rule': 'a "rule"\nwith \\ all' }, 3);
+  registry.record('gateway.overhead.duration', { 'gateway.surface': 'messages' }, 0.004);
+  registry.record('gateway.overhead.duration', { 'gateway.surface': 'messages' }, 9);
+  registry.observe('gateway.build.info', () => [{ value: 1, labels: { 'service.version': '1.2.3' } }]);
+  const { url } = await listening();
+  const response = await fetch(url);
+  assert.equal(response.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8');
+  assert.equal(response.headers.get('content-encoding'), 'gzip');
+  const families = parsePrometheusText(await response.text());
+  assert.deepEqual(families.get('gateway_refusals_total')?.samples, [
+    {
+      name: 'gateway_refusals_total',
+      labels: { gateway_error_code: 'forbidden', gateway_rule: 'a "rule"\nwith \\ all' },
+      value: 3,
+    },
+  ]);
+  const overhead = families.get('gateway_overhead_duration_seconds');
+  assert.equal(overhead?.type, 'histogram');
+  assert.equal(overhead?.samples.find(({ labels }) => labels.le === '0.005')?.value, 1);
+  assert.equal(families.get('gateway_build_info')?.samples[0]?.labels.service_version, '1.2.3');
+  assert.deepEqual(families.get('target_info')?.samples[0]?.labels, {
+    service_name: 'appscli-gateway',
+    deployment_environment_name: 'a "test"',
+    key_1st_name: 'x',
+  });
+});
+
+test('nothing but /metrics is there, and it is only read; each answer ends its connection', async () => {
+  const { port } = await listening();
+  const asked: [http.RequestOptions, number][] = [
+    [{}, 200],
+    [{ method: 'HEAD' }, 200],
+    [{ path: '/metrics?name[]=x' }, 200],
+    [{ path: '/' }, 404],
+    [{ path: '/metrics/' }, 404],
+    [{ path: '//metrics' }, 404],
+    [{ method: 'POST' }, 405],
+    [{ headers: { host: 'localhost:1' } }, 200],
+    [{ headers: { host: 'rebound.example.com' } }, 403],
+    [{ headers: { host: '127.0.0.1.example.com' } }, 403],
+  ];
+  for (const [options, status] of asked) {
+    const { statusCode, headers } = await ask(port, { ...options, agent: false });
+    assert.equal(statusCode, status, JSON.stringify(options));
+    assert.equal(headers.connection, 'close');
+  }
+});
+
+test('with a token, who does not send it gets nothing', async () => {
+  const { port } = await listening('reader-token-1');
+  const statusOf = async (headers: http.OutgoingHttpHeaders, path = '/metrics') =>
+    (await ask(port, { headers, path })).statusCode;
+  assert.equal(await statusOf({}), 401);
+  assert.equal(await statusOf({ authorization: 'Bearer reader-token-2' }), 401);
+  assert.equal(await statusOf({ authorization: 'reader-token-1' }), 401);
+  assert.equal(await statusOf({ authorization: 'Basic reader-token-1' }), 401);
+  assert.equal(await statusOf({}, '/other'), 401);
+  assert.equal(await statusOf({ authorization: 'Bearer reader-token-1' }), 200);
+  assert.equal(await statusOf({ authorization: 'bearer reader-token-1', host: 'gateway.example.com' }), 200);
+});
+
+test('an empty token lets nobody in', async () => {
+  const { port } = await listening('');
+  for (const headers of [{}, { authorization: 'Bearer ' }, { authorization: '' }, { authorization: 'Bearer x' }])
+    assert.equal((await ask(port, { headers })).statusCode, 401);
+});
+
+test('metrics that cannot be written are an error of the listener, told and answered', async () => {
+  const { port, errors } = await listening(undefined, () => Promise.reject(new Error('broken')));
+  assert.equal((await ask(port, {})).statusCode, 500);
+  assert.equal((errors[0] as Error).message, 'broken');
+});
+
+test('connections beyond those of a few readers are closed at once', async () => {
+  const { port } = await listening();
+  const sockets = Array.from({ length: 40 }, () => connect(port, '127.0.0.1').on('error', () => {}));
+  const closed = sockets.map((socket) => once(socket, 'close').then(() => 'closed'));
+  const first = await Promise.race(closed);
+  assert.equal(first, 'closed');
+  for (const socket of sockets) socket.destroy();
+});

@@ -1,0 +1,65 @@
+/** States of upstreams on a stopped clock, with what they log and tell others. */
+import type { UpstreamConfig } from '../../../engine/contract/config.ts';
+import type { AttemptEffect } from '../../../engine/contract/forwarding.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import type { Trouble } from '../../../engine/upstreams/states/trouble.ts';
+import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
+
+export const BREAKER: UpstreamConfig['breaker'] = {
+  mode: 'enforce',
+  failures: 5,
+  failure_percent: 50,
+  requests_min: 20,
+  window_seconds: 30,
+  open_seconds: 5,
+  open_seconds_max: 60,
+};
+
+type Wishes = Partial<Omit<UpstreamConfig, 'breaker'>> & { readonly breaker?: Partial<UpstreamConfig['breaker']> };
+
+/** An upstream of gateway.yaml, as far as states look at it. */
+export function upstream(name: string, { breaker, ...more }: Wishes = {}): UpstreamConfig {
+  const base_url = `https://${name}.example.com`;
+  const retry_budget = { percent: 20, least: 3 };
+  const settings = { ...BREAKER, ...breaker };
+  return { name, base_url, api_key_env: 'KEY', retry_budget, ...more, breaker: settings } as unknown as UpstreamConfig;
+}
+
+/** States of `main` and `spare`, or the upstreams given, on a clock at 1,000,000 ms since the epoch. */
+export function openScene(upstreams: readonly UpstreamConfig[] = [upstream('main'), upstream('spare')]) {
+  const clock = frozenClock(1_000_000);
+  const logged: { level: string; message: string; fields: Record<string, unknown> }[] = [];
+  const troubles: Trouble[] = [];
+  const at = (level: string) => (fields: object, message: string) => {
+    logged.push({ level, message, fields: fields as Record<string, unknown> });
+  };
+  const log = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
+  // In the middle: open for exactly as long as the settings say.
+  const random = () => 0.5;
+  const onTrouble = (trouble: Trouble) => troubles.push(trouble);
+  const states = createUpstreamStates({ upstreams, clock, log, random, onTrouble });
+  return {
+    states,
+    clock,
+    logged,
+    troubles,
+    /** Has attempts show something, one after the other. */
+    show(
+      effect: AttemptEffect,
+      { times = 1, to = 'main', model = 'm', detail = 'status 500' } = {},
+      retry_after?: number,
+    ) {
+      for (let n = 0; n < times; n++) {
+        const trial = states.begin(to, model);
+        trial.tell(effect, detail, retry_after);
+        trial.leave();
+      }
+    },
+    closed: (name = 'main', model = 'm') => states.closed(name, model),
+    /** Milliseconds until it may be tried; `undefined` when it may be now. */
+    waits(name = 'main', model = 'm') {
+      const until = states.closed(name, model)?.until;
+      return until === undefined ? undefined : until - clock.now();
+    },
+  };
+}

@@ -1,0 +1,552 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { openScene, upstream } from './scene.ts';
+
+describe('the breaker of a model at an upstream', () => {
+  it('opens after five failures in a row, for that model at that upstream alone', () => {
+    const { show, closed } = openScene();
+    show('failure', { times: 4 });
+    assert.equal(closed(), undefined);
+    show('failure', { detail: 'status 529' });
+    assert.deepEqual(closed(), { because: 'open', until: 1_005_000, last: 'status 529' });
+    assert.equal(closed('main', 'other'), undefined);
+    assert.equal(closed('spare'), undefined);
+  });
+
+  it('counts failures in a row anew after a success', () => {
+    const { show, closed } = openScene();
+    for (let round = 0; round < 3; round++) {
+      show('failure', { times: 4 });
+      show('success', { times: 5 });
+    }
+    assert.equal(closed(), undefined);
+  });
+
+  it('opens when half of at least twenty requests of the last 30 seconds failed', () => {
+    const { show, closed, clock } = openScene();
+    for (let pair = 0; pair < 9; pair++) {
+      show('success');
+      show('failure');
+    }
+    assert.equal(closed(), undefined);
+    clock.advance(31_000);
+    for (let pair = 0; pair < 9; pair++) {
+      show('success');
+      show('failure');
+    }
+    assert.equal(closed(), undefined, 'the old ones no longer count');
+    show('success');
+    show('failure');
+    assert.equal(closed()?.because, 'open');
+  });
+
+  it('lets one request at a time through once its time is over, and closes when two of them succeeded', () => {
+    const { show, closed, waits, states, clock } = openScene();
+    show('failure', { times: 5 });
+    clock.advance(4999);
+    assert.equal(waits(), 1);
+    clock.advance(1);
+    assert.equal(closed(), undefined);
+    const first = states.begin('main', 'm');
+    assert.equal(waits(), 1000, 'one is trying');
+    first.tell('success');
+    assert.equal(closed(), undefined, 'the next may try');
+    const second = states.begin('main', 'm');
+    assert.equal(waits(), 1000);
+    second.tell('success');
+    assert.equal(closed(), undefined);
+    const both = [states.begin('main', 'm'), states.begin('main', 'm')];
+    assert.equal(closed(), undefined, 'it is closed: all pass');
+    for (const trial of [first, second, ...both]) trial.leave();
+  });
+
+  it('gives the place of the one that tries back when it shows nothing', () => {
+    const { show, closed, waits, states, clock } = openScene();
+    show('failure', { times: 5 });
+    clock.advance(5000);
+    const gone = states.begin('main', 'm');
+    assert.equal(waits(), 1000);
+    gone.leave();
+    assert.equal(closed(), undefined);
+    const silent = states.begin('main', 'm');
+    silent.tell('neutral');
+    assert.equal(closed(), undefined);
+    silent.leave();
+  });
+
+  it('lets another one try when the one that tries is not answered for as long as it was open', () => {
+    const { show, closed, waits, states, clock } = openScene();
+    show('failure', { times: 5 });
+    clock.advance(5000);
+    states.begin('main', 'm');
+    clock.advance(4999);
+    assert.equal(waits(), 1000);
+    clock.advance(1);
+    assert.equal(closed(), undefined);
+  });
+
+  it('stays open twice as long each time the one that tries fails, up to the most', () => {
+    const { show, waits, clock } = openScene();
+    show('failure', { times: 5 });
+    const lengths = [];
+    for (let round = 0; round < 6; round++) {
+      const ms = waits()!;
+      lengths.push(ms);
+      clock.advance(ms);
+      show('failure');
+    }
+    assert.deepEqual(lengths, [5000, 10_000, 20_000, 40_000, 60_000, 60_000]);
+  });
+
+  it('is not moved by requests that began before it opened', () => {
+    const { show, waits, states, clock } = openScene();
+    const early = Array.from({ length: 10 }, () => states.begin('main', 'm'));
+    show('failure', { times: 5 });
+    clock.advance(1000);
+    for (const [index, trial] of early.entries()) trial.tell(index % 2 === 0 ? 'success' : 'failure');
+    assert.equal(waits(), 4000);
+  });
+
+  it('may be tried sooner when a request that went there as the last resort succeeds', () => {
+    const { show, waits, closed } = openScene();
+    show('failure', { times: 5 });
+    show('failure');
+    assert.equal(waits(), 5000, 'one that fails changes nothing');
+    show('success');
+    assert.equal(closed(), undefined);
+    show('success');
+    show('failure', { times: 4 });
+    assert.equal(closed(), undefined, 'it is closed, and counts from nothing');
+  });
+
+  it('gets its weight back over ten seconds after closing', () => {
+    const { show, states, clock } = openScene();
+    assert.equal(states.share('main', 'm'), 1);
+    show('failure', { times: 5 });
+    clock.advance(5000);
+    show('success', { times: 2 });
+    assert.equal(states.share('main', 'm'), 0.1);
+    clock.advance(5000);
+    assert.equal(states.share('main', 'm'), 0.5);
+    assert.equal(states.share('main', 'other'), 1);
+    clock.advance(5000);
+    assert.equal(states.share('main', 'm'), 1);
+  });
+
+  it('only tells in shadow mode, and does not exist where it is off', () => {
+    const { show, closed, states, logged } = openScene([
+      upstream('main', { breaker: { mode: 'shadow' } }),
+      upstream('spare', { breaker: { mode: 'off' } }),
+    ]);
+    for (const to of ['main', 'spare']) {
+      show('failure', { times: 30, to });
+      show('unreachable', { times: 30, to });
+      show('credential', { times: 3, to });
+      assert.equal(closed(to), undefined);
+      assert.equal(states.share(to, 'm'), 1);
+    }
+    const told = states
+      .list()
+      .map(({ upstream, upstream_model, state, shadow }) => [upstream, upstream_model, state, shadow]);
+    assert.deepEqual(told, [
+      ['main', undefined, 'credential', true],
+      ['main', 'm', 'open', true],
+      ['spare', undefined, 'closed', undefined],
+    ]);
+    const shadow = 'it is used all the same (breaker.mode: shadow)';
+    assert.deepEqual(
+      logged.map(({ level, message }) => [level, message]),
+      [
+        ['warn', `an upstream fails for this model; ${shadow}`],
+        ['warn', `no connection can be made to an upstream; ${shadow}`],
+        ['error', `an upstream refuses the credential of the gateway; ${shadow}`],
+        ['info', 'an upstream serves again'],
+      ],
+    );
+  });
+});
+
+describe('the breaker of connections', () => {
+  it('opens for all models, and closes again when anything is answered twice', () => {
+    const { show, closed, clock } = openScene();
+    show('unreachable', { times: 3, detail: 'ECONNREFUSED' });
+    show('unreachable', { times: 2, model: 'other', detail: 'ECONNREFUSED' });
+    assert.deepEqual(closed('main', 'third'), { because: 'open', until: 1_005_000, last: 'ECONNREFUSED' });
+    clock.advance(5000);
+    show('failure');
+    show('limited', { model: 'other' }, 60);
+    assert.equal(closed('main', 'third'), undefined);
+    assert.equal(closed(), undefined);
+  });
+
+  it('is not the one of a model: no connection does not count for it', () => {
+    const { show, closed, clock } = openScene();
+    show('failure', { times: 4 });
+    show('unreachable', { times: 5 });
+    clock.advance(5000);
+    show('success', { times: 2, model: 'other' });
+    assert.equal(closed(), undefined);
+  });
+});
+
+describe('the breaker of a credential', () => {
+  it('opens at once for every model and for every upstream with that credential at that address, and says so as an error', () => {
+    const base_url = 'https://api.example.com';
+    const { show, closed, clock, logged } = openScene([
+      upstream('main', { base_url }),
+      upstream('twin', { base_url }),
+      upstream('other-key', { base_url, api_key_env: 'OTHER' }),
+    ]);
+    show('credential', { detail: 'status 401' });
+    const expected = { because: 'credential', until: 1_060_000, last: 'status 401' };
+    assert.deepEqual(closed('main', 'any'), expected);
+    assert.deepEqual(closed('twin', 'any'), expected);
+    assert.equal(closed('other-key'), undefined);
+    assert.deepEqual(logged, [
+      {
+        level: 'error',
+        message: 'an upstream refuses the credential of the gateway; it is left out until it may be tried again',
+        fields: {
+          upstream: 'main',
+          credential: 'KEY',
+          last: 'status 401',
+          until: '1970-01-01T00:17:40.000Z',
+        },
+      },
+    ]);
+    clock.advance(60_000);
+    assert.equal(closed(), undefined);
+    show('credential', { detail: 'status 401' });
+    assert.equal(closed()?.until, 1_120_000);
+    assert.equal(logged.length, 1, 'told once');
+    clock.advance(60_000);
+    show('success');
+    assert.equal(closed('twin'), undefined);
+    assert.equal(logged[1]?.message, 'an upstream takes the credential again');
+  });
+
+  it('does not open when one request of many is forbidden', () => {
+    const { show, closed, clock } = openScene();
+    for (let round = 0; round < 10; round++) {
+      show('success');
+      show('permission', { times: 2, detail: 'status 403' });
+      clock.advance(1000);
+    }
+    assert.equal(closed(), undefined);
+    show('permission', { detail: 'status 403' });
+    assert.equal(closed()?.because, 'credential', 'the third in a row');
+  });
+
+  it('opens at the first request that is forbidden when the credential has not worked for 30 seconds', () => {
+    const fresh = openScene();
+    fresh.show('permission');
+    assert.equal(fresh.closed()?.because, 'credential');
+    const later = openScene();
+    later.show('success');
+    later.clock.advance(30_000);
+    later.show('permission');
+    assert.equal(later.closed(), undefined);
+    later.clock.advance(1);
+    later.show('permission');
+    assert.equal(later.closed()?.because, 'credential');
+  });
+});
+
+describe('the time in which an upstream has no room (429)', () => {
+  it('lasts as long as it was told, for that model, and is no failure', () => {
+    const { show, closed, waits, clock } = openScene();
+    show('limited', { times: 30, detail: 'status 429' }, 7);
+    assert.deepEqual(closed(), { because: 'limited', until: 1_007_000, last: 'status 429' });
+    assert.equal(closed('main', 'other'), undefined);
+    show('limited', {}, 2);
+    assert.equal(waits(), 7000, 'a shorter one does not end it');
+    clock.advance(7000);
+    assert.equal(closed(), undefined);
+  });
+
+  it('lasts a second where nothing was told, and doubles up to 30 until something is served', () => {
+    const { show, waits, clock } = openScene();
+    const lengths = [];
+    for (let round = 0; round < 7; round++) {
+      show('limited');
+      const ms = waits()!;
+      lengths.push(ms / 1000);
+      clock.advance(ms);
+    }
+    assert.deepEqual(lengths, [1, 2, 4, 8, 16, 30, 30]);
+    show('success');
+    show('limited');
+    assert.equal(waits(), 1000);
+  });
+
+  it('doubles once for requests that were under way together', () => {
+    const { waits, states, clock } = openScene();
+    const together = Array.from({ length: 50 }, () => states.begin('main', 'm'));
+    for (const trial of together) trial.tell('limited', 'status 429');
+    assert.equal(waits(), 1000);
+    clock.advance(1000);
+    states.begin('main', 'm').tell('limited');
+    assert.equal(waits(), 2000);
+  });
+
+  it('ends when a request that began after it is served, not by one from before', () => {
+    const { show, closed, states } = openScene();
+    const early = states.begin('main', 'm');
+    show('limited', {}, 60);
+    early.tell('success');
+    assert.equal(closed()?.because, 'limited');
+    show('success');
+    assert.equal(closed(), undefined);
+  });
+
+  it('is told in the log once a minute, however often the account is limited and served in turn', () => {
+    const { show, clock, logged } = openScene();
+    for (let round = 0; round < 100; round++) {
+      show('limited', { detail: 'status 429' }, 1);
+      show('success');
+      clock.advance(1000);
+    }
+    assert.deepEqual(
+      logged.map(({ level, message }) => [level, message]),
+      Array(2).fill([
+        'info',
+        'an upstream has no room for the account of the gateway (429); it is left out until it may be tried again',
+      ]),
+    );
+  });
+
+  it('is at most an hour, and holds in shadow mode too', () => {
+    const { show, waits } = openScene([upstream('main', { breaker: { mode: 'shadow' } })]);
+    show('limited', {}, 1e9);
+    assert.equal(waits(), 3_600_000);
+  });
+});
+
+describe('what is known of upstreams', () => {
+  it('remembers for five minutes that a model is missing, or until the configuration is loaded again', () => {
+    const { show, closed, states, clock } = openScene();
+    show('model_missing', { detail: 'status 404' });
+    assert.deepEqual(closed(), { because: 'model_missing', until: 1_300_000, last: 'status 404' });
+    assert.equal(closed('main', 'other'), undefined);
+    states.use([upstream('main')]);
+    assert.equal(closed(), undefined);
+    show('model_missing');
+    clock.advance(300_000);
+    assert.equal(closed(), undefined);
+  });
+
+  it('tells of several things that speak against an upstream the one that lasts longest', () => {
+    const { show, closed } = openScene();
+    show('failure', { times: 5 });
+    assert.equal(closed()?.because, 'open');
+    show('limited', {}, 30);
+    assert.equal(closed()?.because, 'limited');
+    show('credential');
+    assert.equal(closed()?.because, 'credential');
+    show('model_missing');
+    assert.equal(closed()?.because, 'model_missing');
+  });
+
+  it('counts requests under way from begin to leave, however often they leave', () => {
+    const { states } = openScene();
+    const trials = [states.begin('main', 'm'), states.begin('main', 'other')];
+    assert.equal(states.active('main'), 2);
+    trials[0]!.tell('success');
+    assert.equal(states.active('main'), 2);
+    trials[0]!.leave();
+    trials[0]!.leave();
+    assert.equal(states.active('main'), 1);
+    assert.equal(states.active('spare'), 0);
+    assert.equal(states.active('unknown'), 0);
+  });
+
+  it('lets three requests at once be sent again, or a fifth of those under way', () => {
+    const { states } = openScene();
+    const taken = [1, 2, 3].map(() => states.takeRetry('main'));
+    assert.ok(taken.every((giveBack) => giveBack !== undefined));
+    assert.equal(states.takeRetry('main'), undefined);
+    taken[0]!();
+    taken[0]!();
+    assert.ok(states.takeRetry('main'));
+    assert.equal(states.takeRetry('main'), undefined);
+    for (let n = 0; n < 20; n++) states.begin('main', 'm');
+    assert.ok(states.takeRetry('main'), 'four of twenty');
+    assert.equal(states.takeRetry('main'), undefined);
+  });
+
+  it('knows where a session is at home for as long as its prompts are kept there', () => {
+    const { states, clock } = openScene();
+    states.settle('session', 'spare', 300);
+    clock.advance(299_999);
+    assert.equal(states.home('session'), 'spare');
+    states.settle('session', 'main', 3600);
+    clock.advance(300_001);
+    assert.equal(states.home('session'), 'main');
+    clock.advance(3_300_000);
+    assert.equal(states.home('session'), undefined);
+  });
+
+  it('forgets at a reload what belonged to upstreams that are gone or at another address, and keeps the rest', () => {
+    const { show, closed, states } = openScene([upstream('main'), upstream('spare'), upstream('third')]);
+    for (const to of ['main', 'spare', 'third']) show('failure', { times: 5, to });
+    for (const to of ['main', 'spare', 'third']) states.settle(`at ${to}`, to, 300);
+    const running = states.begin('third', 'm');
+    states.use([upstream('main'), upstream('spare', { base_url: 'https://elsewhere.example.com' })]);
+    assert.equal(closed('main')?.because, 'open');
+    assert.equal(closed('spare'), undefined);
+    assert.equal(closed('third'), undefined);
+    assert.deepEqual(
+      ['main', 'third'].map((to) => states.home(`at ${to}`)),
+      ['main', undefined],
+    );
+    running.tell('failure');
+    running.leave();
+    assert.deepEqual(
+      states.list().map(({ upstream, state }) => [upstream, state]),
+      [
+        ['main', 'closed'],
+        ['main', 'open'],
+        ['spare', 'closed'],
+      ],
+    );
+  });
+
+  it('takes changed settings at a reload', () => {
+    const { show, closed, states } = openScene();
+    show('failure', { times: 4 });
+    states.use([
+      upstream('main', { breaker: { failures: 2, open_seconds: 50 }, retry_budget: { percent: 0, least: 0 } }),
+    ]);
+    show('failure');
+    assert.equal(closed()?.until, 1_050_000);
+    assert.equal(states.takeRetry('main'), undefined);
+    states.use([upstream('main', { breaker: { mode: 'off' } })]);
+    assert.equal(closed(), undefined);
+  });
+
+  it('is drained for as long as it is said to be, also across reloads', () => {
+    const { closed, states } = openScene();
+    const drained = { by: 'ops@example.com', reason: 'maintenance', at: 999_000 };
+    states.setDrained(new Map([['main', drained]]));
+    assert.deepEqual(closed(), { because: 'drained', until: undefined, last: undefined });
+    states.use([upstream('main')]);
+    assert.equal(closed()?.because, 'drained');
+    assert.deepEqual(states.list(), [{ upstream: 'main', state: 'drained', active: 0, drained }]);
+    states.setDrained(new Map());
+    assert.equal(closed(), undefined);
+  });
+
+  it('says once in the log that it opened, not each time it opens again, and once that it serves again', () => {
+    const { show, clock, logged } = openScene();
+    show('failure', { times: 50, detail: 'status 500' });
+    for (let round = 0; round < 5; round++) {
+      clock.advance(60_000);
+      show('failure');
+    }
+    clock.advance(60_000);
+    show('success', { times: 2 });
+    assert.deepEqual(
+      logged.map(({ level, message, fields }) => [level, message, fields.upstream, fields.last ?? fields.seconds]),
+      [
+        ['warn', 'an upstream fails for this model; it is left out until it may be tried again', 'main', 'status 500'],
+        ['info', 'an upstream serves again', 'main', 360],
+      ],
+    );
+  });
+});
+
+describe('what other processes saw of upstreams', () => {
+  it('is told each time an upstream opens or is limited', () => {
+    const { show, clock, troubles } = openScene();
+    show('failure', { times: 5 });
+    clock.advance(5000);
+    show('failure');
+    show('limited', { to: 'spare', detail: 'status 429' }, 3);
+    show('credential', { to: 'spare', detail: 'status 401' });
+    show('unreachable', { times: 5, detail: 'ECONNRESET' });
+    assert.deepEqual(troubles, [
+      { kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_005_000, last: 'status 500', failing_ms: 0 },
+      { kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_015_000, failing_ms: 0 },
+      { kind: 'limited', upstream: 'spare', upstream_model: 'm', until: 1_008_000, last: 'status 429' },
+      { kind: 'credential', upstream: 'spare', credential: 'KEY', until: 1_065_000, last: 'status 401', failing_ms: 0 },
+      { kind: 'unreachable', upstream: 'main', until: 1_010_000, last: 'ECONNRESET', failing_ms: 0 },
+    ]);
+  });
+
+  it('is heeded for upstreams that are known here, for ten seconds at most, and not told on', () => {
+    const { closed, waits, states, troubles } = openScene();
+    states.heed({ kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_004_000, last: 'status 529' });
+    assert.deepEqual(closed(), { because: 'open', until: 1_004_000, last: 'status 529' });
+    states.heed({ kind: 'credential', upstream: 'main', until: 9_999_999_999 });
+    assert.equal(waits(), 10_000);
+    states.heed({ kind: 'unreachable', upstream: 'spare', until: 1_002_000 });
+    assert.equal(waits('spare', 'any'), 2000);
+    states.heed({ kind: 'limited', upstream: 'spare', upstream_model: 'm', until: 9_999_999_999 });
+    assert.equal(waits('spare'), 60_000, 'what is limited is limited for all');
+    states.heed({ kind: 'open', upstream: 'unknown', upstream_model: 'm', until: 1_002_000 });
+    for (let n = 0; n < 1000; n++) {
+      states.heed({ kind: 'open', upstream: 'main', upstream_model: `made up ${n}`, until: 1_002_000 });
+    }
+    assert.ok(states.list().length <= 204, `${states.list().length}`);
+    assert.deepEqual(troubles, []);
+  });
+
+  it('never shortens nor lengthens what is known here, and what is over is not heeded', () => {
+    const { show, closed, waits, states, clock } = openScene();
+    show('failure', { times: 5 });
+    states.heed({ kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_001_000 });
+    states.heed({ kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_009_000 });
+    assert.equal(waits(), 5000);
+    clock.advance(5000);
+    states.heed({ kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_004_000 });
+    assert.equal(closed(), undefined);
+  });
+
+  it('is not believed where something succeeded here since it began to fail there', () => {
+    const { show, closed, states, clock } = openScene();
+    const seen = { upstream: 'main', upstream_model: 'm', until: 1_009_000 };
+    show('success');
+    clock.advance(300);
+    for (const kind of ['open', 'unreachable', 'credential'] as const) states.heed({ ...seen, kind, failing_ms: 300 });
+    assert.equal(closed(), undefined);
+    states.heed({ ...seen, kind: 'open', failing_ms: 299 });
+    assert.equal(closed()?.because, 'open');
+  });
+
+  it('is not believed for five minutes after it turned out to be wrong here', () => {
+    const { show, closed, states, clock } = openScene();
+    const hear = () => {
+      const until = clock.now() + 60_000;
+      for (const kind of ['open', 'unreachable', 'credential'] as const) {
+        states.heed({ kind, upstream: 'main', upstream_model: 'm', until });
+      }
+    };
+    hear();
+    assert.notEqual(closed(), undefined);
+    clock.advance(10_000);
+    assert.equal(closed(), undefined, 'it is tried here');
+    show('success', { times: 2 });
+    clock.advance(5000);
+    hear();
+    assert.equal(closed(), undefined);
+    clock.advance(300_000);
+    hear();
+    assert.notEqual(closed(), undefined);
+  });
+
+  it('tells for how long nothing had succeeded', () => {
+    const { show, clock, troubles } = openScene();
+    show('success');
+    clock.advance(500);
+    for (let n = 0; n < 5; n++) {
+      show('failure');
+      clock.advance(100);
+    }
+    clock.advance(5100);
+    show('failure');
+    assert.deepEqual(
+      troubles.map(({ failing_ms }) => failing_ms),
+      [400, 200],
+    );
+  });
+});
