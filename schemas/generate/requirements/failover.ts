@@ -39,7 +39,7 @@ export const FAILOVER: Section = {
     yes('failover.bounds', 'attempts end with their time, and when the client has gone', {
       [REMEMBERED]: [
         'a request does not go on > when its time is over',
-        'a request does not go on > once its client has gone',
+        'a request does not go on > once its client has gone, before the first upstream failed',
       ],
     }),
     yes('failover.unconfirmed', 'a request that may have been accepted is sent elsewhere only where that is allowed', {
