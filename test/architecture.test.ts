@@ -73,6 +73,8 @@ describe('what is printed', () => {
 const FLOORS = [
   'bin',
   'cli',
+  'doctor',
+  'selfcheck',
   'gateway',
   'simulate',
   'client',

@@ -7,6 +7,7 @@ import { addClient } from './client/command.ts';
 import type { CommandContext } from './context.ts';
 import { addCreate } from './create/command.ts';
 import { addDiff } from './diff/command.ts';
+import { addDoctor } from './doctor/command.ts';
 import { addExplain } from './explain/command.ts';
 import { addGateway } from './gateway/command.ts';
 import { addInit } from './init/command.ts';
@@ -16,6 +17,7 @@ import { examples, offerGateway } from './options.ts';
 import { addPeople } from './people/command.ts';
 import { addPolicy } from './policy/command.ts';
 import { addPrices } from './prices/command.ts';
+import { addSelfcheck } from './selfcheck/command.ts';
 import { addServiceTokens } from './service-tokens/command.ts';
 import { addSessions } from './sessions/command.ts';
 import { addSignIn } from './sign-in/command.ts';
@@ -48,6 +50,8 @@ const COMMANDS = [
   addDiff,
   addSignIn,
   addClient,
+  addSelfcheck,
+  addDoctor,
 ];
 
 /**

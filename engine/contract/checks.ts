@@ -1,0 +1,28 @@
+/** How a check ended. `skipped` is one that could not be made; `found` says why. */
+export type Verdict = 'ok' | 'warning' | 'failed' | 'skipped';
+
+/** What a check of `selfcheck` or `doctor` found. All texts are safe to show once printed, and hold no secret. */
+export interface CheckOutcome {
+  readonly verdict: Verdict;
+  /** What was found, as a sentence that begins in lower case and ends without a full stop. */
+  readonly found: string;
+  /** What to do about it; with every failure and every warning. */
+  readonly remedy?: string;
+  /** What is worth knowing besides, a line each: times, headers, the beginning of a page. */
+  readonly details?: readonly string[];
+}
+
+/** One check that was made. */
+export interface CheckResult extends CheckOutcome {
+  /** Stays the same in all versions, for programs: lower-case words with dots between them, such as `messages.stream`. */
+  readonly id: string;
+  /** What was checked, in a few words. */
+  readonly title: string;
+  /** What was sent, in a line; for checks that send something. */
+  readonly sent?: string;
+  /** What came back, in a line. */
+  readonly came?: string;
+  /** What has to come back, in a sentence. */
+  readonly expected?: string;
+  readonly duration_ms: number;
+}

@@ -1,0 +1,44 @@
+import type { CheckOutcome } from '../contract/checks.ts';
+import type { ClientKind } from './desk.ts';
+
+/** How a file is put right. Changes of one file are made one after the other, each on what the one before made. */
+export interface Fix {
+  readonly path: string;
+  /** What the file should say; `undefined` takes it away. Raises BrokenFile for a text that can't be changed. */
+  change(before: string | undefined): string | undefined;
+  /** Whether the file holds a credential, so that nobody else may read it. */
+  readonly secret: boolean;
+}
+
+/** What one check of a desk or a gateway's machine found. */
+export interface Diagnosis extends CheckOutcome {
+  /** Stays the same in all versions: lower-case words with dots between them, such as `build_cli.env_key`. */
+  readonly id: string;
+  /** What was looked at, in a few words. */
+  readonly title: string;
+  /** Where: a file with its line, or a variable. */
+  readonly where?: string;
+  /** Only where it is safe: nothing that somebody may want is lost. */
+  readonly fixes?: readonly Fix[];
+}
+
+/** How a client reaches its gateway, by its files and variables. */
+export interface Connection {
+  readonly client: ClientKind;
+  /** Without `/v1` and without a trailing slash. */
+  readonly root_url: string;
+  /** The credential that the client would send; `undefined` where it has none, or gets it in a way that is not tried here. */
+  readonly token: string | undefined;
+  readonly model: string | undefined;
+  /** In tokens, as the client believes. */
+  readonly context_window: number | undefined;
+}
+
+/** What is known of one client. */
+export interface Examination {
+  readonly client: ClientKind;
+  /** Whether the client is there at all: a file of it, its program, or a variable. */
+  readonly is_there: boolean;
+  readonly diagnoses: readonly Diagnosis[];
+  readonly connection: Connection | undefined;
+}

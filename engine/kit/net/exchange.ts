@@ -1,0 +1,106 @@
+import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, Agent as PlainAgent } from 'node:http';
+import { request as askSecure, Agent as SecureAgent } from 'node:https';
+
+/** One request that an unknown server is asked. */
+export interface ExchangeRequest {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Buffer;
+  /** For the whole exchange; an answer that takes longer is cut off. */
+  readonly seconds: number;
+  /** Of the answer's body as it arrives, at most; the rest is not read. 1 MiB where nothing is said. */
+  readonly bytes_max?: number;
+  /** Certificates to trust, in PEM, in place of the usual ones. */
+  readonly ca?: readonly string[];
+  /** Its HTTPS_PROXY, HTTP_PROXY and NO_PROXY are followed; without it no proxy is used. */
+  readonly proxy_env?: NodeJS.ProcessEnv;
+  /** Whether the body is wanted; else the connection is closed after the head. True where nothing is said. */
+  readonly read_body?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+/** A piece of a body as it arrived. */
+export interface Arrival {
+  /** Since the request was sent. */
+  readonly at_ms: number;
+  readonly bytes: number;
+}
+
+/** An answer, with when each part of it arrived. Nothing in it was believed or followed. */
+export interface Exchange {
+  readonly status: number;
+  /** With names in lower case. */
+  readonly headers: IncomingHttpHeaders;
+  /** As it arrived: compressed where `content-encoding` says so. */
+  readonly body: Buffer;
+  readonly arrivals: readonly Arrival[];
+  /** From sending to the head, and to the end of the answer. */
+  readonly head_ms: number;
+  readonly total_ms: number;
+  /** `whole`: it ended as HTTP says. Else it was cut by the server, was larger than `bytes_max`, or was not over in time. */
+  readonly ending: 'whole' | 'cut' | 'too_large' | 'too_late';
+}
+
+const BYTES_MAX = 1024 * 1024;
+
+/**
+ * Sends one request on a connection of its own and keeps when everything arrived. No redirect is followed, size and time are
+ * bounded. Rejects with the error of the network, or the reason of a signal, where no head of an answer came in time.
+ */
+export function exchange(url: string, given: ExchangeRequest): Promise<Exchange> {
+  const { method = 'GET', headers = {}, body, seconds, bytes_max = BYTES_MAX, ca, read_body = true } = given;
+  const time = AbortSignal.timeout(seconds * 1000);
+  const signal = given.signal === undefined ? time : AbortSignal.any([time, given.signal]);
+  const is_secure = url.startsWith('https:');
+  const agent_options = { keepAlive: false, proxyEnv: given.proxy_env ?? {} };
+  const agent = is_secure ? new SecureAgent(agent_options) : new PlainAgent(agent_options);
+  const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
+  const started = performance.now();
+  return new Promise((resolve, reject) => {
+    const request = (is_secure ? askSecure : askPlain)(url, {
+      method,
+      headers: { ...headers, ...length },
+      agent,
+      signal,
+      ...(ca === undefined ? {} : { ca: [...ca] }),
+    });
+    request.setNoDelay(true);
+    request.on('error', (error) => reject(signal.aborted ? signal.reason : error));
+    request.on('response', (response) => {
+      const head = {
+        status: response.statusCode ?? 0,
+        headers: response.headers,
+        head_ms: performance.now() - started,
+      };
+      if (read_body)
+        read(response, { started, bytes_max, signal }).then((rest) => resolve({ ...head, ...rest }), reject);
+      else resolve({ ...head, body: Buffer.alloc(0), arrivals: [], total_ms: head.head_ms, ending: 'whole' });
+      if (!read_body) request.destroy();
+    });
+    request.end(body);
+  });
+}
+
+function read(
+  response: IncomingMessage,
+  { started, bytes_max, signal }: { started: number; bytes_max: number; signal: AbortSignal },
+): Promise<Pick<Exchange, 'body' | 'arrivals' | 'total_ms' | 'ending'>> {
+  const chunks: Buffer[] = [];
+  const arrivals: Arrival[] = [];
+  let size = 0;
+  return new Promise((resolve) => {
+    const end = (ending: Exchange['ending']) => {
+      resolve({ body: Buffer.concat(chunks), arrivals, total_ms: performance.now() - started, ending });
+      response.destroy();
+    };
+    response.on('data', (chunk: Buffer) => {
+      const taken = chunk.subarray(0, bytes_max - size);
+      size += chunk.length;
+      chunks.push(taken);
+      arrivals.push({ at_ms: performance.now() - started, bytes: taken.length });
+      if (size > bytes_max) end('too_large');
+    });
+    response.on('error', () => end(signal.aborted ? 'too_late' : 'cut'));
+    response.on('close', () => end(response.complete ? 'whole' : signal.aborted ? 'too_late' : 'cut'));
+  });
+}

@@ -1,0 +1,4 @@
+import type { SelfCheck } from '../check.ts';
+
+/** Chat completions. */
+export const CHAT_CHECKS: readonly SelfCheck[] = [];

@@ -1,0 +1,4 @@
+import type { SelfCheck } from '../check.ts';
+
+/** Responses. */
+export const RESPONSES_CHECKS: readonly SelfCheck[] = [];

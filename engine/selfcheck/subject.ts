@@ -1,0 +1,33 @@
+import type { Exchange } from '../kit/net/exchange.ts';
+import type { Echo } from './echo/echo.ts';
+
+/** A request of a check, below the address of the gateway. */
+export interface Ask {
+  readonly method?: 'GET' | 'POST';
+  /** With its query, such as `/v1/models?limit=1000`. */
+  readonly path: string;
+  /** Sent as JSON. */
+  readonly json?: unknown;
+  /** Besides the credential, the version and the content type. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** In place of the token that is checked; `null` sends none. */
+  readonly token?: string | null;
+  /** In place of the time that requests have as a rule. */
+  readonly seconds?: number;
+}
+
+/** The gateway that is checked. */
+export interface Subject {
+  /** Without `/v1` and without a trailing slash. */
+  readonly root_url: string;
+  /** The model that is asked; `undefined` where the gateway lists none and none was named. */
+  readonly model: string | undefined;
+  /** A token whose limit is used up. */
+  readonly limit_token: string | undefined;
+  /** Begin the names of the headers that say version and beta features, such as `vendor` for `vendor-version`. */
+  readonly header_prefixes: readonly string[];
+  /** The upstream of our own that the gateway forwards to, where one was asked for. */
+  readonly echo: Echo | undefined;
+  /** Sends one request with the token, to this gateway and nowhere else. Rejects where no head of an answer comes. */
+  ask(ask: Ask): Promise<Exchange>;
+}
