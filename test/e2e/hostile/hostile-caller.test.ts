@@ -43,6 +43,6 @@ test('one hostile caller makes no request of anybody else fail', async () => {
   const { durations, failures } = await askHonestly({ url, tokens, seconds: 3, body, pause_ms: 100 });
   const statuses = await attacker.ask<Record<string, number>>('stop_attack');
   assert.deepEqual(failures, []);
-  assert.ok(durations.length > 20, `${durations.length} requests were answered`);
+  assert.ok(durations.length >= tokens.length, `${durations.length} requests were answered`);
   assert.ok((statuses['429'] ?? 0) > 0, `the attacks were answered ${JSON.stringify(statuses)}`);
 });
