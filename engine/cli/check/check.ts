@@ -1,5 +1,6 @@
 import { DEFAULT_RETENTION, type GatewayConfig, type RetentionConfig } from '../../contract/config.ts';
 import type { StageDefinition } from '../../contract/stage.ts';
+import type { LiveCheck } from '../../doctor/host/live/live-check.ts';
 import { type MemoryBound, memoryBound } from '../../gateway/memory-bound.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
@@ -11,7 +12,7 @@ import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
 import { describeUnknownBills, unknownBills, unknownBillsJson } from '../ledger/unknown-bills.ts';
-import { type LiveCheck, renderLive } from './live-report.ts';
+import { renderLive } from './live-report.ts';
 
 /** What a check is asked to do. */
 export interface CheckOptions {
@@ -213,7 +214,9 @@ export async function check(
     stages: await context.stages(),
     env,
     environment: live ? 'required' : 'ignored',
-    ...(live ? { live: async (found) => (await import('./live.ts')).checkLive(found, env, timeout) } : {}),
+    ...(live
+      ? { live: async (found) => (await import('../../doctor/host/live/check-live.ts')).checkLive(found, env, timeout) }
+      : {}),
     color: terminal.data_color,
     data: terminal.data,
     info: terminal.info,

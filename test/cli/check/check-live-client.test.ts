@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { type TestContext, test } from 'node:test';
-import { checkLive } from '../../../engine/cli/check/live.ts';
-import type { LiveCheck } from '../../../engine/cli/check/live-report.ts';
 import type { AuthConfig, OidcConfig } from '../../../engine/contract/config.ts';
+import { checkLive } from '../../../engine/doctor/host/live/check-live.ts';
+import type { LiveCheck } from '../../../engine/doctor/host/live/live-check.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';

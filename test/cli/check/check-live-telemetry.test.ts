@@ -1,8 +1,8 @@
 /** `check --live` sends a span to the collector and says what came back. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { checkLive } from '../../../engine/cli/check/live.ts';
 import { renderLive } from '../../../engine/cli/check/live-report.ts';
+import { checkLive } from '../../../engine/doctor/host/live/check-live.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { answerBytes, hang } from '../../support/model-provider/scripted-upstream.ts';
 import { startCollector, type TestCollector, takePartly } from '../../support/telemetry/collector.ts';

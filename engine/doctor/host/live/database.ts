@@ -1,15 +1,15 @@
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
-import type { GatewayConfig } from '../../contract/config.ts';
-import { StartError } from '../../contract/start-error.ts';
-import { findServer } from '../../store/database-server.ts';
-import { DATABASE, USER } from '../../store/embedded/postgres-cluster.ts';
-import { findExistingHome } from '../../store/embedded/postgres-home.ts';
-import { readServerState } from '../../store/embedded/postgres-process.ts';
-import { migrationState, migrations, NEWER_SCHEMA_REMEDY } from '../../store/migrate.ts';
-import { describeTrouble } from '../../store/postgres-client.ts';
-import { listForeignSpools } from '../../store/spool/spool-names.ts';
-import type { LiveOutcome } from './live-report.ts';
+import type { GatewayConfig } from '../../../contract/config.ts';
+import { StartError } from '../../../contract/start-error.ts';
+import { findServer } from '../../../store/database-server.ts';
+import { DATABASE, USER } from '../../../store/embedded/postgres-cluster.ts';
+import { findExistingHome } from '../../../store/embedded/postgres-home.ts';
+import { readServerState } from '../../../store/embedded/postgres-process.ts';
+import { migrationState, migrations, NEWER_SCHEMA_REMEDY } from '../../../store/migrate.ts';
+import { describeTrouble } from '../../../store/postgres-client.ts';
+import { listForeignSpools } from '../../../store/spool/spool-names.ts';
+import type { LiveOutcome } from './live-check.ts';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 

@@ -1,10 +1,10 @@
-import type { GatewayConfig } from '../../contract/config.ts';
-import { printableLine } from '../../kit/text/printable.ts';
-import { type ProbeAnswer, probeCollector } from '../../telemetry/export/probe.ts';
-import { type ExportSettings, exportSettings } from '../../telemetry/export/settings.ts';
-import { publicUrl, type Signal, type Target } from '../../telemetry/export/targets.ts';
-import { parseHeaderList } from '../../telemetry/header-list.ts';
-import type { LiveOutcome } from './live-report.ts';
+import type { GatewayConfig } from '../../../contract/config.ts';
+import { printableLine } from '../../../kit/text/printable.ts';
+import { type ProbeAnswer, probeCollector } from '../../../telemetry/export/probe.ts';
+import { type ExportSettings, exportSettings } from '../../../telemetry/export/settings.ts';
+import { publicUrl, type Signal, type Target } from '../../../telemetry/export/targets.ts';
+import { parseHeaderList } from '../../../telemetry/header-list.ts';
+import type { LiveOutcome } from './live-check.ts';
 
 /** One trial of a collector or a destination, by name. */
 export type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];

@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import type { OidcConfig } from '../../contract/config.ts';
-import type { Log } from '../../contract/services.ts';
-import { StartError } from '../../contract/start-error.ts';
-import { otherMethod, secretMethod } from '../../identity/provider/client-authentication.ts';
-import { type IdentityProvider, ProviderError, type SignInAttempt } from '../../identity/provider/provider.ts';
-import { OpenIdProvider } from '../../identity/provider/provider-client.ts';
-import { systemClock } from '../../kit/clock.ts';
-import type { ProbeAnswer } from './live-http.ts';
-import type { LiveOutcome } from './live-report.ts';
+import type { OidcConfig } from '../../../contract/config.ts';
+import type { Log } from '../../../contract/services.ts';
+import { StartError } from '../../../contract/start-error.ts';
+import { otherMethod, secretMethod } from '../../../identity/provider/client-authentication.ts';
+import { type IdentityProvider, ProviderError, type SignInAttempt } from '../../../identity/provider/provider.ts';
+import { OpenIdProvider } from '../../../identity/provider/provider-client.ts';
+import { systemClock } from '../../../kit/clock.ts';
+import type { LiveOutcome } from './live-check.ts';
+import type { ProbeAnswer } from './probe.ts';
 
 /** What the client check is told. */
 export interface ClientCheck {

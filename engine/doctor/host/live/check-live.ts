@@ -1,9 +1,9 @@
-import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../contract/config.ts';
-import { formatNetworkError } from '../../kit/net/format-network-error.ts';
-import { upstreamPaths } from '../../upstreams/upstream-path.ts';
-import { type ProbeAnswer, probe } from './live-http.ts';
-import { checkProvider } from './live-provider.ts';
-import type { LiveCheck, LiveOutcome } from './live-report.ts';
+import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../../contract/config.ts';
+import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
+import { upstreamPaths } from '../../../upstreams/upstream-path.ts';
+import type { LiveCheck, LiveOutcome } from './live-check.ts';
+import { type ProbeAnswer, probe } from './probe.ts';
+import { checkProvider } from './provider.ts';
 
 /** How long one thing may take to answer where nothing else is said, in seconds. */
 const LIVE_TIMEOUT_SECONDS = 5;
@@ -19,8 +19,8 @@ export async function checkLive(
   env: NodeJS.ProcessEnv,
   timeout_seconds = LIVE_TIMEOUT_SECONDS,
 ): Promise<LiveCheck[]> {
-  const { checkDatabase } = await import('./live-database.ts');
-  const { telemetryTrials } = await import('./live-telemetry.ts');
+  const { checkDatabase } = await import('./database.ts');
+  const { telemetryTrials } = await import('./telemetry.ts');
   const upstreams = config.upstreams.map((upstream): [string, Reach] => [
     `upstream ${upstream.name}`,
     () => checkUpstream(upstream, env, timeout_seconds),

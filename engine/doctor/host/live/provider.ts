@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
-import type { AuthConfig, GatewayConfig, OidcConfig } from '../../contract/config.ts';
-import { secretMethod } from '../../identity/provider/client-authentication.ts';
-import { redirectUriOf } from '../../identity/provider/issuer.ts';
-import { formatNetworkError } from '../../kit/net/format-network-error.ts';
-import { type ProbeAnswer, probe } from './live-http.ts';
-import { checkClient } from './live-provider-client.ts';
-import type { LiveOutcome } from './live-report.ts';
+import type { AuthConfig, GatewayConfig, OidcConfig } from '../../../contract/config.ts';
+import { secretMethod } from '../../../identity/provider/client-authentication.ts';
+import { redirectUriOf } from '../../../identity/provider/issuer.ts';
+import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
+import type { LiveOutcome } from './live-check.ts';
+import { type ProbeAnswer, probe } from './probe.ts';
+import { checkClient } from './provider-client.ts';
 
 type Discovery = Readonly<Record<string, unknown>>;
 
