@@ -8,6 +8,8 @@ export interface Ask {
   readonly path: string;
   /** Sent as JSON. */
   readonly json?: unknown;
+  /** In place of `json`: JSON that is sent as it is, byte for byte. */
+  readonly body?: string;
   /** Besides the credential, the version and the content type. */
   readonly headers?: Readonly<Record<string, string>>;
   /** In place of the token that is checked; `null` sends none. */
@@ -28,6 +30,8 @@ export interface Subject {
   readonly header_prefixes: readonly string[];
   /** The upstream of our own that the gateway forwards to, where one was asked for. */
   readonly echo: Echo | undefined;
+  /** Whether the token that is checked is in a text. */
+  holdsToken(text: string | Buffer): boolean;
   /** Sends one request with the token, to this gateway and nowhere else. Rejects where no head of an answer comes. */
   ask(ask: Ask): Promise<Exchange>;
 }

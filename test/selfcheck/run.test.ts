@@ -11,6 +11,7 @@ const SUBJECT: Subject = {
   limit_token: undefined,
   header_prefixes: ['vendor'],
   echo: undefined,
+  holdsToken: () => false,
   ask: async () => {
     throw Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
   },

@@ -20,12 +20,30 @@ export interface EchoAnswer {
     readonly headers?: Readonly<Record<string, string>>;
     readonly body: string;
   };
+  /** What the model says; a short sentence where it is left out. */
+  readonly text?: string;
   /** Between one event of a stream and the next; none where it is left out. */
   readonly pause_ms?: number;
   /** How many pieces of text a stream has. */
   readonly pieces?: number;
+  /** Size of each of those pieces, where their size matters and what they say does not. */
+  readonly piece_bytes?: number;
   /** Fields of `usage`, over those it has as a rule. */
   readonly usage?: Readonly<Record<string, unknown>>;
+  /** Headers of the answer besides the usual ones. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Events of a stream of the Messages API that stand before its last one, as text. */
+  readonly extra_events?: string;
+}
+
+/** A text that requests are told apart by, and what came with it. */
+export interface Expected {
+  /** To be put into a prompt. */
+  readonly text: string;
+  /** The first request that held the text. */
+  received(): EchoedRequest | undefined;
+  /** How many held it: a gateway may send one again. */
+  count(): number;
 }
 
 /**
@@ -36,6 +54,14 @@ export interface Echo {
   /** Where it listens, for `base_url` of an upstream. */
   readonly url: string;
   /** Makes a text to be put into the prompt; a request that holds it is kept for it, and answered as told. */
-  expect(answer?: EchoAnswer): { readonly text: string; received(): EchoedRequest | undefined };
+  expect(answer?: EchoAnswer): Expected;
   close(): Promise<void>;
+}
+
+/** Where the echo upstream listens. */
+export interface EchoPlace {
+  /** This machine only, where it is left out. */
+  readonly host?: string;
+  /** A free one, where it is left out. */
+  readonly port?: number;
 }
