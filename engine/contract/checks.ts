@@ -18,6 +18,8 @@ export interface CheckResult extends CheckOutcome {
   readonly id: string;
   /** What was checked, in a few words. */
   readonly title: string;
+  /** Where it was found: a file with its line, or a variable. */
+  readonly where?: string;
   /** What was sent, in a line; for checks that send something. */
   readonly sent?: string;
   /** What came back, in a line. */

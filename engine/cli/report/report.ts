@@ -1,0 +1,80 @@
+import { closeSync, openSync, writeFileSync } from 'node:fs';
+import type { CheckResult } from '../../contract/checks.ts';
+import { failFile } from '../../kit/files/user-files.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
+import { boundedResult } from './bounded-result.ts';
+import { renderJunit } from './junit.ts';
+import { renderCheck, renderJson, renderSummary, summarize } from './render-checks.ts';
+
+/** Options of commands that report checks; `addReportOptions` has the words for them. */
+export interface ReportOptions {
+  readonly json?: true;
+  /** A file; `true` prints to standard output. */
+  readonly junit?: true | string;
+  readonly strict?: true;
+  readonly verbose?: true;
+}
+
+/** Where results of checks go, one by one as they are known. */
+export interface Report {
+  /** Lets a person who watches see what is being done; the next result takes it away. */
+  begin(title: string): void;
+  add(result: CheckResult): void;
+  /** Prints what can only be told of all together; the exit code: 0, or 1 when there is something to put right. */
+  end(facts: Readonly<Record<string, unknown>>): number;
+  readonly results: readonly CheckResult[];
+}
+
+/**
+ * Opens a report in the form that was asked for: text for people as it comes, or JSON or JUnit's XML at the end. With a file
+ * for the XML people get their text as well. Raises StartError for options that exclude each other, or a file that cannot be written.
+ */
+export function openReport(
+  { terminal }: CommandContext,
+  given: ReportOptions,
+  { name }: { /** Of the command, such as `appscli selfcheck`. */ readonly name: string },
+): Report {
+  const { json, junit, strict = false, verbose = false } = given;
+  if (json && junit === true) throw usageError('--json and --junit both print: give --junit a file');
+  // Whoever waits for minutes should not learn at the end that they were for nothing.
+  if (typeof junit === 'string') inFile(junit, () => closeSync(openSync(junit, 'a')));
+  const as_text = !json && junit !== true;
+  const results: CheckResult[] = [];
+  const [started, started_at] = [performance.now(), Date.now()];
+  let shows_progress = false;
+  const progress = (line: string) => {
+    if (as_text && terminal.interactive && (line !== '' || shows_progress)) terminal.rewrite(line);
+    shows_progress = line !== '';
+  };
+  return {
+    results,
+    begin: (title) => progress(`         ${title} ...`.slice(0, terminal.columns - 1)),
+    add(result) {
+      const bounded = boundedResult(result);
+      results.push(bounded);
+      progress('');
+      if (!as_text) return;
+      terminal.data(renderCheck(bounded, { color: terminal.data_color, columns: terminal.columns, verbose }));
+    },
+    end(facts) {
+      progress('');
+      const duration_ms = Math.round(performance.now() - started);
+      const xml = () => renderJunit(results, { name, facts, duration_ms, started_at, strict });
+      if (json) terminal.data(renderJson(results, { facts, duration_ms }));
+      if (junit === true) terminal.data(xml());
+      if (typeof junit === 'string') inFile(junit, () => writeFileSync(junit, xml()));
+      const summary = summarize(results);
+      if (as_text) terminal.info(`\n${renderSummary(summary, duration_ms)}`);
+      return summary.failed > 0 || (strict && summary.warning > 0) ? EXIT_FINDINGS : EXIT_OK;
+    },
+  };
+}
+
+function inFile(path: string, write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    failFile(path, 'written', error);
+  }
+}

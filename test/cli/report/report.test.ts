@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { openReport, type ReportOptions } from '../../../engine/cli/report/report.ts';
+import type { CheckResult } from '../../../engine/contract/checks.ts';
+import { printable } from '../../../engine/kit/text/printable.ts';
+import { times } from '../../support/times.ts';
+import { collectingTerminal } from '../support.ts';
+import { readXml } from './read-xml.ts';
+
+const OK: CheckResult = {
+  id: 'models.list',
+  title: 'the list of models',
+  verdict: 'ok',
+  found: '3 models',
+  came: 'status 200',
+  expected: 'a list in JSON',
+  duration_ms: 12,
+};
+const FAILED: CheckResult = {
+  id: 'messages.stream',
+  title: 'streams arrive as they are made',
+  verdict: 'failed',
+  found: 'all 14 events came at once, at the end of an answer that took its time',
+  sent: 'POST /v1/messages with stream: true',
+  came: 'status 200, text/event-stream, 14 events in 1 piece',
+  expected: 'event and data lines one by one, as the model writes them',
+  remedy: 'something on the way buffers: where it is nginx, set proxy_buffering off for /v1/ and reload it',
+  details: ['first byte after 4.1 s'],
+  duration_ms: 4200,
+};
+const WARNING: CheckResult = {
+  ...OK,
+  id: 'address',
+  title: 'the address',
+  verdict: 'warning',
+  found: 'it ends in /v1',
+  remedy: 'leave /v1 off',
+};
+const SKIPPED: CheckResult = { ...OK, id: 'limits', title: 'limits', verdict: 'skipped', found: 'no token for it' };
+
+function reported(results: readonly CheckResult[], options: ReportOptions = {}, color = false) {
+  const { terminal, data, info } = collectingTerminal();
+  const shown: string[] = [];
+  const colored = { ...terminal, data_color: color, data: (text: string) => void shown.push(text) };
+  const context = { terminal: color ? colored : terminal, env: {}, stages: async () => [] };
+  const report = openReport(context, options, { name: 'appscli selfcheck' });
+  for (const result of results) report.add(result);
+  const exit_code = report.end({ base_url: 'https://gw.example.com', model: null });
+  return { exit_code, data: color ? shown.join('') : data(), info: info() };
+}
+
+describe('a report of checks', () => {
+  it('tells people in one line what is well, and of what is not what travelled, what should have come and what to do', () => {
+    const { data, info } = reported([OK, FAILED, SKIPPED]);
+    assert.equal(
+      data,
+      `ok       the list of models: 3 models
+failed   streams arrive as they are made: all 14 events came at once, at the end
+         of an answer that took its time (4.2 s)
+         sent      POST /v1/messages with stream: true
+         came      status 200, text/event-stream, 14 events in 1 piece
+         expected  event and data lines one by one, as the model writes them
+         note      first byte after 4.1 s
+         help      something on the way buffers: where it is nginx, set
+                   proxy_buffering off for /v1/ and reload it
+         check     messages.stream
+skipped  limits: no token for it
+`,
+    );
+    assert.match(info, /^\n1 ok, 1 failed, 1 skipped in 0\.\d s\n$/);
+  });
+
+  it('tells everything of all checks when asked to', () => {
+    assert.match(reported([OK], { verbose: true }).data, /came {6}status 200\n {9}expected {2}a list in JSON\n/);
+  });
+
+  it('paints only the verdict, and only where colours are shown', () => {
+    assert.ok(reported([FAILED], {}, true).data.startsWith('\x1b[31mfailed   \x1b[0mstreams arrive'));
+    assert.ok(!reported([FAILED]).data.includes('\x1b'));
+  });
+
+  it('exits with 1 for a failure, and for a warning only where it is strict', () => {
+    assert.equal(reported([OK, SKIPPED, WARNING]).exit_code, 0);
+    assert.equal(reported([OK, SKIPPED, WARNING], { strict: true }).exit_code, 1);
+    assert.equal(reported([OK, FAILED]).exit_code, 1);
+  });
+
+  it('gives programs everything as JSON, with how many ended in which way', () => {
+    const { data, info } = reported([OK, FAILED, WARNING], { json: true });
+    const whole = JSON.parse(data);
+    assert.deepEqual(whole.summary, { ok: 1, warning: 1, failed: 1, skipped: 0 });
+    assert.deepEqual(whole.checks, [OK, FAILED, WARNING]);
+    assert.equal(whole.base_url, 'https://gw.example.com');
+    assert.equal(whole.model, null);
+    assert.equal(info, '');
+  });
+
+  it('writes XML as CI systems read it: a case for each check, failures and skips counted', () => {
+    const { name, attributes, elements } = readXml(reported([OK, FAILED, WARNING, SKIPPED], { junit: true }).data);
+    assert.equal(name, 'testsuites');
+    assert.deepEqual(
+      [attributes.tests, attributes.failures, attributes.errors, attributes.skipped],
+      ['4', '1', '0', '1'],
+    );
+    const [suite] = elements;
+    assert.match(suite?.attributes.timestamp ?? '', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/);
+    const [properties, ...cases] = suite?.elements ?? [];
+    assert.deepEqual(properties?.elements[0]?.attributes, { name: 'base_url', value: 'https://gw.example.com' });
+    assert.deepEqual(
+      cases.map((each) => [each.attributes.classname, each.attributes.time, each.elements[0]?.name]),
+      [
+        ['appscli.selfcheck.models.list', '0.012', 'system-out'],
+        ['appscli.selfcheck.messages.stream', '4.200', 'failure'],
+        ['appscli.selfcheck.address', '0.012', 'system-out'],
+        ['appscli.selfcheck.limits', '0.012', 'skipped'],
+      ],
+    );
+    assert.match(
+      cases[1]?.elements[0]?.text ?? '',
+      /^all 14 events.*\nsent: POST.*\n(?:.*\n)*help: something on the way/,
+    );
+  });
+
+  it('counts a warning as a failure in XML where it is strict', () => {
+    const { attributes } = readXml(reported([WARNING], { junit: true, strict: true }).data);
+    assert.equal(attributes.failures, '1');
+  });
+
+  it('writes XML into a file beside the text for people, and knows before it begins that it can', () => {
+    const directory = mkdtempSync(join(tmpdir(), 'report-'));
+    const file = join(directory, 'report.xml');
+    assert.match(reported([OK], { junit: file }).data, /^ok {7}the list/);
+    assert.equal(readXml(readFileSync(file, 'utf8')).attributes.tests, '1');
+    const away = join(directory, 'away', 'report.xml');
+    assert.throws(() => reported([OK], { junit: away }), /report\.xml cannot be written/);
+    assert.equal(existsSync(away), false);
+  });
+
+  it('refuses to print two forms at once', () => {
+    assert.throws(() => reported([], { json: true, junit: true }), /give --junit a file/);
+  });
+
+  it('keeps what a server says to one line, to a length, and out of reach of the terminal', () => {
+    const hostile = `\x1b]0;title\x07<a&"'>\n\ud800 ${'x '.repeat(5000)}`;
+    const result = { ...FAILED, found: hostile, came: hostile, details: Array.from({ length: 1000 }, () => hostile) };
+    const { data } = reported([result]);
+    assert.equal(printable(data), data);
+    assert.ok(!data.includes('\t'));
+    assert.ok(data.length < 40_000, `${data.length} characters`);
+    assert.ok(data.split('\n').every((line) => line.length <= 80));
+    const { checks } = JSON.parse(reported([result], { json: true }).data);
+    assert.equal(checks[0].details.length, 20);
+  });
+
+  it('writes XML that can be read, whatever a server says', () => {
+    const text = fc.string({
+      unit: fc.oneof(fc.constantFrom('&', '<', ']]>', '"', '\ud800', '\ufffe', '\0', '\x1b', '\n'), fc.string()),
+    });
+    fc.assert(
+      fc.property(text, text, fc.constantFrom('ok', 'warning', 'failed', 'skipped'), (found, came, verdict) => {
+        const result = { ...FAILED, verdict, found, came, title: came } as CheckResult;
+        const { elements } = readXml(reported([result], { junit: true, strict: true }).data);
+        assert.equal(elements[0]?.elements.at(-1)?.name, 'testcase');
+      }),
+      { numRuns: times(100) },
+    );
+  });
+});
