@@ -1,5 +1,5 @@
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { NEUTRAL_FEATURE_PREFIX } from '../contract/client-telemetry.ts';
 import type { BuildCliNames, CodingCliNames, MessagesClientNames, Profile } from '../contract/config.ts';
 
@@ -13,6 +13,8 @@ export interface ClientNames {
 /** Names that are nobody's. */
 const NEUTRAL: ClientNames = {
   messages: {
+    program: 'client',
+    folder_variable: 'CLIENT_CONFIG_DIR',
     settings_file: '~/.client/settings.json',
     managed_file: {
       linux: '/etc/client/managed-settings.json',
@@ -23,6 +25,8 @@ const NEUTRAL: ClientNames = {
     feature_prefix: NEUTRAL_FEATURE_PREFIX,
   },
   coding_cli: {
+    program: 'codingcli',
+    folder_variable: 'CODINGCLI_HOME',
     config_file: '~/.codingcli/config.toml',
     managed_file: {
       linux: '/etc/codingcli/config.toml',
@@ -34,6 +38,8 @@ const NEUTRAL: ClientNames = {
     auth_flag: 'requires_compat_auth',
   },
   build_cli: {
+    program: 'buildcli',
+    folder_variable: 'BUILDCLI_HOME',
     config_file: '~/.buildcli/config.toml',
     managed_file: { linux: '/etc/buildcli/managed_config.toml', macos: '/etc/buildcli/managed_config.toml' },
     key_variable: 'BUILD_VENDOR_API_KEY',
@@ -50,9 +56,14 @@ export function clientNames(profile: Profile | undefined): ClientNames {
   };
 }
 
-/** Where a file of a client is; `~/` is the home directory of the environment. */
-export function pathOfFile(name: string, env: NodeJS.ProcessEnv): string {
+/**
+ * Where a file of a client is; `~/` is the home directory of the environment. A client whose folder was moved by a variable
+ * has its files there instead.
+ */
+export function pathOfFile(name: string, env: NodeJS.ProcessEnv, folder_variable?: string): string {
   if (!name.startsWith('~/')) return name;
+  const folder = folder_variable === undefined ? undefined : env[folder_variable];
+  if (folder !== undefined && folder !== '') return resolve(folder, basename(name));
   const home = env.HOME === undefined || env.HOME === '' ? homedir() : env.HOME;
   return join(home, name.slice(2));
 }

@@ -1,6 +1,6 @@
 import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 import { printable } from '../kit/text/printable.ts';
-import type { Draft } from './draft.ts';
+import type { FileChange } from './user-file.ts';
 
 const CONTEXT_LINES = 3;
 
@@ -18,25 +18,31 @@ const HEADERS = [/headers["']?\s*[=:]\s*\{[^}]*\}/gi, /^[ +-]?\[[^\]\n]*headers[
 const HEADER_VALUE = /([\w"'.-]\s*[=:]\s*)("(?:[^"\\]|\\.)*"|'[^']*')/g;
 
 /** A text of a user's file as it may be shown: no credential, nothing a terminal acts upon. */
-export function withoutCredentials(text: string, token: string | undefined): string {
+export function withoutCredentials(text: string, hides: string | undefined | readonly string[]): string {
   const hide = (_: string, key: string) => `${key}"${MASK}"`;
   const without_headers = HEADERS.reduce(
     (rest, headers) => rest.replace(headers, (found) => found.replace(HEADER_VALUE, hide)),
     text,
   );
   const masked = without_headers.replace(CREDENTIAL, hide);
-  const hidden = token === undefined ? masked : masked.replaceAll(token, MASK);
+  const hidden = [hides ?? []]
+    .flat()
+    .reduce((rest, secret) => (secret === '' ? rest : rest.replaceAll(secret, MASK)), masked);
   return printable(hidden.replaceAll('\r\n', '\n'));
 }
 
 /** What a draft changes, as a unified diff in which no credential can be read. Only a credential that changes leaves a line. */
-export function showDiff({ path, before, after }: Draft, token: string | undefined, color: boolean): string {
+export function showDiff(
+  { path, before, after }: FileChange,
+  hides: string | undefined | readonly string[],
+  color: boolean,
+): string {
   const from = before === undefined ? '/dev/null' : path;
-  const patch = createTwoFilesPatch(from, path, before ?? '', after, '', '', {
+  const patch = createTwoFilesPatch(from, after === undefined ? '/dev/null' : path, before ?? '', after ?? '', '', '', {
     context: CONTEXT_LINES,
     headerOptions: FILE_HEADERS_ONLY,
   });
-  const lines = withoutCredentials(patch, token).trimEnd().split('\n');
+  const lines = withoutCredentials(patch, hides).trimEnd().split('\n');
   return `${(color ? lines.map(colored) : lines).join('\n')}\n`;
 }
 

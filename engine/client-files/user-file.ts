@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import {
+  chmodSync,
   closeSync,
   constants,
   copyFileSync,
@@ -54,19 +55,26 @@ function decode(path: string, bytes: Buffer): string {
   }
 }
 
+/** A file of a user as it should be, or that should be there no more. */
+export interface FileChange extends Omit<Draft, 'after'> {
+  readonly after: string | undefined;
+}
+
 /** A draft on the disk, beside the file it will replace. */
 interface Prepared {
   /** The file itself, where the path is a link. */
   readonly target: string;
-  readonly draft: string;
+  /** `undefined` where the file is to go. */
+  readonly draft: string | undefined;
   readonly backup: string | undefined;
 }
 
 /**
  * Puts drafts in the place of the files they were made from, each in one step, after a backup beside it: all of them, or
- * none when one can't be prepared. A link is followed. Returns the path of the backup of each, `undefined` for a new file. Raises StartError.
+ * none when one can't be prepared. A file that is to go is left as its backup. A link is followed. Returns the path of the
+ * backup of each, `undefined` for a new file and for one that only gets other rights. Raises StartError.
  */
-export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[] {
+export function writeUserFiles(drafts: readonly FileChange[]): (string | undefined)[] {
   const prepared: Prepared[] = [];
   let current = drafts[0]?.path ?? '';
   try {
@@ -85,7 +93,8 @@ export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[]
   }
   for (const { target, draft } of prepared) {
     try {
-      renameSync(draft, target);
+      if (draft === undefined) rmSync(target);
+      else renameSync(draft, target);
     } catch (error) {
       for (const each of prepared) remove(each.draft);
       return failFile(target, 'replaced', error);
@@ -98,13 +107,14 @@ function remove(path: string | undefined): void {
   if (path !== undefined) rmSync(path, { force: true });
 }
 
-function prepare({ path, before, after, secret, shared }: Draft): Prepared {
+function prepare({ path, before, after, secret, shared }: FileChange): Prepared {
   const is_new = before === undefined;
   if (is_new) makeDirectory(dirname(path), shared ? 'everybody' : 'owner');
   const target = is_new ? path : realpathSync(path);
   const old = is_new ? undefined : statSync(target);
   const mode = secret ? PRIVATE_FILE : (old?.mode ?? (shared ? SHARED_FILE : PRIVATE_FILE)) & 0o777;
-  const backup = old === undefined ? undefined : makeBackup(target);
+  const backup = old === undefined || before === after ? undefined : makeBackup(target, secret);
+  if (after === undefined) return { target, draft: undefined, backup };
   const draft = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
   try {
     writeDraft(draft, after, mode, old);
@@ -135,11 +145,12 @@ function writeDraft(
 }
 
 /** Copies a file to the first free name beside it; an earlier backup is never overwritten. */
-function makeBackup(target: string): string {
+function makeBackup(target: string, secret: boolean): string {
   for (let n = 1; n <= BACKUPS_MAX; n++) {
     const backup = `${target}.backup-${n}`;
     try {
       copyFileSync(target, backup, constants.COPYFILE_EXCL);
+      if (secret && process.platform !== 'win32') chmodSync(backup, PRIVATE_FILE);
       return backup;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;

@@ -46,6 +46,8 @@ export interface Profile {
   readonly refusal_header?: string;
   readonly clients?: {
     readonly messages?: {
+      readonly program?: string;
+      readonly folder_variable?: string;
       readonly settings_file?: string;
       readonly managed_file?: {
         readonly linux?: string;
@@ -56,6 +58,8 @@ export interface Profile {
       readonly feature_prefix?: string;
     };
     readonly coding_cli?: {
+      readonly program?: string;
+      readonly folder_variable?: string;
       readonly config_file?: string;
       readonly managed_file?: {
         readonly linux?: string;
@@ -67,6 +71,8 @@ export interface Profile {
       readonly auth_flag?: string;
     };
     readonly build_cli?: {
+      readonly program?: string;
+      readonly folder_variable?: string;
       readonly config_file?: string;
       readonly managed_file?: {
         readonly linux?: string;

@@ -1,13 +1,21 @@
 import type { CheckOutcome } from '../contract/checks.ts';
 import type { ClientKind } from './desk.ts';
 
-/** How a file is put right. Changes of one file are made one after the other, each on what the one before made. */
+/**
+ * How a file is put right. Changes of one file are made one after the other, each on what the one before made, and all
+ * are shown before anything is written.
+ */
 export interface Fix {
   readonly path: string;
-  /** What the file should say; `undefined` takes it away. Raises BrokenFile for a text that can't be changed. */
+  /**
+   * What the file should say; `undefined` takes it away, into a backup beside it. The same text is fine where only its
+   * rights are wrong. Raises BrokenFile for a text that can't be changed.
+   */
   change(before: string | undefined): string | undefined;
   /** Whether the file holds a credential, so that nobody else may read it. */
   readonly secret: boolean;
+  /** Texts that must not be shown when the change is, beside what is hidden as a credential by its key. */
+  readonly hides?: readonly string[];
 }
 
 /** What one check of a desk or a gateway's machine found. */
@@ -16,7 +24,7 @@ export interface Diagnosis extends CheckOutcome {
   readonly id: string;
   /** What was looked at, in a few words. */
   readonly title: string;
-  /** Where: a file with its line, or a variable. */
+  /** Where: a file with its line, as `positionOf` writes it, or a variable. */
   readonly where?: string;
   /** Only where it is safe: nothing that somebody may want is lost. */
   readonly fixes?: readonly Fix[];

@@ -52,6 +52,29 @@ describe('a file of a user', () => {
     assert.equal(readFileSync(`${path}.backup-1`, 'utf8'), 'old');
   });
 
+  test('that gets a credential leaves a backup that nobody else may read', () => {
+    writeFileSync(path, 'old key');
+    chmodSync(path, 0o644);
+    assert.deepEqual(writeUserFiles([draft('new key', { secret: true })]), [`${path}.backup-1`]);
+    assert.deepEqual([modeOf(path), modeOf(`${path}.backup-1`)], ['600', '600']);
+  });
+
+  test('that only gets other rights leaves no backup', () => {
+    writeFileSync(path, 'key');
+    chmodSync(path, 0o644);
+    assert.deepEqual(writeUserFiles([draft('key', { secret: true })]), [undefined]);
+    assert.deepEqual([readFileSync(path, 'utf8'), modeOf(path)], ['key', '600']);
+    assert.deepEqual(readdirSync(directory), ['config.toml']);
+  });
+
+  test('that is to go stays as its backup', () => {
+    writeFileSync(path, 'old');
+    const gone = { ...draft(''), after: undefined };
+    assert.deepEqual(writeUserFiles([gone]), [`${path}.backup-1`]);
+    assert.deepEqual(readdirSync(directory), ['config.toml.backup-1']);
+    assert.equal(readFileSync(`${path}.backup-1`, 'utf8'), 'old');
+  });
+
   test('stays the file of its owner when root changes it, and so does what it was', {
     skip: process.getuid?.() !== 0 && 'only root can give files away',
   }, () => {

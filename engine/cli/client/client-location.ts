@@ -33,12 +33,12 @@ export interface ClientLocation {
 /** Where the file of a client goes: into its user's home, or to where it looks for what an administrator wants. Raises StartError. */
 export function locationOf(
   { managed }: Pick<ClientOptions, 'managed'>,
-  names: { readonly file: string; readonly managed_file: ManagedFiles },
+  names: { readonly file: string; readonly folder_variable: string; readonly managed_file: ManagedFiles },
   env: NodeJS.ProcessEnv,
 ): ClientLocation {
   const here = platformOf(process.platform);
   if (managed === undefined) {
-    const path = pathOfFile(names.file, env);
+    const path = pathOfFile(names.file, env, names.folder_variable);
     return { path, platform: here, shared: false, elsewhere: false, read: readUserFile };
   }
   const platform = managed === true ? here : managed;

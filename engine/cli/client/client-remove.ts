@@ -47,6 +47,7 @@ function planRemoval(client: ClientKind, root_url: string, given: RemoveOptions,
     return removeBuildCli(root_url, locationOf(given, { ...build_cli, file: build_cli.config_file }, env));
   }
   const { path: config, read } = locationOf(given, { ...coding_cli, file: coding_cli.config_file }, env);
-  const auth = given.managed === undefined ? pathOfFile(coding_cli.auth_file, env) : undefined;
+  const auth =
+    given.managed === undefined ? pathOfFile(coding_cli.auth_file, env, coding_cli.folder_variable) : undefined;
   return removeCodingCli(root_url, coding_cli, { config, auth, read });
 }

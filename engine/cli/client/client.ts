@@ -210,7 +210,7 @@ export async function codingCli(
   const sends = () => signalsOf(location, (text) => codingSignals(parseToml(text), wish.root_url));
   const context_window = (await checkWish(context, wish, given, { fetch, sends })) ?? CONTEXT_WINDOW;
   const { path: config, read } = location;
-  const auth = pathOfFile(names.auth_file, context.env);
+  const auth = pathOfFile(names.auth_file, context.env, names.folder_variable);
   const { model, providerName: provider_name = 'custom' } = given;
   const plan = planned(() =>
     planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read }),
