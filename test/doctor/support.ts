@@ -1,0 +1,44 @@
+import { join } from 'node:path';
+import { type ClientNames, clientNames } from '../../engine/client-files/names.ts';
+import type { Desk } from '../../engine/doctor/desk.ts';
+
+/** The home directory of the desk. */
+export const HOME = '/home/ada';
+/** Where clients are started on it. */
+export const FOLDER = '/home/ada/project';
+/** The time on it. */
+export const NOW = Date.parse('2026-11-23T09:00:00Z');
+
+/** A machine that is nowhere but in a test. */
+export interface PretendedDesk {
+  /** Texts by path; `~/` is the home directory. */
+  readonly files?: Readonly<Record<string, string>>;
+  /** Permission bits by path; those of other files are 600. */
+  readonly rights?: Readonly<Record<string, number>>;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly programs?: readonly string[];
+  readonly names?: ClientNames;
+  readonly platform?: NodeJS.Platform;
+}
+
+const pathOf = (path: string) => (path.startsWith('~/') ? join(HOME, path.slice(2)) : path);
+
+function byPath<T>(given: Readonly<Record<string, T>> = {}): Map<string, T> {
+  return new Map(Object.entries(given).map(([path, value]) => [pathOf(path), value]));
+}
+
+/** A desk with these files, variables and programs, and nothing else. */
+export function deskWith(given: PretendedDesk = {}): Desk {
+  const [files, rights] = [byPath(given.files), byPath(given.rights)];
+  const { env = {}, programs = [], names = clientNames(undefined), platform = 'linux' } = given;
+  return {
+    env: { HOME, ...env },
+    platform,
+    folder: FOLDER,
+    names,
+    read: (path) => files.get(path),
+    rights: (path) => (files.has(path) && platform !== 'win32' ? (rights.get(path) ?? 0o600) : undefined),
+    find: (program) => (programs.includes(program) ? `/usr/bin/${program}` : undefined),
+    now: () => NOW,
+  };
+}
