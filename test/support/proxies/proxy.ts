@@ -1,0 +1,88 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** A request that is with the proxy, whole, and the means to ask what is behind. */
+export interface Passage {
+  readonly request: IncomingMessage;
+  readonly body: Buffer;
+  readonly res: ServerResponse;
+  /** Asks what is behind, with other headers (names and values in turn) or another body where they are given. */
+  ask(changes?: { readonly headers?: readonly string[]; readonly body?: Buffer }): Promise<IncomingMessage>;
+}
+
+/** What a proxy does with a request. */
+export type Behaviour = (passage: Passage) => void | Promise<void>;
+
+/** A small reverse proxy that does what a test says. */
+export interface Proxy {
+  readonly url: string;
+  behaviour: Behaviour;
+  close(): Promise<void>;
+}
+
+/** Starts a proxy in front of an address, on a free port of the loopback address. */
+export async function startProxy(target: string, behaviour: Behaviour): Promise<Proxy> {
+  const server = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk: Buffer) => chunks.push(chunk));
+    req.on('end', async () => {
+      const body = Buffer.concat(chunks);
+      const passage: Passage = { request: req, body, res, ask: (changes) => ask(target, req, { body, ...changes }) };
+      try {
+        await proxy.behaviour(passage);
+      } catch {
+        // Who asked has gone, or what is behind has: nobody is left to be told.
+        res.destroy();
+      }
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const proxy: Proxy = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    behaviour,
+    async close() {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+  return proxy;
+}
+
+const HOP_BY_HOP = ['connection', 'content-length', 'host', 'keep-alive', 'transfer-encoding'];
+
+async function ask(
+  target: string,
+  { method, url, rawHeaders }: IncomingMessage,
+  { headers = rawHeaders, body }: { headers?: readonly string[]; body: Buffer },
+): Promise<IncomingMessage> {
+  const { host } = new URL(target);
+  const kept = pairs(headers).filter(([name]) => !HOP_BY_HOP.includes(name.toLowerCase()));
+  const sent = [...kept, ['host', host], ['content-length', String(body.length)]].flat();
+  const behind = request(new URL(url ?? '/', target), { ...(method && { method }), headers: sent, agent: false });
+  behind.end(body);
+  const [answer] = (await once(behind, 'response')) as [IncomingMessage];
+  return answer;
+}
+
+/** Names and values of headers that are written in turn. */
+export function pairs(raw: readonly string[]): [name: string, value: string][] {
+  return raw.flatMap((name, i) => (i % 2 === 0 ? [[name, raw[i + 1]!] as [string, string]] : []));
+}
+
+/** Writes the head of an answer as what is behind wrote it, but for what belongs to one connection and for `changes`. */
+export function copyHead(
+  res: ServerResponse,
+  answer: IncomingMessage,
+  changes: Record<string, string | undefined> = {},
+) {
+  const kept = pairs(answer.rawHeaders).filter(([name]) => {
+    const known = name.toLowerCase();
+    return !HOP_BY_HOP.includes(known) && !(known in changes);
+  });
+  const changed = Object.entries(changes).filter((pair): pair is [string, string] => pair[1] !== undefined);
+  res.writeHead(answer.statusCode ?? 502, [...kept, ...changed].flat());
+}
