@@ -8,6 +8,7 @@ import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { adminRoutes } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
 import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
+import { selfcheckRoute } from '../http/selfcheck/selfcheck-route.ts';
 import { GatewayServer } from '../http/server.ts';
 import { frontRoute, protocolRoute, signInOff, signInRoutes } from '../http/sign-in/index.ts';
 import { startAccountChecks } from '../identity/deprovisioning/account-checks.ts';
@@ -319,6 +320,7 @@ function routesOf(
     protocol,
     sign_in,
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
+    selfcheckRoute({ config, verify, clock, log, telemetry }),
     adminRoutes({ config, sessions, database, catchUp, clock, log, telemetry, verify, models, upstreams }),
   ];
 }

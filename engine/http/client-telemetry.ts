@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { Router } from 'express';
 import type { GatewayConfig } from '../contract/config.ts';
@@ -15,7 +15,7 @@ import { receiveBody } from '../run/receive-body.ts';
 import { CallerRates } from '../telemetry/relay/caller-rates.ts';
 import { type Encoding, EXPORT_BYTES_MAX, SIGNALS, type Signal } from '../telemetry/relay/otlp/messages.ts';
 import type { TakenExport, TelemetryRelay } from '../telemetry/relay/relay.ts';
-import { readBearer } from './bearer.ts';
+import { demandBearer } from './bearer.ts';
 
 /** What the telemetry of clients is taken with. */
 export interface ClientTelemetryOptions {
@@ -95,7 +95,7 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
       const message = `This path takes POST, not ${req.method}.`;
       throw new StageError('method_not_allowed', message, { headers: { allow: 'POST' } });
     }
-    const principal = await verify(readCredential(req.headers));
+    const principal = await verify(demandBearer(req.headers, 'Telemetry'));
     if (encoding === undefined) {
       throw notTaken(
         'The body must be an OTLP export request in protobuf ("content-type: application/x-protobuf") or JSON.',
@@ -111,15 +111,6 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
       room.release();
     }
   };
-}
-
-function readCredential(headers: IncomingHttpHeaders): string {
-  const found = readBearer(headers);
-  if (typeof found === 'string') return found;
-  throw new StageError(
-    found.problem === 'missing' ? 'credential_missing' : 'credential_invalid',
-    'Telemetry needs a credential: send an access token or session token as "Authorization: Bearer <token>" or as "x-api-key: <token>".',
-  );
 }
 
 async function decompressed({ headers }: IncomingMessage, bytes: Buffer, room: HeldBytes): Promise<Buffer> {
