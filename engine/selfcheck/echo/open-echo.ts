@@ -1,0 +1,198 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type AddressInfo, isIPv6 } from 'node:net';
+import { hostname } from 'node:os';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Protocol } from '../../contract/protocol.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
+import { decompressor } from '../../kit/decompressor.ts';
+import { parseBounded } from '../../kit/json/bounded.ts';
+import { readAll } from '../../kit/read-all.ts';
+import { echoError, VOICES } from './answers.ts';
+import type { Echo, EchoAnswer, EchoedRequest, EchoPlace } from './echo.ts';
+import { Inbox } from './inbox.ts';
+
+/** The largest body that is taken, as large as the APIs take. */
+export const BODY_BYTES_MAX = 32 * 1024 * 1024;
+const HEADER_BYTES_MAX = 64 * 1024;
+const CONNECTIONS_MAX = 200;
+const REQUEST_MS_MAX = 120_000;
+const PAUSE_MS_MAX = 5000;
+
+/** Ends of the paths that are served; a base URL may put anything before them. */
+const PATHS: readonly (readonly [end: string, protocol: Protocol])[] = [
+  ['/messages', 'messages'],
+  ['/messages/count_tokens', 'messages'],
+  ['/chat/completions', 'chat'],
+  ['/responses', 'responses'],
+];
+
+/** The model that the echo upstream lists; it answers to every other as well. */
+export const ECHO_MODEL = 'selfcheck-echo';
+
+/** Starts the echo upstream. Raises StartError where it can't listen. */
+export async function openEcho({ host = '127.0.0.1', port = 0 }: EchoPlace = {}): Promise<Echo> {
+  const inbox = new Inbox();
+  const server = createServer(
+    { maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: REQUEST_MS_MAX, noDelay: true },
+    (req, res) => {
+      serve(req, res, inbox).catch(() => res.destroy());
+    },
+  );
+  server.maxConnections = CONNECTIONS_MAX;
+  server.on('connection', (socket) => socket.on('error', () => {}));
+  try {
+    server.listen(port, host);
+    await once(server, 'listening');
+  } catch (error) {
+    throw whyNot(error as NodeJS.ErrnoException, `${isIPv6(host) ? `[${host}]` : host}:${port}`);
+  }
+  return {
+    url: `http://${hostToName(host)}:${(server.address() as AddressInfo).port}`,
+    expect: (answer = {}) => inbox.expect(answer),
+    async close() {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function whyNot(error: NodeJS.ErrnoException, listen: string): StartError {
+  const why: Readonly<Record<string, string>> = {
+    EADDRINUSE: 'is in use by another program; name another port',
+    EACCES: 'may not be listened on by this user; name a port from 1024 up',
+  };
+  const reason =
+    why[error.code ?? ''] ??
+    `can't be listened on (${error.code ?? 'unknown error'}); name an address of this machine and a free port`;
+  return new StartError(`the echo upstream: ${listen} ${reason}, such as --echo 127.0.0.1:4010`, {
+    exit_code: EXIT_UNAVAILABLE,
+    cause: error,
+  });
+}
+
+/** How other machines call a host that is listened on; this machine's name where it is all of its addresses. */
+function hostToName(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return hostname();
+  return isIPv6(host) ? `[${host}]` : host;
+}
+
+async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox): Promise<void> {
+  const path = (req.url ?? '').split('?', 1)[0]!;
+  if (req.method !== 'POST') return answerLookup(req, res, path);
+  const served = PATHS.find(([end]) => path.endsWith(end));
+  if (served === undefined) return send(res, 404, echoError('messages', 'not_found_error', 'There is nothing here.'));
+  const [end, protocol] = served;
+  const raw = await readBody(req, inbox);
+  if (raw === undefined) return refuseLarge(res, protocol);
+  const body = await decoded(raw, req.headers['content-encoding'], inbox);
+  const request = { method: 'POST', path: req.url!, raw_headers: req.rawHeaders, headers: req.headers, body, protocol };
+  const { answer: wished, is_kept } = inbox.accept(request);
+  try {
+    await answer(res, request, { wished, end });
+  } finally {
+    if (!is_kept) inbox.give(body.length);
+  }
+}
+
+/** The body, with room taken for it; `undefined` where it is too large or there is no room. */
+async function readBody(req: IncomingMessage, inbox: Inbox): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      if (size + chunk.length > BODY_BYTES_MAX || !inbox.take(chunk.length)) {
+        inbox.give(size);
+        return undefined;
+      }
+      size += chunk.length;
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    inbox.give(size);
+    throw error;
+  }
+  return Buffer.concat(chunks);
+}
+
+/** A body without its compression; as it came where that can't be taken off within bounds. */
+async function decoded(body: Buffer, encoding: string | undefined, inbox: Inbox): Promise<Buffer> {
+  const stream = encoding === undefined ? undefined : decompressor(encoding);
+  if (stream === undefined) return body;
+  stream.end(body);
+  const plain = await readAll(stream, BODY_BYTES_MAX, () => new RangeError('too large')).catch(() => body);
+  return inbox.take(plain.length - body.length) ? plain : body;
+}
+
+function answerLookup({ method }: IncomingMessage, res: ServerResponse, path: string): void {
+  if (path.endsWith('/models')) send(res, 200, JSON.stringify(modelList()));
+  else if (path.endsWith('/responses')) send(res, 426, echoError('responses', 'not_supported', 'No WebSocket here.'));
+  else if (PATHS.some(([end]) => path.endsWith(end)))
+    send(res, 405, echoError('messages', 'invalid_request_error', 'This takes POST.'));
+  else send(res, path === '/' ? 200 : 404, method === 'HEAD' ? '' : '{"upstream":"echo of a self-check"}');
+}
+
+function modelList() {
+  const model = {
+    id: ECHO_MODEL,
+    type: 'model',
+    object: 'model',
+    display_name: 'Echo of a self-check',
+    created: 0,
+    created_at: '2026-01-01T00:00:00Z',
+    owned_by: 'selfcheck',
+  };
+  return { object: 'list', data: [model], has_more: false, first_id: ECHO_MODEL, last_id: ECHO_MODEL };
+}
+
+function refuseLarge(res: ServerResponse, protocol: Protocol): void {
+  res.shouldKeepAlive = false;
+  send(
+    res,
+    413,
+    echoError(protocol, 'request_too_large', 'The echo upstream of a self-check takes no more than this.'),
+  );
+}
+
+async function answer(
+  res: ServerResponse,
+  { body, protocol }: EchoedRequest,
+  { wished, end }: { readonly wished: EchoAnswer; readonly end: string },
+): Promise<void> {
+  const { error } = wished;
+  if (error !== undefined) return send(res, error.status, error.body, error.headers);
+  const asked = fieldsOf(body);
+  if (asked === undefined)
+    return send(res, 400, echoError(protocol, 'invalid_request_error', 'The body is not a JSON object.'));
+  if (end.endsWith('/count_tokens'))
+    return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }), wished.headers);
+  const wanted = { model: typeof asked.model === 'string' ? asked.model : ECHO_MODEL, answer: wished };
+  if (asked.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)), wished.headers);
+  res.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...wished.headers });
+  await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), wished.pause_ms)), res);
+}
+
+async function* paced(events: readonly string[], pause_ms = 0): AsyncGenerator<string> {
+  for (const [index, event] of events.entries()) {
+    if (index > 0 && pause_ms > 0) await pause(Math.min(pause_ms, PAUSE_MS_MAX));
+    yield event;
+  }
+}
+
+function fieldsOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value = parseBounded(body.toString());
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function send(res: ServerResponse, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
+  res.writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body), ...headers });
+  res.end(body);
+}

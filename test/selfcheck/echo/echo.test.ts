@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
+import type { Echo } from '../../../engine/selfcheck/echo/echo.ts';
+import { BODY_BYTES_MAX, openEcho } from '../../../engine/selfcheck/echo/open-echo.ts';
+
+let echo: Echo;
+before(async () => {
+  echo = await openEcho();
+});
+after(() => echo.close());
+
+const post = (path: string, json: unknown, headers: Record<string, string> = {}) =>
+  fetch(`${echo.url}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(json),
+  });
+
+const prompt = (content: string) => ({ model: 'coder-1', max_tokens: 16, messages: [{ role: 'user', content }] });
+
+async function eventsOf(response: Response): Promise<EventSourceMessage[]> {
+  const events: EventSourceMessage[] = [];
+  createParser({ onEvent: (event) => events.push(event) }).feed(await response.text());
+  return events;
+}
+
+describe('the echo upstream', () => {
+  test('answers as the Messages API does, with the model that was asked for', async () => {
+    const response = await post('/v1/messages?beta=true', prompt('hello'));
+    const answer = (await response.json()) as Record<string, unknown>;
+    assert.equal(answer.type, 'message');
+    assert.equal(answer.model, 'coder-1');
+    assert.deepEqual(answer.content, [{ type: 'text', text: 'This is the echo upstream of a self-check.' }]);
+  });
+
+  test('streams the events of the Messages API in their order', async () => {
+    const expected = echo.expect({ text: 'ab', pieces: 2 });
+    const events = await eventsOf(await post('/v1/messages', { ...prompt(expected.text), stream: true }));
+    assert.deepEqual(
+      events.map(({ event }) => event),
+      [
+        'message_start',
+        'content_block_start',
+        'ping',
+        'content_block_delta',
+        'content_block_delta',
+        'content_block_stop',
+        'message_delta',
+        'message_stop',
+      ],
+    );
+  });
+
+  test('streams chat completions with usage and an end', async () => {
+    const events = await eventsOf(await post('/chat/completions', { ...prompt('hello'), stream: true }));
+    assert.equal(events.at(-1)?.data, '[DONE]');
+    assert.equal(JSON.parse(events.at(-2)!.data).usage.total_tokens, 16);
+  });
+
+  test('streams Responses from created to completed, numbered', async () => {
+    const events = await eventsOf(await post('/v1/responses', { model: 'coder-1', input: 'hello', stream: true }));
+    assert.equal(events[0]?.event, 'response.created');
+    assert.equal(events.at(-1)?.event, 'response.completed');
+    assert.deepEqual(
+      events.map(({ data }) => JSON.parse(data).sequence_number),
+      events.map((_, index) => index),
+    );
+  });
+
+  test('counts more tokens for a longer text', async () => {
+    const count = async (text: string) =>
+      ((await (await post('/v1/messages/count_tokens', prompt(text))).json()) as { input_tokens: number }).input_tokens;
+    assert.ok((await count('a longer text than the other')) > (await count('short')));
+  });
+
+  test('keeps the first request that holds an expected text, byte for byte, and counts the others', async () => {
+    const expected = echo.expect({ text: 'pong' });
+    const body = `{ "model":"m",  "messages":[{"role":"user","content":"${expected.text}"}],"temperature":1.0}`;
+    const send = () =>
+      fetch(`${echo.url}/base/v1/messages?beta=true`, { method: 'POST', body, headers: { 'X-App': 'cli' } });
+    const answer = (await (await send()).json()) as { content: { text: string }[] };
+    await (await send()).arrayBuffer();
+    assert.equal(answer.content[0]?.text, 'pong');
+    assert.equal(expected.count(), 2);
+    const received = expected.received()!;
+    assert.equal(received.body.toString(), body);
+    assert.equal(received.path, '/base/v1/messages?beta=true');
+    assert.equal(received.headers['x-app'], 'cli');
+  });
+
+  test('keeps nothing of requests that nobody expects', async () => {
+    const expected = echo.expect();
+    await (await post('/v1/messages', prompt('something else'))).arrayBuffer();
+    assert.equal(expected.received(), undefined);
+    assert.equal(expected.count(), 0);
+  });
+
+  test('answers an error as told, with its status, headers and bytes', async () => {
+    const expected = echo.expect({ error: { status: 529, headers: { 'retry-after': '7' }, body: '{"a": 1}' } });
+    const response = await post('/v1/messages', prompt(expected.text));
+    assert.equal(response.status, 529);
+    assert.equal(response.headers.get('retry-after'), '7');
+    assert.equal(await response.text(), '{"a": 1}');
+  });
+
+  test('reads a body that was compressed on the way', async () => {
+    const expected = echo.expect();
+    const body = gzipSync(JSON.stringify(prompt(expected.text)));
+    const response = await fetch(`${echo.url}/v1/messages`, {
+      method: 'POST',
+      body,
+      headers: { 'content-encoding': 'gzip' },
+    });
+    await response.arrayBuffer();
+    assert.equal(expected.received()?.body.toString(), JSON.stringify(prompt(expected.text)));
+  });
+
+  test('lists a model, and says what it is to who looks at it', async () => {
+    const models = (await (await fetch(`${echo.url}/v1/models?limit=1000`)).json()) as { data: { id: string }[] };
+    assert.deepEqual(
+      models.data.map(({ id }) => id),
+      ['selfcheck-echo'],
+    );
+    assert.equal((await fetch(echo.url)).status, 200);
+    assert.equal((await fetch(`${echo.url}/v1/messages`)).status, 405);
+    assert.equal((await post('/elsewhere', {})).status, 404);
+  });
+
+  test('refuses what is not JSON, or nested without end, and goes on', async () => {
+    for (const body of ['<html>', '[1]'.repeat(2), '['.repeat(100_000)]) {
+      const response = await fetch(`${echo.url}/v1/messages`, { method: 'POST', body });
+      assert.equal(response.status, 400);
+      await response.arrayBuffer();
+    }
+    assert.equal((await post('/v1/messages', prompt('still there?'))).status, 200);
+  });
+
+  test('refuses a body that is too large, and goes on', async () => {
+    const status = await new Promise((resolve) => {
+      const { port } = new URL(echo.url);
+      const socket = connect(Number(port), '127.0.0.1');
+      const head = `POST /v1/messages HTTP/1.1\r\nhost: echo\r\ncontent-length: ${2 * BODY_BYTES_MAX}\r\n\r\n`;
+      socket.write(head);
+      const piece = Buffer.alloc(1024 * 1024, 32);
+      const more = () => socket.write(piece, (error) => error || more());
+      more();
+      socket.on('error', () => {});
+      socket.once('data', (data) => {
+        socket.destroy();
+        resolve(data.toString().split(' ')[1]);
+      });
+    });
+    assert.equal(status, '413');
+    assert.equal((await post('/v1/messages', prompt('still there?'))).status, 200);
+  });
+
+  test('forgets the oldest of what was expected, and never runs out of room', async () => {
+    const first = echo.expect();
+    await (await post('/v1/messages', prompt(first.text))).arrayBuffer();
+    for (let i = 0; i < 150; i++) echo.expect();
+    await (await post('/v1/messages', prompt(first.text))).arrayBuffer();
+    assert.equal(first.count(), 1);
+  });
+
+  test('says which port is taken, and what to do', async () => {
+    const port = Number(new URL(echo.url).port);
+    await assert.rejects(openEcho({ port }), {
+      name: 'StartError',
+      message: `the echo upstream: 127.0.0.1:${port} is in use by another program; name another port, such as --echo 127.0.0.1:4010`,
+    });
+  });
+});
