@@ -39,6 +39,11 @@ ${ask('/v1/chat/completions')}
 
 # 4. See who spent what.
 npx appscli usage --config ${demo.config_file}
+
+# 5. Check that the gateway does what coding clients need.
+#    "npx appscli doctor" checks the clients on your machine.
+TOKEN=${demo.token} \\
+  npx appscli selfcheck --base-url ${demo.url} --token-env TOKEN
 ${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
 Save a change to this file, and the next request follows it:
   ${demo.config_file}
@@ -50,7 +55,7 @@ Ctrl-C here stops everything. The next start finds its data.
 function signIn(public_url: string, people: readonly DemoPerson[]): string {
   const names = people.map(({ name, is }) => `#    ${name.padEnd(12)}${is}`);
   return `
-# 5. Sign in. Your browser asks who you are today:
+# 6. Sign in. Your browser asks who you are today:
 ${names.join('\n')}
 npx appscli login --base-url ${public_url}
 `;

@@ -46,6 +46,13 @@ ${enter}  TOKEN=$(${appscli} tokens create --user me@example.com --group all --n
          "messages": [{"role": "user", "content": "Hello"}]}'
 
 Then write 10000 for 8000 in pipelines/messages.yaml, and ask again.
+
+When something does not work, these say why:
+
+  ${appscli} doctor --config gateway.yaml   # is this machine right?
+  ${appscli} doctor                         # is a coding client right?
+  TOKEN=$TOKEN ${appscli} selfcheck --token-env TOKEN \\
+    --base-url http://127.0.0.1:8080          # is a gateway right?
 `;
 }
 

@@ -81,6 +81,20 @@ test('what to do next is words, fits into 80 columns and starts in the directory
   }
 });
 
+test('at the end it names the commands for when something does not work, with options they have', async () => {
+  const { stderr } = await run('init', 'new');
+  const help = stderr.slice(stderr.indexOf('does not work'));
+  for (const [command, ...options] of [
+    ['doctor', '--config'],
+    ['doctor'],
+    ['selfcheck', '--token-env', '--base-url'],
+  ]) {
+    assert.match(help, new RegExp(`appscli ${command} `));
+    const { stdout } = await run(command!, '--help');
+    for (const option of options) assert.ok(help.includes(option) && stdout.includes(option), option);
+  }
+});
+
 test('away from where npx finds the program, the first step is to install it there', async () => {
   const npx = { ...env, npm_command: 'exec' };
   const install = /\n {2}cd new\n {2}npm install --loglevel=error \\\n {4}(\S+)\n {2}npx appscli check/;

@@ -66,7 +66,7 @@ async function startDemo(): Promise<RunningCommand> {
   return demo;
 }
 
-/** The commands under "# 1." to "# 5.", as a person would copy them. */
+/** The commands under "# 1." to "# 6.", as a person would copy them. */
 function commandsIn(output: string): string[] {
   const commands = output.split(/^# \d\. .*\n(?:#.*\n)*/m).slice(1);
   return commands.map((command) => command.slice(0, command.indexOf('\n\n')));
@@ -165,6 +165,12 @@ test('the demo, started twice', async (t) => {
     const as_shipped = first.stdout().replace(/--config \S+/, '--config examples/demo/gateway.yaml');
     const wide = as_shipped.split('\n').filter((line) => line.length > 80);
     assert.deepEqual(wide, []);
+  });
+  await t.test('names the commands that say whether gateway and clients are right', async () => {
+    const check = commandsIn(first.stdout())[4]!;
+    // What costs money would be in the table of the next start.
+    assert.match(await paste(`${check} --only models.list`), /\bok\b/);
+    assert.match(first.stdout(), /^# {4}"npx appscli doctor" /m);
   });
   await t.test('keeps what is secret where only its owner can read it', async () => {
     for (const name of ['demo-token', 'demo-signing-key']) {
