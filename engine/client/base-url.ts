@@ -44,6 +44,14 @@ export function chooseBaseUrl(
   );
 }
 
+/** What somebody may have copied behind the address of a gateway: the form of other clients, or the path of an API. */
+const API_PATH = /\/v1(?:\/(?:messages(?:\/count_tokens)?|chat\/completions|responses|models))?$/;
+
+/** The address of a gateway without the `/v1` or the path of an API that it was given with. */
+export function withoutApiPath(base_url: string): string {
+  return base_url.replace(API_PATH, '').replace(/\/+$/, '');
+}
+
 /** Whether two addresses are of one origin: same scheme, host and port. */
 export function sameOrigin(a: string, b: string): boolean {
   return URL.canParse(a) && URL.canParse(b) && new URL(a).origin === new URL(b).origin;

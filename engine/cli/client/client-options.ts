@@ -1,4 +1,4 @@
-import { chooseBaseUrl } from '../../client/base-url.ts';
+import { chooseBaseUrl, withoutApiPath } from '../../client/base-url.ts';
 import { openCredentials } from '../../client/credentials.ts';
 import { freshCredentials } from '../../client/fresh-credentials.ts';
 import { createAsk, type Fetch } from '../../client/http.ts';
@@ -6,11 +6,9 @@ import type { Credential } from '../../client-files/draft.ts';
 import type { ClientPlatform, KeyHelper } from '../../client-files/key-helper.ts';
 import { type ClientNames, clientNames } from '../../client-files/names.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
-import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { systemClock } from '../../kit/clock.ts';
-import { readProfile } from '../../load/profile.ts';
-import { createFindings } from '../../source/findings.ts';
 import { usageError } from '../exit-codes.ts';
+import { profileOf } from '../profiles.ts';
 import type { Input } from './client-input.ts';
 
 /** A coding client, by the name that commands give it. */
@@ -46,28 +44,16 @@ const TOKEN = /^[\x21-\x7e]{8,8192}$/;
 /** Stands for a token where only the form of a file is to be shown. */
 const PLACEHOLDER = '<API_KEY>';
 
-/** What somebody may have copied behind the address of the gateway: the form of other clients, or the path of an API. */
-const API_PATH = /\/v1(?:\/(?:messages|chat\/completions|responses|models))?$/;
-
 /** Address of the gateway without `/v1`, whichever form was given. Raises StartError. */
 export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): string {
   const preset = given ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
   const signed_in = preset === undefined ? [...openCredentials(env).read().keys()] : [];
-  return chooseBaseUrl(given, env, signed_in, 'taken').replace(API_PATH, '').replace(/\/+$/, '');
+  return withoutApiPath(chooseBaseUrl(given, env, signed_in, 'taken'));
 }
 
 /** The names of clients that a profile gives, or the neutral ones. Raises StartError with the position of a mistake. */
 export function namesOf(file: string | undefined): ClientNames {
-  if (file === undefined || file === 'neutral') return clientNames(undefined);
-  const findings = createFindings();
-  const profile = readProfile(file, findings);
-  if (profile !== undefined) return clientNames(profile);
-  const [first] = findings.diagnostics();
-  const position = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;
-  const expected = first?.expected === undefined ? '' : `; expected ${first.expected}`;
-  throw new StartError(`--profile: ${position}: ${first?.message ?? 'it cannot be read'}${expected}`, {
-    exit_code: EXIT_CONFIGURATION,
-  });
+  return clientNames(file === undefined ? undefined : profileOf(file));
 }
 
 /** How the client gets its credential. Raises StartError; no message repeats what may be one. */
