@@ -1,8 +1,10 @@
 import type { CheckOutcome } from '../contract/checks.ts';
 import type { Subject } from './subject.ts';
 
-/** Tokens that the requests of a check use, at most. */
+/** Tokens that the requests of a check use together, at most. */
 export interface TokensUsed {
+  /** How many requests ask the model; one where it is left out. */
+  readonly requests?: number;
   readonly input: number;
   readonly output: number;
 }

@@ -1,31 +1,94 @@
 import type { CheckResult } from '../contract/checks.ts';
-import { formatNetworkError } from '../kit/net/format-network-error.ts';
 import type { SelfCheck, SelfCheckOutcome } from './check.ts';
+import { isOfNetwork, noAnswer } from './no-answer.ts';
+import { NotAsked } from './not-asked.ts';
 import type { Subject } from './subject.ts';
 
 /** Longest time that a request of a check may take where the check says nothing else, in seconds. */
 export const SECONDS = 60;
 
+/** A check that was stopped has so long to clean up behind itself. */
+const CLEANING_MS = 5000;
+
+/** What whoever makes the checks has to say on the way. */
+export interface RunOptions {
+  /** Is told what is about to be made. */
+  begin?(check: SelfCheck): void;
+  /** What comes in place of a check that is not made although it could be, such as one that costs too much. */
+  refuse?(check: SelfCheck): SelfCheckOutcome | undefined;
+  /** Longest time of a request, in seconds. */
+  readonly seconds?: number;
+}
+
 /** Makes the checks one after the other, and tells each as soon as it is known. */
-export async function* runChecks(checks: readonly SelfCheck[], subject: Subject): AsyncGenerator<CheckResult> {
+export async function* runChecks(
+  checks: readonly SelfCheck[],
+  subject: Subject,
+  options: RunOptions = {},
+): AsyncGenerator<CheckResult> {
   for (const check of checks) {
     const { id, title, expected } = check;
     const started = performance.now();
-    const outcome = await outcomeOf(check, subject);
+    const outcome = notMade(check, subject, options) ?? (await make(check, subject, options));
     yield { id, title, expected, ...outcome, duration_ms: Math.round(performance.now() - started) };
   }
 }
 
-async function outcomeOf(check: SelfCheck, subject: Subject): Promise<SelfCheckOutcome> {
+function notMade(check: SelfCheck, subject: Subject, { refuse }: RunOptions): SelfCheckOutcome | undefined {
+  const { signal } = subject;
+  if (signal?.aborted) return stopped(signal.reason);
   const skipped = check.skipped?.(subject);
-  if (skipped !== undefined) return { verdict: 'skipped', found: skipped };
+  return skipped === undefined ? refuse?.(check) : { verdict: 'skipped', found: skipped };
+}
+
+async function make(
+  check: SelfCheck,
+  subject: Subject,
+  { begin, seconds = SECONDS }: RunOptions,
+): Promise<SelfCheckOutcome> {
+  begin?.(check);
   try {
-    return await check.run(subject);
+    return await untilStopped(check.run(subject), subject.signal);
   } catch (error) {
+    if (error instanceof NotAsked) return stopped(error);
+    return isOfNetwork(error) ? noAnswer(error, subject.root_url, seconds) : broken(error);
+  }
+}
+
+/** Waits for a check no longer than it needs to clean up once everything is stopped. */
+async function untilStopped<T>(running: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return running;
+  let patience: NodeJS.Timeout | undefined;
+  let onStop = () => {};
+  const over = new Promise<never>((_, reject) => {
+    onStop = () => (patience = setTimeout(() => reject(signal.reason), CLEANING_MS));
+    signal.addEventListener('abort', onStop, { once: true });
+  });
+  try {
+    return await Promise.race([running, over]);
+  } finally {
+    signal.removeEventListener('abort', onStop);
+    clearTimeout(patience);
+  }
+}
+
+function stopped(reason: unknown): SelfCheckOutcome {
+  const why = reason instanceof Error ? reason.message : 'it was stopped';
+  return { verdict: 'skipped', found: `not made: ${why}` };
+}
+
+/** A check that broke says nothing about a gateway, unless what broke it is an answer that nobody could read. */
+function broken(error: unknown): SelfCheckOutcome {
+  if (error instanceof RangeError) {
     return {
       verdict: 'failed',
-      found: `no answer: ${formatNetworkError(error, SECONDS)}`,
-      remedy: `can ${new URL(subject.root_url).host} be reached from here, and is it the address of the gateway?`,
+      found: 'its answer is too large or nested too deeply to be read',
+      remedy: 'is this the address of a model gateway? Look at what it answers with curl',
     };
   }
+  return {
+    verdict: 'warning',
+    found: `this check broke (${error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error'}), which says nothing about the gateway`,
+    remedy: 'please report it, with the version of appscli and which gateway it is',
+  };
 }

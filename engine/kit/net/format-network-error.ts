@@ -19,6 +19,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EPROTO: 'it does not speak TLS',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS',
   ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
+  HPE_HEADER_OVERFLOW: 'the headers of its answer are too large',
   HPE_INVALID_CONSTANT: 'it does not speak HTTP',
   ERR_INVALID_CHAR: 'the credential holds a character that no HTTP header can carry',
 };

@@ -1,0 +1,99 @@
+import { type Exchange, exchange } from '../kit/net/exchange.ts';
+import { programVersion } from '../kit/package-root.ts';
+import { isTimeout, NoAnswerInTime } from './no-answer.ts';
+import { NotAsked } from './not-asked.ts';
+import type { Ask, Subject } from './subject.ts';
+
+/** How a gateway is asked. */
+export interface AskOptions {
+  /** Without `/v1` and without a trailing slash. */
+  readonly root_url: string;
+  readonly token: string;
+  readonly header_prefixes: readonly string[];
+  /** For one request, where it says nothing else. */
+  readonly seconds: number;
+  /** For everything together. */
+  readonly total_seconds: number;
+  /** Its proxy variables are followed, as clients follow them. */
+  readonly proxy_env?: NodeJS.ProcessEnv;
+}
+
+/** Version of the Messages API that is asked for. */
+const VERSION = '2023-06-01';
+
+/** So often the time of a request is lost by waiting for nothing; then the gateway is not asked again. */
+const WAITS_MAX = 3;
+
+/** What asks one gateway, and ends the asking. */
+export interface Asker extends Pick<Subject, 'ask' | 'holdsToken'> {
+  readonly signal: AbortSignal;
+  /** Ends what is being asked, and keeps everything from being asked after it. */
+  stop(reason: NotAsked): void;
+  /** Forgets the time limit of everything together. */
+  close(): void;
+}
+
+/** Makes what asks a gateway, and gives up on one that keeps it waiting again and again. */
+export function createAsker(options: AskOptions): Asker {
+  const { root_url, token, seconds: usual_seconds, total_seconds } = options;
+  const stopped = new AbortController();
+  const stop = (reason: NotAsked) => stopped.abort(reason);
+  const deadline = setTimeout(
+    () => stop(new NotAsked(`the time for all checks together, ${total_seconds} seconds, is over`)),
+    total_seconds * 1000,
+  );
+  let waited_seconds = 0;
+  const noteWait = (seconds: number) => {
+    waited_seconds += seconds;
+    if (waited_seconds < WAITS_MAX * usual_seconds) return;
+    stop(new NotAsked('the gateway left too many requests waiting until their time was over'));
+  };
+  const ask = async (given: Ask): Promise<Exchange> => {
+    stopped.signal.throwIfAborted();
+    const seconds = Math.min(given.seconds ?? usual_seconds, usual_seconds);
+    const { method = given.json === undefined && given.body === undefined ? 'GET' : 'POST' } = given;
+    const body = given.body ?? (given.json === undefined ? undefined : JSON.stringify(given.json));
+    try {
+      const answer = await exchange(`${root_url}${given.path}`, {
+        method,
+        headers: headersOf(given, options, body !== undefined),
+        ...(body === undefined ? {} : { body }),
+        seconds,
+        signal: stopped.signal,
+        ...(options.proxy_env === undefined ? {} : { proxy_env: options.proxy_env }),
+      });
+      stopped.signal.throwIfAborted();
+      if (answer.ending === 'too_late') noteWait(seconds);
+      return answer;
+    } catch (error) {
+      if (!isTimeout(error)) throw error;
+      noteWait(seconds);
+      throw new NoAnswerInTime(seconds);
+    }
+  };
+  const written = [token, encodeURIComponent(token)];
+  return {
+    ask,
+    holdsToken: (text) => written.some((each) => text.includes(each)),
+    signal: stopped.signal,
+    stop,
+    close: () => clearTimeout(deadline),
+  };
+}
+
+function headersOf(
+  { headers = {}, token }: Ask,
+  options: Pick<AskOptions, 'token' | 'header_prefixes'>,
+  has_body: boolean,
+): Record<string, string> {
+  const credential = token === undefined ? options.token : token;
+  const own = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]);
+  return {
+    'user-agent': `appscli/${programVersion()}`,
+    accept: 'application/json, text/event-stream',
+    ...(has_body ? { 'content-type': 'application/json' } : {}),
+    ...Object.fromEntries(options.header_prefixes.map((prefix) => [`${prefix}-version`, VERSION])),
+    ...(credential === null ? {} : { authorization: `Bearer ${credential}` }),
+    ...Object.fromEntries(own),
+  };
+}

@@ -1,0 +1,41 @@
+import type { CheckResult } from '../contract/checks.ts';
+
+/** So many characters of a secret in a row are taken for a part of it; fewer are in many texts by chance. */
+const PART_LENGTH = 12;
+const MARK = '***';
+const SAID_BY_OTHERS = ['found', 'remedy', 'where', 'sent', 'came'] as const;
+
+/**
+ * A result without the secrets that a gateway may have put into its answers, also where they were cut off at an end: every
+ * longer part of one is replaced.
+ */
+export function withoutSecrets<Result extends CheckResult>(result: Result, secrets: readonly string[]): Result {
+  const parts = new Set(secrets.flatMap(partsOf));
+  const clean = (text: string) => hideParts(text, parts);
+  const texts = SAID_BY_OTHERS.flatMap((key) => (result[key] === undefined ? [] : [[key, clean(result[key])]]));
+  const details = result.details === undefined ? {} : { details: result.details.map(clean) };
+  return { ...result, ...Object.fromEntries(texts), ...details };
+}
+
+function partsOf(secret: string): string[] {
+  return [secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)].flatMap((written) => {
+    if (written.length <= PART_LENGTH) return written === '' ? [] : [written];
+    return Array.from({ length: written.length - PART_LENGTH + 1 }, (_, at) => written.slice(at, at + PART_LENGTH));
+  });
+}
+
+function hideParts(text: string, parts: ReadonlySet<string>): string {
+  const lengths = [...new Set([...parts].map(({ length }) => length))];
+  let clean = '';
+  let hidden_until = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const found = lengths.filter((length) => parts.has(text.slice(at, at + length)));
+    const end = Math.max(0, ...found.map((length) => at + length));
+    if (end > hidden_until) {
+      if (at >= hidden_until) clean += MARK;
+      hidden_until = end;
+    }
+    if (at >= hidden_until) clean += text[at];
+  }
+  return clean;
+}
