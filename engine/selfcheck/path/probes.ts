@@ -1,0 +1,210 @@
+import {
+  SELFCHECK_EVENTS,
+  SELFCHECK_PATH,
+  SELFCHECK_TICK_MS,
+  SELFCHECK_TICKS,
+} from '../../contract/selfcheck-endpoint.ts';
+import type { Exchange } from '../../kit/net/exchange.ts';
+import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { printableLine } from '../../kit/text/printable.ts';
+import type { SelfCheckOutcome } from '../check.ts';
+import { type Arriving, judgeArrivals, tellArrivals } from '../streams/judge-arrivals.ts';
+import type { Ask, Subject } from '../subject.ts';
+import { changesOnTheWay, type SentOnTheWay } from './changes.ts';
+import { readArrived, readStreamedArrived } from './read-arrived.ts';
+
+/** Who is asked; a part of a subject. */
+export type PathSubject = Pick<Subject, 'header_prefixes' | 'ask'>;
+
+const SECONDS = 15;
+const LARGE_BODY_SECONDS = 60;
+/** More than proxies take as they come, less than coding clients send in a long session. */
+const LARGE_BODY_BYTES = 2 * 1024 * 1024;
+
+const WAY = 'The request is answered by the gateway itself; no model is asked';
+/** What bodies of clients have and careless programs change: order, spaces, escapes, numbers. */
+const BODY = `{"stream":false, "model":"self-check","unknown_field":{"b":1.0,"a":12345678901234567890},"system":[{"type":"text","text":"\\u00e9 \u00fc <b>&amp;</b> ../../etc"}]}`;
+const QUERY = 'beta=true&check=a%20b%2Fc';
+
+/** Whether headers, query and body reach the gateway as they were sent. */
+export async function probeHeaders({ header_prefixes, ask }: PathSubject): Promise<SelfCheckOutcome> {
+  const sent: SentOnTheWay = { headers: headersToSend(header_prefixes), query: QUERY, body: BODY };
+  const answer = await ask({ ...request(sent), seconds: SECONDS });
+  const arrived = readArrived(answer);
+  const told = { sent: `POST ${SELFCHECK_PATH}?${QUERY}`, came: tell(answer) };
+  if (arrived === undefined) return { ...notThere(answer), ...told };
+  const changes = changesOnTheWay(sent, arrived);
+  const details = [
+    `appscli ${printableLine(arrived.version.slice(0, 40))}, HTTP/${printableLine(arrived.http.slice(0, 8))}, ${arrived.forwarded.for_hops} addresses in X-Forwarded-For`,
+  ];
+  if (changes.length === 0)
+    return { verdict: 'ok', found: 'headers, query and body arrive as they are sent', details, ...told };
+  return {
+    verdict: changes.every(({ harmless }) => harmless) ? 'warning' : 'failed',
+    found: `on the way to the gateway ${changes[0]!.what}${changes.length > 1 ? `, and ${changes.length - 1} more` : ''}`,
+    remedy: changes[0]!.remedy,
+    details: [...changes.slice(1).map(({ what, remedy }) => `${what}: ${remedy}`), ...details],
+    ...told,
+  };
+}
+
+/** Random text shows that a header reached the gateway, and is not an answer from a cache. */
+function headersToSend(prefixes: readonly string[]): Record<string, string> {
+  const features = prefixes.flatMap((prefix) => [
+    [`${prefix}-version`, '2023-06-01'],
+    [`${prefix}-beta`, 'self-check-2026-01-01,unknown-feature-2026-02-02'],
+  ]);
+  const probe = Math.random().toString(36).slice(2);
+  return {
+    ...Object.fromEntries(features),
+    'user-agent': 'appscli-selfcheck/1 (a-client; like no other)',
+    'x-selfcheck-probe': probe,
+    'x-selfcheck-long': `${probe}-`.repeat(200).slice(0, 2000),
+  };
+}
+
+function request({ headers, query, body }: SentOnTheWay): Ask {
+  return { method: 'POST', path: `${SELFCHECK_PATH}?${query}`, headers, body };
+}
+
+/** Whether events reach the client as they are made. It is known when they are, so the answer is certain. */
+export async function probeStream({ ask }: PathSubject): Promise<SelfCheckOutcome> {
+  const answer = await ask({
+    method: 'POST',
+    path: SELFCHECK_PATH,
+    body: '{"stream": true}',
+    headers: { accept: 'text/event-stream', 'accept-encoding': 'gzip, deflate, br, zstd' },
+    seconds: SECONDS,
+  });
+  const told = { sent: `POST ${SELFCHECK_PATH} {"stream": true}`, came: tell(answer) };
+  const coding = String(answer.headers['content-encoding'] ?? 'identity').toLowerCase();
+  if (coding !== 'identity' && answer.status === 200 && isEvents(answer))
+    return { ...judgeCompressed(answer, coding), ...told };
+  if (readStreamedArrived(answer) === undefined) return { ...notThere(answer), ...told };
+  return { ...judgeStream(answer), ...told };
+}
+
+const HELD_BACK: Readonly<Record<Exclude<Arriving, 'one_by_one' | 'unclear'>, string>> = {
+  at_once: 'a proxy on the way keeps streams until they are complete',
+  in_blocks: 'a proxy on the way keeps streams until a buffer of it is full',
+};
+const LET_THROUGH =
+  'switch buffering of responses off for /v1/ (nginx: proxy_buffering off, and no proxy_ignore_headers X-Accel-Buffering); a scanner or TLS inspection has to leave this host out';
+
+/** What a stream of known pace says about the way it came. */
+export function judgeStream(answer: Exchange): SelfCheckOutcome {
+  const stream = { ...answer, made_every_ms: SELFCHECK_TICK_MS };
+  const details = [`made: ${SELFCHECK_TICKS} events, one every ${SELFCHECK_TICK_MS} ms`, ...tellArrivals(stream)];
+  const is_whole = answer.body.includes(`event: ${SELFCHECK_EVENTS.done}`);
+  if (answer.ending !== 'whole' || !is_whole) {
+    return {
+      verdict: 'failed',
+      found: `the stream broke off after ${Math.round(answer.total_ms)} ms, before its last event`,
+      remedy: 'let the proxy wait for answers: its time limits for a response must be minutes, not seconds',
+      details,
+    };
+  }
+  const arriving = judgeArrivals(stream);
+  if (arriving === 'one_by_one') return { verdict: 'ok', found: 'events arrive one by one, as they are made', details };
+  if (arriving === 'unclear') {
+    return {
+      verdict: 'warning',
+      found: 'events arrive neither as they are made nor all at once',
+      remedy: 'try it again: the network or this machine may be busy',
+      details,
+    };
+  }
+  return { verdict: 'failed', found: HELD_BACK[arriving], remedy: LET_THROUGH, details };
+}
+
+/** What is in it can't be seen piece by piece; when the pieces came can. */
+function judgeCompressed({ arrivals, total_ms }: Exchange, coding: string): SelfCheckOutcome {
+  const pieces = new Set(arrivals.map(({ at_ms }) => Math.round(at_ms / (SELFCHECK_TICK_MS / 3)))).size;
+  const details = [
+    `${pieces} times something arrived in ${Math.round(total_ms)} ms; ${SELFCHECK_TICKS} events were made`,
+  ];
+  const what = `event streams are compressed (${printableLine(coding.slice(0, 20))}) on the way`;
+  const remedy =
+    'do not compress text/event-stream in the proxy (nginx: leave it out of gzip_types; or gzip off for /v1/)';
+  return pieces >= SELFCHECK_TICKS / 2
+    ? { verdict: 'warning', found: `${what}; they arrive in time all the same`, remedy, details }
+    : { verdict: 'failed', found: `${what} and held back for it`, remedy, details };
+}
+
+/** Whether a request as large as those of long sessions gets through. */
+export async function probeLargeBody({ ask }: PathSubject): Promise<SelfCheckOutcome> {
+  const small = await ask({ method: 'POST', path: SELFCHECK_PATH, body: '{}', seconds: SECONDS });
+  if (readArrived(small) === undefined)
+    return { ...notThere(small), sent: `POST ${SELFCHECK_PATH}`, came: tell(small) };
+  const body = JSON.stringify({ padding: 'self-check '.repeat(LARGE_BODY_BYTES / 11) });
+  const sent = `POST ${SELFCHECK_PATH} with ${body.length} bytes`;
+  const remedy =
+    'let the proxy take requests of 32 MiB (nginx: client_max_body_size 32m); long sessions and pictures need them';
+  try {
+    const answer = await ask({ method: 'POST', path: SELFCHECK_PATH, body, seconds: LARGE_BODY_SECONDS });
+    return { ...judgeLargeBody(answer, body, remedy), sent, came: tell(answer) };
+  } catch (error) {
+    const why = formatNetworkError(error, LARGE_BODY_SECONDS);
+    const is_slow = /no answer within/.test(why);
+    return {
+      verdict: is_slow ? 'warning' : 'failed',
+      found: `a request of ${body.length} bytes is not answered, a small one is: ${why}`,
+      remedy: is_slow ? 'try it again over a faster network; clients send so much in long sessions' : remedy,
+      sent,
+    };
+  }
+}
+
+function judgeLargeBody(answer: Exchange, body: string, remedy: string): SelfCheckOutcome {
+  const arrived = readArrived(answer);
+  if (arrived !== undefined) {
+    if (arrived.body.bytes === body.length)
+      return { verdict: 'ok', found: `a request of ${body.length} bytes arrives whole` };
+    return { verdict: 'failed', found: `of ${body.length} bytes ${arrived.body.bytes} arrive`, remedy };
+  }
+  if (answer.status === 413 && /"body_too_large"/.test(answer.body.toString('utf8'))) {
+    const own = 'raise server.limits.body_bytes of the gateway';
+    return {
+      verdict: 'failed',
+      found: `the gateway itself refuses requests of ${body.length} bytes as too large`,
+      remedy: own,
+    };
+  }
+  if (answer.status === 429 || answer.status === 503)
+    return { verdict: 'skipped', found: `the gateway has no room for it now (status ${answer.status})` };
+  if (answer.status === 413)
+    return {
+      verdict: 'failed',
+      found: `something on the way refuses requests of ${body.length} bytes with status 413`,
+      remedy,
+    };
+  return {
+    verdict: 'failed',
+    found: `a request of ${body.length} bytes is answered with status ${answer.status}, a small one with 200`,
+    remedy: 'look for a limit or a scanner of requests in the proxy in front of the gateway',
+  };
+}
+
+/** Why nothing is known: most gateways do not have the path. */
+function notThere(answer: Exchange): SelfCheckOutcome {
+  const { status } = answer;
+  if (status === 401 || status === 403)
+    return { verdict: 'skipped', found: `the token is refused (status ${status}), and only callers are told` };
+  if (status === 429 || status === 503)
+    return { verdict: 'skipped', found: `the gateway has no room for it now (status ${status})` };
+  return {
+    verdict: 'skipped',
+    found: `only gateways of this program tell, and something else answers POST ${SELFCHECK_PATH} (status ${status})`,
+    details: [WAY],
+  };
+}
+
+function isEvents({ headers }: Exchange): boolean {
+  return /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''));
+}
+
+function tell({ status, headers, body }: Exchange): string {
+  return printableLine(
+    `${status} ${String(headers['content-type'] ?? 'without a content type').slice(0, 60)}, ${body.length} bytes`,
+  );
+}
