@@ -1,3 +1,4 @@
+import type { KeyHelper } from '../client-files/key-helper.ts';
 import type { CheckOutcome } from '../contract/checks.ts';
 import type { ClientKind } from './desk.ts';
 
@@ -40,6 +41,16 @@ export interface Connection {
   readonly model: string | undefined;
   /** In tokens, as the client believes. */
   readonly context_window: number | undefined;
+  /** The command that the client runs to be given its credential; whoever may run it here learns `token` from it. */
+  readonly helper?: HelperCommand;
+}
+
+/** A command that prints a credential, as a client has it in its files. */
+export interface HelperCommand {
+  /** A program with its arguments, or a line for the shell. */
+  readonly command: KeyHelper | { readonly line: string };
+  /** Where it is named. */
+  readonly where: string;
 }
 
 /** What is known of one client. */

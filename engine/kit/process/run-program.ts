@@ -1,0 +1,92 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+
+/** A program that somebody else wrote, and how long it may take. */
+export interface ProgramRun {
+  /** A program with its arguments, or a line for the shell of this machine. */
+  readonly command: { readonly program: string; readonly args: readonly string[] } | { readonly line: string };
+  readonly env: NodeJS.ProcessEnv;
+  readonly folder?: string;
+  /** Then it is ended, with everything that it started. */
+  readonly seconds: number;
+  /** Of each of its outputs; the rest is not kept, and it is ended. */
+  readonly bytes_max: number;
+}
+
+/** How a program ended, and what it printed. */
+export interface ProgramEnd {
+  /** `no_start`: there is no such program. */
+  readonly ending: 'exit' | 'too_late' | 'too_large' | 'no_start';
+  /** `undefined` unless it ended by itself. */
+  readonly exit_code: number | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/**
+ * Runs a program with nothing on its standard input, bounded in time and output. It has a process group of its own, which
+ * is ended with it, so that nothing it started stays behind. Never rejects.
+ */
+export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
+  const { command, env, folder, seconds, bytes_max } = run;
+  return new Promise((resolve) => {
+    const options = {
+      env,
+      ...(folder !== undefined && { cwd: folder }),
+      stdio: ['ignore', 'pipe', 'pipe'] as ['ignore', 'pipe', 'pipe'],
+      detached: process.platform !== 'win32',
+      windowsHide: true,
+    };
+    let ending: ProgramEnd['ending'] = 'exit';
+    const child =
+      'line' in command
+        ? spawn(command.line, { ...options, shell: true })
+        : spawn(command.program, [...command.args], options);
+    const end = (why: ProgramEnd['ending']) => {
+      if (ending === 'exit') ending = why;
+      endGroup(child);
+      // Whoever left the group may still hold the other end.
+      for (const stream of [child.stdout, child.stderr]) stream.destroy();
+    };
+    const [stdout, stderr] = [child.stdout, child.stderr].map((stream) => keep(stream, bytes_max, end));
+    const patience = setTimeout(() => end('too_late'), seconds * 1000);
+    child.on('error', () => {
+      if (child.pid === undefined) ending = 'no_start';
+    });
+    child.on('exit', () => endGroup(child));
+    child.on('close', (exit_code) => {
+      clearTimeout(patience);
+      resolve({
+        ending,
+        exit_code: ending === 'exit' ? (exit_code ?? undefined) : undefined,
+        stdout: stdout!(),
+        stderr: stderr!(),
+      });
+    });
+  });
+}
+
+function keep(
+  stream: NodeJS.ReadableStream,
+  bytes_max: number,
+  end: (why: ProgramEnd['ending']) => void,
+): () => string {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  stream.on('data', (chunk: Buffer) => {
+    chunks.push(chunk.subarray(0, Math.max(0, bytes_max - bytes)));
+    bytes += chunk.length;
+    if (bytes > bytes_max) end('too_large');
+  });
+  stream.on('error', () => {});
+  return () => Buffer.concat(chunks).toString('utf8');
+}
+
+function endGroup(child: ChildProcess): void {
+  if (child.pid === undefined) return;
+  try {
+    if (process.platform === 'win32') child.kill('SIGKILL');
+    else process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    // It is over already.
+  }
+}
