@@ -36,6 +36,10 @@ const NEUTRAL: ClientNames = {
     auth_file: '~/.codingcli/auth.json',
     key_name: 'COMPAT_API_KEY',
     auth_flag: 'requires_compat_auth',
+    key_variable: 'CODINGCLI_API_KEY',
+    base_url_key: 'compat_base_url',
+    built_in_providers: ['compat'],
+    ignored_variables: ['COMPAT_BASE_URL'],
   },
   build_cli: {
     program: 'buildcli',
@@ -43,6 +47,13 @@ const NEUTRAL: ClientNames = {
     config_file: '~/.buildcli/config.toml',
     managed_file: { linux: '/etc/buildcli/managed_config.toml', macos: '/etc/buildcli/managed_config.toml' },
     key_variable: 'BUILD_VENDOR_API_KEY',
+    older_key_variable: 'BUILDCLI_API_KEY',
+    session_file: '~/.buildcli/auth.json',
+    enforced_file: { linux: '/etc/buildcli/requirements.toml', macos: '/etc/buildcli/requirements.toml' },
+    model_variable: 'BUILDCLI_DEFAULT_MODEL',
+    models_url_variable: 'BUILDCLI_MODELS_BASE_URL',
+    overlay_variables: ['BUILDCLI_CONFIG', 'BUILDCLI_CONFIG_PATH'],
+    ignored_variables: ['COMPAT_BASE_URL', 'COMPAT_API_KEY'],
   },
 };
 

@@ -69,6 +69,10 @@ export interface Profile {
       readonly auth_file?: string;
       readonly key_name?: string;
       readonly auth_flag?: string;
+      readonly key_variable?: string;
+      readonly base_url_key?: string;
+      readonly built_in_providers?: readonly string[];
+      readonly ignored_variables?: readonly string[];
     };
     readonly build_cli?: {
       readonly program?: string;
@@ -80,6 +84,17 @@ export interface Profile {
         readonly windows?: string;
       };
       readonly key_variable?: string;
+      readonly older_key_variable?: string;
+      readonly session_file?: string;
+      readonly enforced_file?: {
+        readonly linux?: string;
+        readonly macos?: string;
+        readonly windows?: string;
+      };
+      readonly model_variable?: string;
+      readonly models_url_variable?: string;
+      readonly overlay_variables?: readonly string[];
+      readonly ignored_variables?: readonly string[];
     };
   };
 }
