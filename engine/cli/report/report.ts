@@ -24,6 +24,8 @@ export interface Report {
   /** Prints what can only be told of all together; the exit code: 0, or 1 when there is something to put right. */
   end(facts: Readonly<Record<string, unknown>>): number;
   readonly results: readonly CheckResult[];
+  /** Whether people read it, who may be told more beside it. */
+  readonly is_text: boolean;
 }
 
 /**
@@ -49,6 +51,7 @@ export function openReport(
   };
   return {
     results,
+    is_text: as_text,
     begin: (title) => progress(`         ${title} ...`.slice(0, terminal.columns - 1)),
     add(result) {
       const bounded = boundedResult(result);
