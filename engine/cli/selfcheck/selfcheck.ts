@@ -143,7 +143,7 @@ function unreachable(
     ? { verdict: 'skipped', found: `not made: ${error.message}` }
     : noAnswer(error, root_url, seconds);
   const { host } = new URL(root_url);
-  report.add({ id: 'reach', title: `${host} answers`, ...outcome, duration_ms: 0 });
+  report.add({ id: 'reach', title: `The gateway at ${host}`, ...outcome, duration_ms: 0 });
   report.end({ command: 'selfcheck', version: programVersion(), base_url: root_url, given_url });
   return stopped ? EXIT_FINDINGS : EXIT_UNAVAILABLE;
 }
