@@ -1,7 +1,115 @@
+import { join } from 'node:path';
+import type { CheckResult } from '../../contract/checks.ts';
+import { type ClientKind, type Desk, openDesk } from '../../doctor/desk.ts';
+import type { Diagnosis } from '../../doctor/diagnosis.ts';
+import { type DeskQuestion, examineDesk } from '../../doctor/examine-desk.ts';
+import { composeFixes } from '../../doctor/fixes.ts';
+import { PACKAGE_ROOT } from '../../kit/package-root.ts';
+import { counted } from '../amounts.ts';
+import { type Input, processInput } from '../client/client-input.ts';
+import { namesOf, rootUrl } from '../client/client-options.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK } from '../exit-codes.ts';
+import { EXIT_FINDINGS } from '../exit-codes.ts';
+import { openReport, type Report, type ReportOptions } from '../report/report.ts';
+import { offerFixes } from './offer-fixes.ts';
 
-/** `appscli doctor` on a person's machine. */
-export async function doctorDesk(_context: CommandContext, _given: object): Promise<number> {
-  return EXIT_OK;
+/** Options of `appscli doctor` on a person's machine. */
+export interface DeskOptions extends ReportOptions {
+  readonly profile?: string;
+  readonly baseUrl?: string;
+  readonly fix?: true;
+  readonly write?: true;
+  readonly offline?: true;
+}
+
+/** What the command is given beyond its options; tests put theirs in its place. */
+export interface DeskSurroundings {
+  readonly input?: Input;
+  readonly openDesk?: typeof openDesk;
+}
+
+/** Names that ship with the program, for clients most people have. */
+const SHIPPED_NAMES = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
+
+const NAME = { name: 'appscli doctor' };
+
+/** `appscli doctor` on a person's machine. Raises StartError. */
+export async function doctorDesk(
+  context: CommandContext,
+  only: ClientKind | undefined,
+  given: DeskOptions,
+  surroundings: DeskSurroundings = {},
+): Promise<number> {
+  const question: DeskQuestion = {
+    desks: desksOf(context.env, given.profile, surroundings.openDesk ?? openDesk),
+    only,
+    root_url: given.baseUrl === undefined ? undefined : rootUrl(given.baseUrl, context.env),
+    is_offline: given.offline === true,
+  };
+  return given.fix
+    ? mend(context, question, given, surroundings.input ?? processInput())
+    : look(context, question, given);
+}
+
+function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: typeof openDesk): [Desk, ...Desk[]] {
+  if (profile !== undefined) return [open(env, namesOf(profile))];
+  return [open(env, namesOf(undefined)), open(env, namesOf(SHIPPED_NAMES))];
+}
+
+async function look(context: CommandContext, question: DeskQuestion, given: DeskOptions): Promise<number> {
+  const report = openReport(context, given, NAME);
+  const diagnoses = await tell(report, question);
+  const fixable = composeFixes(question.desks[0], diagnoses).changes.length;
+  const exit_code = report.end({ fixable_files: fixable });
+  if (fixable > 0)
+    context.terminal.info(`${counted(fixable, 'file')} can be mended: appscli doctor --fix shows how, and asks.\n`);
+  return exit_code;
+}
+
+/** Makes all checks, and reports those that are wanted. */
+async function tell(
+  report: Report | undefined,
+  question: DeskQuestion,
+  wants: (diagnosis: Diagnosis) => boolean = () => true,
+): Promise<Diagnosis[]> {
+  const diagnoses: Diagnosis[] = [];
+  let began = performance.now();
+  for await (const diagnosis of examineDesk(question, (title) => report?.begin(title))) {
+    diagnoses.push(diagnosis);
+    if (wants(diagnosis)) report?.add(resultOf(diagnosis, Math.round(performance.now() - began)));
+    began = performance.now();
+  }
+  return diagnoses;
+}
+
+function resultOf({ fixes, ...outcome }: Diagnosis, duration_ms: number): CheckResult {
+  if (fixes === undefined || outcome.verdict === 'ok') return { ...outcome, duration_ms };
+  const details = [...(outcome.details ?? []), 'appscli doctor --fix can do it'];
+  return { ...outcome, details, duration_ms };
+}
+
+/**
+ * Looks, shows what would mend it, asks, writes and looks again. Where a program reads along, only what is left at the end
+ * is told.
+ */
+async function mend(
+  context: CommandContext,
+  question: DeskQuestion,
+  given: DeskOptions,
+  input: Input,
+): Promise<number> {
+  const { terminal } = context;
+  const is_text = !given.json && given.junit !== true;
+  const first = is_text ? openReport(context, given, NAME) : undefined;
+  const diagnoses = await tell(first, question);
+  const exit_code = first?.end({});
+  const fixes = composeFixes(question.desks[0], diagnoses);
+  const { is_written, files } = await offerFixes(context, fixes, { write: given.write === true, input });
+  const is_proposed = files.length > 0 && !is_written;
+  if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;
+  if (is_text) terminal.info('\nLooking again:\n\n');
+  const second = openReport(context, given, NAME);
+  await tell(second, question, ({ verdict }) => !is_text || verdict !== 'ok');
+  const exit_code_after = second.end({ files });
+  return is_proposed ? EXIT_FINDINGS : exit_code_after;
 }

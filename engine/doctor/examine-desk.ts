@@ -1,0 +1,155 @@
+import { callsHelper, isHelperCall } from '../client-files/key-helper.ts';
+import { StartError } from '../contract/start-error.ts';
+import { examineBuildCli } from './clients/build-cli.ts';
+import { examineCodingCli } from './clients/coding-cli.ts';
+import { tryHelper } from './clients/key-helper.ts';
+import { examineMessages } from './clients/messages.ts';
+import { examineSignIn } from './clients/sign-in.ts';
+import type { ClientKind, Desk } from './desk.ts';
+import type { Connection, Diagnosis, Examination } from './diagnosis.ts';
+import { examineGateway } from './gateway/examine-gateway.ts';
+
+const EXAMINATIONS: readonly (readonly [ClientKind, (desk: Desk) => Examination])[] = [
+  ['messages', examineMessages],
+  ['coding-cli', examineCodingCli],
+  ['build-cli', examineBuildCli],
+];
+
+const TITLES: Readonly<Record<ClientKind, string>> = {
+  messages: 'Messages client',
+  'coding-cli': 'coding CLI',
+  'build-cli': 'build CLI',
+};
+
+/** What to look at on a desk. */
+export interface DeskQuestion {
+  /** The same desk with each set of names that its clients may use, neutral ones first. */
+  readonly desks: readonly [Desk, ...Desk[]];
+  /** Only this kind of client. */
+  readonly only?: ClientKind | undefined;
+  /** The gateway that clients are meant to use, without `/v1`. */
+  readonly root_url?: string | undefined;
+  /** Ask no gateway, and run no key helper. */
+  readonly is_offline: boolean;
+}
+
+/** What people may be told while they wait. */
+export type OnStep = (title: string) => void;
+
+/** Looks at all clients of a desk, then at their gateways; each diagnosis comes as soon as it is known. */
+export async function* examineDesk(question: DeskQuestion, onStep: OnStep = () => {}): AsyncGenerator<Diagnosis> {
+  const { desks, only, root_url, is_offline } = question;
+  const connections: Connection[] = [];
+  let is_any_there = false;
+  for (const [kind, examine] of EXAMINATIONS) {
+    if (only !== undefined && only !== kind) continue;
+    const found = desks.flatMap((desk) => {
+      const examination = examined(desk, kind, examine);
+      return examination.is_there ? [{ desk, examination }] : [];
+    });
+    if (found.length > 0) is_any_there = true;
+    if (only === kind && found.length === 0) yield notThere(kind, desks);
+    for (const { desk, examination } of found) {
+      yield overview(desk, examination);
+      yield* examination.diagnoses;
+      const { connection } = examination;
+      if (connection === undefined) continue;
+      if (root_url !== undefined && connection.root_url !== root_url) yield elsewhere(connection, root_url);
+      const { helper } = connection;
+      if (helper !== undefined) yield* signInOf(desk, { ...connection, helper });
+      if (helper === undefined || is_offline || connection.token !== undefined) {
+        connections.push(connection);
+        continue;
+      }
+      onStep(`running the key helper of the ${TITLES[kind]}`);
+      const { diagnosis, token } = await tryHelper(desk, { ...connection, helper });
+      yield diagnosis;
+      connections.push({ ...connection, token });
+    }
+  }
+  if (!is_any_there && only === undefined) yield nothingThere(desks);
+  if (root_url !== undefined && connections.every((each) => each.root_url !== root_url))
+    connections.push(ofSignIn(desks[0], root_url));
+  if (is_offline || connections.length === 0) return;
+  onStep('asking the gateway');
+  yield* await examineGateway(desks[0], connections);
+}
+
+function examined(desk: Desk, client: ClientKind, examine: (desk: Desk) => Examination): Examination {
+  try {
+    return examine(desk);
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    const id = `${idOf(client)}.files`;
+    const remedy = 'put that right: the client cannot read it either';
+    const diagnosis: Diagnosis = { id, title: 'files', verdict: 'failed', found: error.message, remedy };
+    return { client, is_there: true, diagnoses: [diagnosis], connection: undefined };
+  }
+}
+
+const idOf = (client: ClientKind) => client.replaceAll('-', '_');
+
+function namesOf(desk: Desk, client: ClientKind) {
+  return { messages: desk.names.messages, 'coding-cli': desk.names.coding_cli, 'build-cli': desk.names.build_cli }[
+    client
+  ];
+}
+
+/** What a client is told, in a line. */
+function overview(desk: Desk, { client, connection }: Examination): Diagnosis {
+  const { program } = namesOf(desk, client);
+  const found_at = desk.find(program);
+  const title = TITLES[client];
+  const goes = connection === undefined ? 'it is told of no gateway' : `it goes to ${connection.root_url}`;
+  const asks = connection?.model === undefined ? '' : ` and asks for ${connection.model}`;
+  const there = found_at === undefined ? `there is no ${program} on the PATH` : `its program is ${found_at}`;
+  return { id: idOf(client), title, verdict: 'ok', found: `${goes}${asks}; ${there}` };
+}
+
+function notThere(client: ClientKind, desks: readonly Desk[]): Diagnosis {
+  const programs = [...new Set(desks.map((desk) => namesOf(desk, client).program))].join(' or ');
+  return {
+    id: idOf(client),
+    title: TITLES[client],
+    verdict: 'failed',
+    found: `it is not here: no file of it, no variable, and no ${programs} on the PATH`,
+    remedy: `install it, then: appscli client ${client} --base-url https://gateway.example.com`,
+  };
+}
+
+function nothingThere(desks: readonly Desk[]): Diagnosis {
+  const programs = EXAMINATIONS.flatMap(([kind]) => desks.map((desk) => namesOf(desk, kind).program));
+  return {
+    id: 'clients',
+    title: 'coding clients',
+    verdict: 'skipped',
+    found: `none is set up here, and none of ${[...new Set(programs)].join(', ')} is on the PATH`,
+    remedy: 'set one up with appscli client, or name the names of your clients with --profile',
+  };
+}
+
+function elsewhere({ client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
+  return {
+    id: `${idOf(client)}.other_gateway`,
+    title: `gateway of the ${TITLES[client]}`,
+    verdict: 'warning',
+    found: `it goes to ${goes_to} and not to ${root_url}`,
+    remedy: `appscli client ${client} --base-url ${root_url}`,
+  };
+}
+
+/** What is known of the sign-in that a key helper of ours stands on. */
+function signInOf(
+  desk: Desk,
+  { root_url, helper }: Connection & Required<Pick<Connection, 'helper'>>,
+): readonly Diagnosis[] {
+  const { command } = helper;
+  const is_ours = 'line' in command ? callsHelper(command.line, root_url) : isHelperCall(command.args, root_url);
+  return is_ours ? examineSignIn(desk, root_url).diagnoses : [];
+}
+
+/** A gateway that no client goes to, with the token of whoever signed in. */
+function ofSignIn(desk: Desk, root_url: string): Connection {
+  const { token } = examineSignIn(desk, root_url);
+  return { client: 'messages', root_url, token, model: undefined, context_window: undefined };
+}

@@ -1,0 +1,51 @@
+import { BrokenFile } from '../client-files/broken-file.ts';
+import type { FileChange } from '../client-files/user-file.ts';
+import { StartError } from '../contract/start-error.ts';
+import type { Desk } from './desk.ts';
+import type { Diagnosis, Fix } from './diagnosis.ts';
+
+const OTHERS = 0o077;
+
+/** What would put a desk right. */
+export interface ComposedFixes {
+  /** A change for each file that is not as it should be. */
+  readonly changes: readonly FileChange[];
+  /** What must not be shown of them. */
+  readonly hides: readonly string[];
+  /** Why a file can't be changed, with its path. */
+  readonly failures: readonly string[];
+}
+
+/** Makes one change of each file out of all fixes for it, in their order. A file that can't be changed stays as it is, as a whole. */
+export function composeFixes(
+  desk: Pick<Desk, 'read' | 'rights'>,
+  diagnoses: readonly Pick<Diagnosis, 'fixes'>[],
+): ComposedFixes {
+  const fixes = diagnoses.flatMap((diagnosis) => diagnosis.fixes ?? []);
+  const paths = [...new Set(fixes.map(({ path }) => path))];
+  const failures: string[] = [];
+  const changes = paths.flatMap((path) => {
+    try {
+      return (
+        changeOf(
+          desk,
+          path,
+          fixes.filter((fix) => fix.path === path),
+        ) ?? []
+      );
+    } catch (error) {
+      if (!(error instanceof BrokenFile || error instanceof StartError)) throw error;
+      failures.push(error instanceof BrokenFile ? `${path}: ${error.message}` : error.message);
+      return [];
+    }
+  });
+  return { changes, hides: fixes.flatMap(({ hides = [] }) => hides), failures };
+}
+
+function changeOf(desk: Pick<Desk, 'read' | 'rights'>, path: string, fixes: readonly Fix[]): FileChange | undefined {
+  const before = desk.read(path);
+  const after = fixes.reduce((text, fix) => fix.change(text), before);
+  const secret = fixes.some((fix) => fix.secret);
+  const is_open = secret && after !== undefined && ((desk.rights(path) ?? 0) & OTHERS) !== 0;
+  return after === before && !is_open ? undefined : { path, before, after, secret };
+}
