@@ -1,5 +1,6 @@
 import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, Agent as PlainAgent } from 'node:http';
 import { request as askSecure, Agent as SecureAgent } from 'node:https';
+import { growingBuffer } from './growing-buffer.ts';
 
 /** One request that an unknown server is asked. */
 export interface ExchangeRequest {
@@ -31,8 +32,9 @@ export interface Exchange {
   readonly status: number;
   /** With names in lower case. */
   readonly headers: IncomingHttpHeaders;
-  /** As it arrived: compressed where `content-encoding` says so. */
+  /** As it arrived: compressed where `content-encoding` says so; `decodeBody` takes that off. */
   readonly body: Buffer;
+  /** What came within a millisecond is one piece. */
   readonly arrivals: readonly Arrival[];
   /** From sending to the head, and to the end of the answer. */
   readonly head_ms: number;
@@ -85,20 +87,20 @@ function read(
   response: IncomingMessage,
   { started, bytes_max, signal }: { started: number; bytes_max: number; signal: AbortSignal },
 ): Promise<Pick<Exchange, 'body' | 'arrivals' | 'total_ms' | 'ending'>> {
-  const chunks: Buffer[] = [];
-  const arrivals: Arrival[] = [];
-  let size = 0;
+  const body = growingBuffer(bytes_max);
+  const arrivals: { at_ms: number; bytes: number }[] = [];
   return new Promise((resolve) => {
     const end = (ending: Exchange['ending']) => {
-      resolve({ body: Buffer.concat(chunks), arrivals, total_ms: performance.now() - started, ending });
+      resolve({ body: body.taken(), arrivals, total_ms: performance.now() - started, ending });
       response.destroy();
     };
     response.on('data', (chunk: Buffer) => {
-      const taken = chunk.subarray(0, bytes_max - size);
-      size += chunk.length;
-      chunks.push(taken);
-      arrivals.push({ at_ms: performance.now() - started, bytes: taken.length });
-      if (size > bytes_max) end('too_large');
+      const at_ms = performance.now() - started;
+      const bytes = body.add(chunk);
+      const last = arrivals.at(-1);
+      if (last !== undefined && at_ms - last.at_ms < 1) last.bytes += bytes;
+      else arrivals.push({ at_ms, bytes });
+      if (bytes < chunk.length) end('too_large');
     });
     response.on('error', () => end(signal.aborted ? 'too_late' : 'cut'));
     response.on('close', () => end(response.complete ? 'whole' : signal.aborted ? 'too_late' : 'cut'));
