@@ -31,7 +31,7 @@ function isHtmlType(headers: Answer['headers'], text: string): boolean {
 }
 
 const SIGN_IN_ADDRESS =
-  /(^|[./_-])(log-?in|sign-?in|sso|saml2?|oauth2?|openid(-connect)?|authorize|accounts?|idp|okta|auth0|cloudflareaccess|cdn-cgi\/access)([./_?-]|$)/i;
+  /(^|[./_-])(log[-_]?in|sign[-_]?in|sso|saml2?|oauth2?|openid(-connect)?|authorize|accounts?|idp|okta|auth0|cloudflareaccess|cdn-cgi\/access)([./_?-]|$)/i;
 
 const SIGN_IN_PAGE =
   /<input[^>]{0,300}type=["']?password|SAMLRequest|<(title|h1)[^>]{0,100}>[^<]{0,80}(sign[ -]?in|log[ -]?in|single sign|anmeld|authenticat)/i;
@@ -113,7 +113,10 @@ function empty(answer: Answer): ForeignAnswer {
 function page(answer: Answer): ForeignAnswer {
   const product = productOf(answer);
   const head = answer.text.slice(0, 100_000);
-  const title = shortText(/<title[^>]{0,200}>([^<]{1,400})/i.exec(head)?.[1] ?? /<h1[^>]{0,200}>([^<]{1,400})/i.exec(head)?.[1] ?? '', 80);
+  const title = shortText(
+    /<title[^>]{0,200}>([^<]{1,400})/i.exec(head)?.[1] ?? /<h1[^>]{0,200}>([^<]{1,400})/i.exec(head)?.[1] ?? '',
+    80,
+  );
   const name = `${title === '' ? 'a web page' : `the web page "${title}"`} (status ${answer.status})`;
   const what = product === undefined ? name : `${name} of ${product}`;
   if (BROWSER_CHECK.test(head))

@@ -49,10 +49,23 @@ const BYTES_MAX = 1024 * 1024;
  * Sends one request on a connection of its own and keeps when everything arrived. No redirect is followed, size and time are
  * bounded. Rejects with the error of the network, or the reason of a signal, where no head of an answer came in time.
  */
-export function exchange(url: string, given: ExchangeRequest): Promise<Exchange> {
-  const { method = 'GET', headers = {}, body, seconds, bytes_max = BYTES_MAX, ca, read_body = true } = given;
-  const time = AbortSignal.timeout(seconds * 1000);
-  const signal = given.signal === undefined ? time : AbortSignal.any([time, given.signal]);
+export async function exchange(url: string, given: ExchangeRequest): Promise<Exchange> {
+  const time = new AbortController();
+  // Not AbortSignal.timeout, whose timer lets the process end while nobody has an answer yet.
+  const timer = setTimeout(
+    () => time.abort(new DOMException(`no answer within ${given.seconds} seconds`, 'TimeoutError')),
+    given.seconds * 1000,
+  );
+  const signal = given.signal === undefined ? time.signal : AbortSignal.any([time.signal, given.signal]);
+  try {
+    return await send(url, given, signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function send(url: string, given: ExchangeRequest, signal: AbortSignal): Promise<Exchange> {
+  const { method = 'GET', headers = {}, body, bytes_max = BYTES_MAX, ca, read_body = true } = given;
   const is_secure = url.startsWith('https:');
   const agent_options = { keepAlive: false, proxyEnv: given.proxy_env ?? {} };
   const agent = is_secure ? new SecureAgent(agent_options) : new PlainAgent(agent_options);
@@ -67,17 +80,27 @@ export function exchange(url: string, given: ExchangeRequest): Promise<Exchange>
       ...(ca === undefined ? {} : { ca: [...ca] }),
     });
     request.setNoDelay(true);
-    request.on('error', (error) => reject(signal.aborted ? signal.reason : error));
+    let is_answered = false;
+    const headOf = (response: IncomingMessage) => {
+      is_answered = true;
+      return { status: response.statusCode ?? 0, headers: response.headers, head_ms: performance.now() - started };
+    };
+    const withoutBody = (response: IncomingMessage) => {
+      const head = headOf(response);
+      resolve({ ...head, body: Buffer.alloc(0), arrivals: [], total_ms: head.head_ms, ending: 'whole' });
+      request.destroy();
+    };
+    // Errors after the head end the reading of the body, which keeps what came.
+    request.on('error', (error) => is_answered || reject(signal.aborted ? signal.reason : error));
+    request.on('close', () => is_answered || reject(Object.assign(new Error('no answer'), { code: 'ECONNRESET' })));
+    request.on('upgrade', (response, socket) => {
+      socket.destroy();
+      withoutBody(response);
+    });
     request.on('response', (response) => {
-      const head = {
-        status: response.statusCode ?? 0,
-        headers: response.headers,
-        head_ms: performance.now() - started,
-      };
-      if (read_body)
-        read(response, { started, bytes_max, signal }).then((rest) => resolve({ ...head, ...rest }), reject);
-      else resolve({ ...head, body: Buffer.alloc(0), arrivals: [], total_ms: head.head_ms, ending: 'whole' });
-      if (!read_body) request.destroy();
+      if (!read_body) return withoutBody(response);
+      const head = headOf(response);
+      read(response, { started, bytes_max, signal }).then((rest) => resolve({ ...head, ...rest }), reject);
     });
     request.end(body);
   });
@@ -102,7 +125,10 @@ function read(
       else arrivals.push({ at_ms, bytes });
       if (bytes < chunk.length) end('too_large');
     });
+    // A body that ends with its connection counts as complete also where the time ended that.
+    const over = () => end(signal.aborted ? 'too_late' : response.complete ? 'whole' : 'cut');
     response.on('error', () => end(signal.aborted ? 'too_late' : 'cut'));
-    response.on('close', () => end(response.complete ? 'whole' : signal.aborted ? 'too_late' : 'cut'));
+    response.on('end', over);
+    response.on('close', over);
   });
 }

@@ -1,0 +1,259 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { describe, test } from 'node:test';
+import { brotliCompressSync, createGzip, gzipSync, zstdCompressSync } from 'node:zlib';
+import { decodeBody } from '../../../engine/kit/net/decode-body.ts';
+import { exchange } from '../../../engine/kit/net/exchange.ts';
+import { rawServer } from '../../support/raw-server.ts';
+import { until } from '../../support/until.ts';
+
+const HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n';
+
+function whole(body: string | Buffer, headers = ''): Buffer {
+  const head = `${HEAD}${headers}content-length: ${Buffer.byteLength(body)}\r\n\r\n`;
+  return Buffer.concat([Buffer.from(head), Buffer.from(body)]);
+}
+
+/** Writes again and again until nobody listens. */
+function keepWriting(socket: Socket, piece: string): void {
+  const timer = setInterval(() => socket.write(piece), 2);
+  socket.on('close', () => clearInterval(timer));
+}
+
+describe('one request to an unknown server', () => {
+  test('says what came and when each piece of it did', async () => {
+    await using server = await rawServer(async (socket) => {
+      socket.write(`${HEAD}x-a: 1\r\ntransfer-encoding: chunked\r\n\r\n`);
+      for (const piece of ['one', 'two', 'three']) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        socket.write(`${piece.length.toString(16)}\r\n${piece}\r\n`);
+      }
+      socket.write('0\r\n\r\n');
+    });
+    const answer = await exchange(server.url, { seconds: 60 });
+    assert.equal(answer.status, 200);
+    assert.equal(answer.headers['x-a'], '1');
+    assert.equal(answer.body.toString(), 'onetwothree');
+    assert.equal(answer.ending, 'whole');
+    assert.deepEqual(
+      answer.arrivals.map(({ bytes }) => bytes),
+      [3, 3, 5],
+    );
+    const times_ms = [answer.head_ms, ...answer.arrivals.map(({ at_ms }) => at_ms), answer.total_ms];
+    assert.deepEqual(
+      times_ms,
+      times_ms.toSorted((a, b) => a - b),
+    );
+  });
+
+  test('sends its body with a length, and no header of its own that says more than it must', async () => {
+    await using server = await rawServer((socket) => socket.end(whole('')));
+    await exchange(`${server.url}/a?b=c`, {
+      method: 'POST',
+      headers: { 'x-b': 'é'.normalize('NFC') },
+      body: 'ä',
+      seconds: 60,
+    });
+    const lines = server.heads[0]!.split('\r\n');
+    assert.equal(lines[0], 'POST /a?b=c HTTP/1.1');
+    assert.ok(lines.includes('content-length: 2'));
+    const names = lines.slice(1).map((line) => line.split(':')[0]!.toLowerCase());
+    assert.deepEqual(names.filter((name) => /^[a-z]/.test(name)).sort(), [
+      'connection',
+      'content-length',
+      'host',
+      'x-b',
+    ]);
+  });
+
+  test('follows no redirect', async () => {
+    await using elsewhere = await rawServer((socket) => socket.end(whole('')));
+    await using server = await rawServer((socket) =>
+      socket.end(`HTTP/1.1 302 Found\r\nlocation: ${elsewhere.url}\r\ncontent-length: 0\r\n\r\n`),
+    );
+    const answer = await exchange(server.url, { headers: { authorization: 'Bearer secret' }, seconds: 60 });
+    assert.equal(answer.status, 302);
+    assert.deepEqual(elsewhere.heads, []);
+  });
+
+  test('tells an answer that broke off from a whole one', async () => {
+    const broken = [
+      `${HEAD}content-length: 10\r\n\r\nabc`,
+      `${HEAD}transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n`,
+      `${HEAD}transfer-encoding: chunked\r\n\r\n3\r\nabc\r\nno size\r\n`,
+    ];
+    await using server = await rawServer((socket) => socket.end(broken.shift() ?? ''));
+    while (broken.length > 0) {
+      const answer = await exchange(server.url, { seconds: 60 });
+      assert.equal(answer.ending, 'cut');
+      assert.equal(answer.body.toString(), 'abc');
+    }
+  });
+
+  test('reads no more than it was told to', async () => {
+    await using server = await rawServer((socket) => {
+      socket.write(`${HEAD}\r\n`);
+      keepWriting(socket, 'x'.repeat(1000));
+    });
+    const answer = await exchange(server.url, { seconds: 60, bytes_max: 2500 });
+    assert.equal(answer.ending, 'too_large');
+    assert.equal(answer.body.length, 2500);
+    assert.equal(
+      answer.arrivals.reduce((sum, { bytes }) => sum + bytes, 0),
+      2500,
+    );
+  });
+
+  test('keeps little of an answer that comes in a great many small pieces', async () => {
+    const piece = '1\r\nx\r\n'.repeat(20_000);
+    await using server = await rawServer((socket) =>
+      socket.end(`${HEAD}transfer-encoding: chunked\r\n\r\n${piece}0\r\n\r\n`),
+    );
+    const answer = await exchange(server.url, { seconds: 60 });
+    assert.equal(answer.body.length, 20_000);
+    assert.ok(answer.arrivals.length < 5000, `${answer.arrivals.length} arrivals`);
+  });
+
+  test('ends in time whatever the server does, and lets go of the connection', async () => {
+    let closed = 0;
+    const says = [
+      (socket: Socket) => keepWriting(socket, 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n'),
+      () => {},
+      (socket: Socket) => socket.write('HTTP/1.1 200 OK\r\nx-a'),
+    ];
+    await using server = await rawServer((socket) => {
+      socket.on('close', () => closed++);
+      says[server.heads.length - 1]!(socket);
+    });
+    for (const _ of says) await assert.rejects(exchange(server.url, { seconds: 0.1 }), { name: 'TimeoutError' });
+    await until('all connections are closed', () => closed === says.length);
+  });
+
+  test('keeps what came of an answer that is not over in time', async () => {
+    await using server = await rawServer((socket) => {
+      socket.write(`${HEAD}\r\nbeginning`);
+    });
+    const answer = await exchange(server.url, { seconds: 0.2 });
+    assert.equal(answer.ending, 'too_late');
+    assert.equal(answer.body.toString(), 'beginning');
+  });
+
+  test('rejects with an error of the network for what is no answer', async () => {
+    const says = [`HTTP/1.1 200 OK\r\nx-a: ${'x'.repeat(100_000)}\r\n\r\n`, 'SSH-2.0-OpenSSH_9.9\r\n', ''];
+    await using server = await rawServer((socket) => socket.end(says[server.heads.length - 1] ?? ''));
+    const codes: unknown[] = [];
+    for (const _ of says) await exchange(server.url, { seconds: 60 }).catch((error) => codes.push(error.code));
+    assert.deepEqual(codes, ['HPE_HEADER_OVERFLOW', 'HPE_INVALID_CONSTANT', 'ECONNRESET']);
+  });
+
+  test('takes an upgrade that nobody asked for as an answer without a body', async () => {
+    const upgrade = 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nabc';
+    await using server = await rawServer((socket) => socket.write(upgrade));
+    const { status, body } = await exchange(server.url, { seconds: 60 });
+    assert.deepEqual([status, body.length], [101, 0]);
+  });
+
+  test('rejects a header that no request can carry', async () => {
+    await using server = await rawServer((socket) => socket.end(whole('')));
+    await assert.rejects(exchange(server.url, { headers: { 'x-a': 'a\nb' }, seconds: 60 }), {
+      code: 'ERR_INVALID_CHAR',
+    });
+    assert.deepEqual(server.heads, []);
+  });
+
+  test('ends with the reason of a signal', async () => {
+    await using server = await rawServer(() => {});
+    const reason = new Error('enough');
+    const asked = exchange(server.url, { seconds: 60, signal: AbortSignal.abort(reason) });
+    await assert.rejects(asked, reason);
+  });
+
+  test('closes the connection after the head where no body is wanted', async () => {
+    let is_closed = false;
+    await using server = await rawServer((socket) => {
+      socket.on('close', () => {
+        is_closed = true;
+      });
+      socket.write(`${HEAD}\r\n`);
+      keepWriting(socket, 'x');
+    });
+    const answer = await exchange(server.url, { seconds: 60, read_body: false });
+    assert.equal(answer.body.length, 0);
+    await until('the connection is closed', () => is_closed);
+  });
+
+  test('goes by way of a proxy of the environment only where it is given one', async () => {
+    await using proxy = await rawServer((socket) => socket.end(whole('by proxy')));
+    await using server = await rawServer((socket) => socket.end(whole('direct')));
+    const proxy_env = { HTTP_PROXY: proxy.url, http_proxy: proxy.url };
+    const asked = [{}, { proxy_env }, { proxy_env: { ...proxy_env, NO_PROXY: '127.0.0.1', no_proxy: '127.0.0.1' } }];
+    const bodies = await Promise.all(
+      asked.map(async (options) => (await exchange(server.url, { seconds: 60, ...options })).body.toString()),
+    );
+    assert.deepEqual(bodies, ['direct', 'by proxy', 'direct']);
+  });
+});
+
+describe('the compression of an answer', () => {
+  const text = 'data: {"a":"é"}\n\n'.repeat(50);
+
+  async function decoded(body: Buffer, encoding: string, bytes_max = 1_000_000) {
+    const arrivals = [...body].map((_, index) => ({ at_ms: index, bytes: 1 }));
+    return decodeBody({ headers: { 'content-encoding': encoding }, body, arrivals }, bytes_max);
+  }
+
+  test('is taken off, whichever it is and however small the pieces', async () => {
+    const bodies = {
+      gzip: gzipSync(text),
+      br: brotliCompressSync(text),
+      zstd: zstdCompressSync(text),
+      identity: Buffer.from(text),
+    };
+    for (const [encoding, body] of Object.entries(bodies)) {
+      const { body: plain, arrivals, fault } = await decoded(body, encoding);
+      assert.equal(plain.toString(), text, encoding);
+      assert.equal(fault, undefined);
+      assert.equal(
+        arrivals.reduce((sum, { bytes }) => sum + bytes, 0),
+        plain.length,
+      );
+    }
+  });
+
+  test('shows when what could be read, for a sender that passes on what it compresses', async () => {
+    const server = createServer(async (_request, response) => {
+      response.setHeader('content-encoding', 'gzip');
+      const gzip = createGzip();
+      gzip.pipe(response);
+      for (let index = 0; index < 4; index++) {
+        gzip.write(`data: ${index}\n\n`);
+        await new Promise<void>((resolve) => gzip.flush(() => resolve()));
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      gzip.end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const answer = await exchange(`http://127.0.0.1:${port}/`, { seconds: 60 });
+    server.close();
+    const { arrivals, body } = await decodeBody(answer, 1000);
+    assert.equal(body.toString(), 'data: 0\n\ndata: 1\n\ndata: 2\n\ndata: 3\n\n');
+    assert.deepEqual(
+      arrivals.map(({ bytes }) => bytes),
+      [9, 9, 9, 9],
+    );
+  });
+
+  test('is bounded in what it makes of little', async () => {
+    const { body, fault } = await decoded(gzipSync(Buffer.alloc(5_000_000)), 'gzip', 1000);
+    assert.equal(body.length, 1000);
+    assert.equal(fault, 'too_large');
+  });
+
+  test('is a fault where it is another one or none', async () => {
+    assert.equal((await decoded(Buffer.from(text), 'gzip')).fault, 'encoding');
+    assert.equal((await decoded(gzipSync(text), 'br')).fault, 'encoding');
+    assert.equal((await decoded(gzipSync(text), 'secret-sauce')).fault, 'encoding');
+  });
+});
