@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import { brotliCompressSync, createGzip, gzipSync, zstdCompressSync } from 'node:zlib';
 import { decodeBody } from '../../../engine/kit/net/decode-body.ts';
 import { exchange } from '../../../engine/kit/net/exchange.ts';
-import { rawServer } from '../../support/raw-server.ts';
+import { rawServer } from '../../support/net/raw-server.ts';
 import { until } from '../../support/until.ts';
 
 const HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n';
