@@ -1,7 +1,7 @@
-import { accessSync, constants, statSync } from 'node:fs';
-import { delimiter, extname, join } from 'node:path';
+import { statSync } from 'node:fs';
 import type { ClientNames } from '../client-files/names.ts';
 import { readUserFile } from '../client-files/user-file.ts';
+import { findProgram } from '../kit/process/find-program.ts';
 
 /** A kind of coding client, by the name that commands give it. */
 export type ClientKind = 'messages' | 'coding-cli' | 'build-cli';
@@ -37,22 +37,6 @@ export function openDesk(env: NodeJS.ProcessEnv, names: ClientNames): Desk {
     find: (program) => findProgram(program, env, platform),
     now: () => Date.now(),
   };
-}
-
-function findProgram(program: string, env: NodeJS.ProcessEnv, platform: NodeJS.Platform): string | undefined {
-  const endings = platform === 'win32' ? (env.PATHEXT ?? '.EXE;.CMD;.BAT').split(';') : [''];
-  const names = extname(program) === '' ? endings.map((ending) => program + ending) : [program];
-  const folders = (env.PATH ?? '').split(delimiter).filter((folder) => folder !== '');
-  return folders.flatMap((folder) => names.map((name) => join(folder, name))).find(isProgram);
-}
-
-function isProgram(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return statSync(path).isFile();
-  } catch {
-    return false;
-  }
 }
 
 function modeOf(path: string): number | undefined {

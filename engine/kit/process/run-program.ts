@@ -10,12 +10,14 @@ export interface ProgramRun {
   readonly seconds: number;
   /** Of each of its outputs; the rest is not kept, and it is ended. */
   readonly bytes_max: number;
+  /** Ends it before its time. */
+  readonly signal?: AbortSignal;
 }
 
 /** How a program ended, and what it printed. */
 export interface ProgramEnd {
-  /** `no_start`: there is no such program. */
-  readonly ending: 'exit' | 'too_late' | 'too_large' | 'no_start';
+  /** `no_start`: there is no such program. `stopped`: by a signal of the caller. */
+  readonly ending: 'exit' | 'too_late' | 'too_large' | 'no_start' | 'stopped';
   /** `undefined` unless it ended by itself. */
   readonly exit_code: number | undefined;
   readonly stdout: string;
@@ -27,7 +29,7 @@ export interface ProgramEnd {
  * is ended with it, so that nothing it started stays behind. Never rejects.
  */
 export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
-  const { command, env, folder, seconds, bytes_max } = run;
+  const { command, env, folder, seconds, bytes_max, signal } = run;
   return new Promise((resolve) => {
     const options = {
       env,
@@ -49,12 +51,16 @@ export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
     };
     const [stdout, stderr] = [child.stdout, child.stderr].map((stream) => keep(stream, bytes_max, end));
     const patience = setTimeout(() => end('too_late'), seconds * 1000);
+    const onStop = () => end('stopped');
+    if (signal?.aborted) onStop();
+    signal?.addEventListener('abort', onStop, { once: true });
     child.on('error', () => {
       if (child.pid === undefined) ending = 'no_start';
     });
     child.on('exit', () => endGroup(child));
     child.on('close', (exit_code) => {
       clearTimeout(patience);
+      signal?.removeEventListener('abort', onStop);
       resolve({
         ending,
         exit_code: ending === 'exit' ? (exit_code ?? undefined) : undefined,

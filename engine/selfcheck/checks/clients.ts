@@ -1,4 +1,105 @@
-import type { SelfCheck } from '../check.ts';
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import type { ClientNames } from '../../client-files/names.ts';
+import { findProgram } from '../../kit/process/find-program.ts';
+import { printableLine } from '../../kit/text/printable.ts';
+import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
+import { judgeRun } from '../clients/judge-run.ts';
+import { RUNNABLE_CLIENTS, type RunnableClient } from '../clients/kinds.ts';
+import { runOnce } from '../clients/run-once.ts';
+import type { ClientSurroundings, Subject } from '../subject.ts';
 
 /** A single run of each coding client that is installed. */
-export const CLIENT_CHECKS: readonly SelfCheck[] = [];
+export const CLIENT_CHECKS: readonly SelfCheck[] = RUNNABLE_CLIENTS.map((client) => ({
+  id: client.id,
+  title: client.title,
+  expected: 'the reply that was asked for, and no browser that opens to sign in',
+  uses: client.uses,
+  skipped: ({ clients }) => whyNot(client, clients),
+  run: (subject) => runClient(client, subject),
+}));
+
+/** The word is not in the prompt, which some clients print as well. */
+const PROMPT = 'Join "self" and "check" into one word, and reply with that one word only. Use no tools.';
+const REPLY = /self-?check/i;
+
+function whyNot(client: RunnableClient, clients: ClientSurroundings | undefined): string | undefined {
+  if (clients === undefined) return 'no clients are looked for here';
+  if (process.platform === 'win32')
+    return 'clients are not run on Windows, where what they start can not be ended with them';
+  const found = findClient(client, clients);
+  if (found === undefined) {
+    const programs = [...new Set(clients.names.map((names) => client.program(names)))];
+    return `no ${programs.join(' or ')} is on the PATH`;
+  }
+  const managed = client.managedFile(found.names);
+  if (managed === undefined || !existsSync(managed)) return undefined;
+  return `${managed} decides on this machine where the client goes, and the token is for the gateway only`;
+}
+
+function findClient(
+  client: RunnableClient,
+  { names, env }: ClientSurroundings,
+): { readonly program: string; readonly names: ClientNames } | undefined {
+  for (const each of names) {
+    const program = findProgram(client.program(each), env, process.platform);
+    if (program !== undefined) return { program, names: each };
+  }
+  return undefined;
+}
+
+async function runClient(client: RunnableClient, subject: Subject): Promise<SelfCheckOutcome> {
+  const { clients, echo, model, root_url, signal } = subject;
+  const found = clients === undefined ? undefined : findClient(client, clients);
+  if (clients === undefined || found === undefined || model === undefined) {
+    return { verdict: 'skipped', found: 'there is no client or no model' };
+  }
+  const useless = await whyUseless(client, subject, model);
+  if (useless !== undefined) return useless;
+  const word = `echo-${randomBytes(4).toString('hex')}`;
+  const expected = echo?.expect({ text: word });
+  const run = await runOnce({
+    client,
+    ...found,
+    root_url,
+    model,
+    token: clients.token,
+    prompt: expected === undefined ? PROMPT : `${PROMPT} (${expected.text})`,
+    env: clients.env,
+    seconds: clients.seconds,
+    signal,
+  });
+  signal?.throwIfAborted();
+  const isExpected = (reply: string) => (expected?.received() === undefined ? REPLY.test(reply) : reply.includes(word));
+  return judgeRun(run, { client, program: found.program, root_url, isExpected, seconds: clients.seconds });
+}
+
+/**
+ * Why a run could not go well: by a short request of its API, because a client that is refused asks again and again, each
+ * time with tens of thousands of tokens.
+ */
+async function whyUseless(
+  { path, shortRequest }: RunnableClient,
+  subject: Subject,
+  model: string,
+): Promise<SelfCheckOutcome | undefined> {
+  const answer = await subject.ask({ path, json: shortRequest(model, 'Say ok.') });
+  const { status, headers } = answer;
+  const is_json = /^application\/(?:[\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '');
+  if (status === 200 && is_json) return undefined;
+  const came = `status ${status}, ${printableLine(headers['content-type'] ?? 'no content type').slice(0, 100)}`;
+  const told = { sent: `POST ${path}`, came };
+  if (is_json && status >= 400 && status < 500 && status !== 401 && status !== 403) {
+    return {
+      ...told,
+      verdict: 'skipped',
+      found: `not run: the gateway does not serve ${path}, or not with this model`,
+    };
+  }
+  return {
+    ...told,
+    verdict: 'failed',
+    found: `not run: a short request to ${path} gets no answer of a model, and so would the client`,
+    remedy: 'see what the checks of this API say, and put that right first',
+  };
+}

@@ -38,6 +38,14 @@ describe('a program of somebody else', { skip: process.platform === 'win32' && '
     assert.deepEqual([ending, exit_code], ['too_late', undefined]);
   });
 
+  test('is ended when its caller wants no more of it', async () => {
+    const stop = new AbortController();
+    const ended = run({ line: 'sleep 600' }, { signal: stop.signal });
+    stop.abort();
+    assert.equal((await ended).ending, 'stopped');
+    assert.equal((await run({ line: 'sleep 600' }, { signal: stop.signal })).ending, 'stopped');
+  });
+
   test('that leaves something behind has it ended', async () => {
     const { ending, stdout } = await run({ line: 'sleep 600 >/dev/null 2>&1 & echo $!' });
     assert.equal(ending, 'exit');

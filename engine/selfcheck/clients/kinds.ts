@@ -1,0 +1,136 @@
+import { planBuildCli } from '../../client-files/build-cli.ts';
+import { planCodingCli } from '../../client-files/coding-cli.ts';
+import type { Draft } from '../../client-files/draft.ts';
+import { type ClientPlatform, platformOf } from '../../client-files/key-helper.ts';
+import { credentialVariable, planMessages, TIERS } from '../../client-files/messages.ts';
+import type { ClientNames } from '../../client-files/names.ts';
+import type { TokensUsed } from '../check.ts';
+
+/** What a client is told for a single run. */
+interface RunWish {
+  readonly root_url: string;
+  readonly model: string;
+  readonly names: ClientNames;
+}
+
+/** A kind of coding client, and how it is run once. */
+export interface RunnableClient {
+  /** Of its check. */
+  readonly id: string;
+  /** How the command of `doctor` calls it. */
+  readonly kind: 'messages' | 'coding-cli' | 'build-cli';
+  readonly title: string;
+  /** The API that it speaks. */
+  readonly path: string;
+  /** The shortest request of this API. */
+  shortRequest(model: string, text: string): object;
+  /** About what one run was seen to use, twice over: it is the client who decides. */
+  readonly uses: TokensUsed;
+  /** Its program, as it is found on the PATH. */
+  program(names: ClientNames): string;
+  /** Files of the machine that win over those of a person; `undefined` where there are none on this system. */
+  managedFile(names: ClientNames): string | undefined;
+  /** The variable it gets the token from. */
+  tokenVariable(names: ClientNames): string;
+  /** Arguments of a run that prints one reply and ends. */
+  args(prompt: string): readonly string[];
+  /** Its files below the home directory that is given. */
+  files(wish: RunWish, home: (path: string) => string): readonly Draft[];
+}
+
+/** For clients that are told the name of a variable. */
+const TOKEN_VARIABLE = 'APPSCLI_SELFCHECK_TOKEN';
+const CONTEXT_WINDOW = 200_000;
+
+/** Some models refuse fewer. */
+const MAX_TOKENS = 16;
+
+const messagesRequest = (model: string, text: string) => ({
+  model,
+  max_tokens: MAX_TOKENS,
+  messages: [{ role: 'user', content: text }],
+});
+
+const nothing = () => undefined;
+const onThisSystem = (files: Readonly<Partial<Record<ClientPlatform, string>>>) => files[platformOf(process.platform)];
+
+/** The kinds of clients, in the order in which they are run. */
+export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
+  {
+    id: 'clients.messages',
+    kind: 'messages',
+    title: 'A single run of the Messages client',
+    path: '/v1/messages',
+    shortRequest: messagesRequest,
+    uses: { requests: 3, input: 30_000, output: 1000 },
+    program: ({ messages }) => messages.program,
+    managedFile: ({ messages }) => onThisSystem(messages.managed_file),
+    tokenVariable: ({ messages }) => credentialVariable(messages),
+    args: (prompt) => ['-p', prompt],
+    files: ({ root_url, model, names }, home) =>
+      planMessages(
+        {
+          root_url,
+          model,
+          credential: { variable: credentialVariable(names.messages) },
+          tiers: Object.fromEntries(TIERS.map((tier) => [tier, model])),
+          discovery: false,
+          cache_1h: false,
+          telemetry: [],
+        },
+        names.messages,
+        { path: home(names.messages.settings_file), platform: platformOf(process.platform), read: nothing },
+      ).drafts,
+  },
+  {
+    id: 'clients.coding_cli',
+    kind: 'coding-cli',
+    title: 'A single run of the coding CLI',
+    path: '/v1/responses',
+    shortRequest: (model, text) => ({ model, max_output_tokens: MAX_TOKENS, input: text, store: false }),
+    uses: { requests: 3, input: 25_000, output: 1000 },
+    program: ({ coding_cli }) => coding_cli.program,
+    managedFile: ({ coding_cli }) => onThisSystem(coding_cli.managed_file),
+    tokenVariable: () => TOKEN_VARIABLE,
+    args: (prompt) => ['exec', '--skip-git-repo-check', prompt],
+    files: ({ root_url, model, names }, home) =>
+      planCodingCli(
+        {
+          root_url,
+          model,
+          credential: { variable: TOKEN_VARIABLE },
+          provider_name: 'selfcheck',
+          context_window: CONTEXT_WINDOW,
+          telemetry: [],
+        },
+        names.coding_cli,
+        { config: home(names.coding_cli.config_file), auth: home(names.coding_cli.auth_file), read: nothing },
+      ).drafts,
+  },
+  {
+    id: 'clients.build_cli',
+    kind: 'build-cli',
+    title: 'A single run of the build CLI',
+    path: '/v1/chat/completions',
+    shortRequest: messagesRequest,
+    uses: { requests: 5, input: 60_000, output: 2000 },
+    program: ({ build_cli }) => build_cli.program,
+    managedFile: ({ build_cli }) => onThisSystem(build_cli.managed_file),
+    tokenVariable: () => TOKEN_VARIABLE,
+    args: (prompt) => ['-p', prompt],
+    files: ({ root_url, model, names }, home) =>
+      planBuildCli(
+        {
+          root_url,
+          model,
+          credential: { variable: TOKEN_VARIABLE },
+          alias: 'selfcheck',
+          display_name: 'selfcheck',
+          context_window: CONTEXT_WINDOW,
+          telemetry: [],
+        },
+        names.build_cli,
+        { path: home(names.build_cli.config_file), read: nothing },
+      ).drafts,
+  },
+];

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { clientNames } from '../../engine/client-files/names.ts';
+import type { CheckResult } from '../../engine/contract/checks.ts';
+import { CLIENT_CHECKS } from '../../engine/selfcheck/checks/clients.ts';
+import { createAsker } from '../../engine/selfcheck/create-ask.ts';
+import { NotAsked } from '../../engine/selfcheck/not-asked.ts';
+import { runChecks } from '../../engine/selfcheck/run.ts';
+import { until } from '../support/until.ts';
+
+const TOKEN = 'gw_0123456789abcdef';
+
+let answer: (response: ServerResponse) => void;
+const json = (status: number) => (response: ServerResponse) =>
+  response.writeHead(status, { 'content-type': 'application/json' }).end('{}');
+const server = createServer((request, response) => {
+  request.resume();
+  answer(response);
+});
+let root_url: string;
+
+/** Puts a line for the shell into the place of a client, and runs the checks of clients. */
+async function run(
+  lines: string,
+  { program = 'buildcli', seconds = 60, stop }: { program?: string; seconds?: number; stop?: Promise<unknown> } = {},
+): Promise<CheckResult | undefined> {
+  const folder = mkdtempSync(join(tmpdir(), 'clients-'));
+  const path = join(folder, program);
+  writeFileSync(path, `#!/bin/sh\nif [ "$1" = --version ]; then echo 'client 1.2'; exit; fi\n${lines}\n`);
+  chmodSync(path, 0o700);
+  const asker = createAsker({ root_url, token: TOKEN, header_prefixes: ['vendor'], seconds: 60, total_seconds: 600 });
+  stop?.then(() => asker.stop(new NotAsked('it was stopped')));
+  const env = { PATH: `${folder}${delimiter}${process.env.PATH}`, PRIVATE: 'of the person', HOME: '/home/somebody' };
+  const subject = {
+    ...asker,
+    root_url,
+    model: 'coder-1',
+    limit_token: undefined,
+    header_prefixes: ['vendor'],
+    echo: undefined,
+    clients: { env, names: [clientNames(undefined)], token: TOKEN, seconds },
+  };
+  const results: CheckResult[] = [];
+  for await (const result of runChecks(CLIENT_CHECKS, subject)) results.push(result);
+  asker.close();
+  return results.find(({ id }) => id === { buildcli: 'clients.build_cli', codingcli: 'clients.coding_cli' }[program]);
+}
+
+describe('a single run of a coding client', {
+  skip: process.platform === 'win32' && 'clients are not run there',
+}, () => {
+  before(async () => {
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    root_url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    answer = json(200);
+  });
+  after(() => server.close());
+
+  it('is made in a home of its own, with files for the gateway, the token in a variable and nothing of the person', async () => {
+    const seen = mkdtempSync(join(tmpdir(), 'seen-'));
+    const result = await run(
+      `env > ${seen}/env; cp "$HOME/.buildcli/config.toml" ${seen}; echo "$@" > ${seen}/args; echo selfcheck`,
+    );
+    assert.equal(result?.verdict, 'ok', result?.found);
+    assert.deepEqual(result.details, [`${result.details?.[0]}`]);
+    assert.match(result.details?.[0] ?? '', /buildcli, version client 1\.2$/);
+    const env = readFileSync(join(seen, 'env'), 'utf8');
+    const home = /^HOME=(.*)$/m.exec(env)?.[1] ?? '';
+    assert.match(env, new RegExp(`^APPSCLI_SELFCHECK_TOKEN=${TOKEN}$`, 'm'));
+    assert.doesNotMatch(env, /PRIVATE|somebody/);
+    const config = readFileSync(join(seen, 'config.toml'), 'utf8');
+    assert.match(config, new RegExp(`base_url = "${root_url}/v1"`));
+    assert.match(config, /env_key = "APPSCLI_SELFCHECK_TOKEN"/);
+    assert.ok(!config.includes(TOKEN));
+    assert.match(readFileSync(join(seen, 'args'), 'utf8'), /^-p Join /);
+    assert.ok(home !== '' && !existsSync(home), `${home} is left behind`);
+  });
+
+  it('fails at once when it opens a browser, and tells the host of the page and nothing more of it', async () => {
+    const result = await run("xdg-open 'https://login.example.com/authorize?code=hidden-code'; sleep 600");
+    assert.equal(result?.verdict, 'failed');
+    assert.match(result.found, /opened a browser at login\.example\.com to sign in/);
+    assert.ok(!JSON.stringify(result).includes('hidden-code'));
+  });
+
+  it('knows a browser that is named by its variable as well', async () => {
+    assert.match((await run('"$BROWSER" https://login.example.com/; echo selfcheck'))?.found ?? '', /opened a browser/);
+  });
+
+  it('fails with the last lines of a client that gives up, and what to do', async () => {
+    const result = await run('echo "Error: 404: model coder-1 not found" >&2; exit 1', { program: 'codingcli' });
+    assert.deepEqual([result?.verdict, result?.found], ['failed', 'it ended with exit code 1 and gave no reply']);
+    assert.equal(result?.details?.[1], 'it said: Error: 404: model coder-1 not found');
+    assert.match(result?.remedy ?? '', /ask for a token of another group/);
+  });
+
+  it('fails when the client is not done in time', async () => {
+    const result = await run('sleep 600', { seconds: 0.2 });
+    assert.match(result?.found ?? '', /^it gave no reply within 0\.2 seconds$/);
+  });
+
+  it('ends the client when the person stops the command', async () => {
+    const pid = join(mkdtempSync(join(tmpdir(), 'pid-')), 'pid');
+    const result = await run(`echo $$ > ${pid}; sleep 600`, { stop: until('it runs', () => existsSync(pid)) });
+    assert.deepEqual([result?.verdict, result?.found], ['skipped', 'not made: it was stopped']);
+    assert.throws(() => process.kill(Number(readFileSync(pid, 'utf8')), 0), /ESRCH/);
+  });
+
+  it('only warns of another reply than was asked for, which a model may give', async () => {
+    const result = await run('echo "I am a helpful assistant."');
+    assert.equal(result?.verdict, 'warning');
+    assert.match(result.found, /I am a helpful assistant/);
+  });
+
+  it('fails without any reply', async () => {
+    assert.equal((await run('true'))?.found, 'it ended well and printed no reply');
+  });
+
+  it('is not made where a short request is refused, because clients ask again and again', async () => {
+    const ran = join(mkdtempSync(join(tmpdir(), 'ran-')), 'ran');
+    for (const [status, verdict] of [
+      [401, 'failed'],
+      [500, 'failed'],
+      [404, 'skipped'],
+    ] as const) {
+      answer = json(status);
+      const result = await run(`touch ${ran}; echo selfcheck`);
+      assert.equal(result?.verdict, verdict, `${status}`);
+      assert.match(result.found, /^not run: /);
+    }
+    answer = (response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>');
+    assert.equal((await run(`touch ${ran}; echo selfcheck`))?.verdict, 'failed');
+    assert.ok(!existsSync(ran));
+    answer = json(200);
+  });
+
+  it('is skipped for a client that is not installed', async () => {
+    const empty = mkdtempSync(join(tmpdir(), 'empty-'));
+    mkdirSync(join(empty, 'buildcli'));
+    const [, , check] = CLIENT_CHECKS;
+    const clients = { env: { PATH: empty }, names: [clientNames(undefined)], token: TOKEN, seconds: 1 };
+    assert.equal(check?.skipped?.({ clients } as never), 'no buildcli is on the PATH');
+  });
+});
