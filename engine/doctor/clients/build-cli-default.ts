@@ -4,6 +4,7 @@ import { printableLine, printableWord } from '../../kit/text/printable.ts';
 import { closest, listed } from '../../kit/text/suggest.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import type { BuildCli, Entry } from './build-cli-file.ts';
+import { shownText } from './credential-text.ts';
 import { fixToml, valueAt, whereIs } from './toml-layers.ts';
 
 const DEFAULT = ['models', 'default'];
@@ -49,10 +50,10 @@ function judge(client: BuildCli, value: unknown): Judged {
   }
   const named = entries.find(({ alias }) => alias === value);
   if (named !== undefined) return { verdict: 'ok', found: `it is ${printableWord(value)}`, entry: named };
-  const shown = printableLine(value.slice(0, 100));
+  const shown = shownText(value);
   const of_model = entries.filter(({ values }) => values.model === value);
   if (of_model.length > 0) {
-    const found = `the default is "${shown}", the id of a model and not the alias of an entry; not every version of the client finds an entry by it, and then it wants a sign-in in a browser`;
+    const found = `the default is ${shown}, the id of a model and not the alias of an entry; not every version of the client finds an entry by it, and then it wants a sign-in in a browser`;
     return { verdict: 'warning', found, entry: of_model.length === 1 ? of_model[0] : undefined };
   }
   if (has_list) return { verdict: 'ok', found: `it is ${shown}, no entry; whether the list has it is not known here` };
@@ -64,10 +65,10 @@ function judge(client: BuildCli, value: unknown): Judged {
   if (has_session && alike === undefined) {
     return {
       verdict: 'warning',
-      found: `the default is "${shown}", which is no entry: the client asks its vendor, with the sign-in it has there`,
+      found: `the default is ${shown}, which is no entry: the client asks its vendor, with the sign-in it has there`,
     };
   }
-  const found = `the default is "${shown}", and there is no such entry: the client asks its vendor for it, and wants a sign-in in a browser`;
+  const found = `the default is ${shown}, and there is no such entry: the client asks its vendor for it, and wants a sign-in in a browser`;
   return { verdict: 'failed', found, entry };
 }
 

@@ -7,7 +7,7 @@ import { closest } from '../../kit/text/suggest.ts';
 import type { Desk } from '../desk.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { type ClientFile, positionOf } from './client-file.ts';
-import { readKeyText, readVariableText } from './credential-text.ts';
+import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
 import { readLayers, type TomlLayers, tablesIn, tomlFix, valueAt } from './toml-layers.ts';
 
 /** What is known of the build CLI before anything is judged. */
@@ -96,7 +96,7 @@ export function openBuildCli(desk: Desk): BuildCli {
     {
       id: 'build_cli.file',
       title: 'configuration of the build CLI',
-      mend: mendForm,
+      mend: [moveTables, renameKeys],
       secretsOf: (values) => secretsOf(values, desk.env),
     },
   );
@@ -142,29 +142,32 @@ function isSignedIn(desk: Desk, path: string): boolean {
 
 /** Keys of entries and providers, and what stands where a variable should be named and is none. */
 function secretsOf(values: Readonly<Record<string, unknown>>, env: NodeJS.ProcessEnv): string[] {
-  const tables = [values.model, values.models, values.model_providers].flatMap((each) => tablesIn(each));
+  const named = [values.model, values.models, values.model_providers].flatMap((each) => tablesIn(each));
+  const tables = [...named, ...tablesIn(values)];
   return tables.flatMap(([, table]) =>
     Object.entries(table).flatMap(([key, value]) => {
       const meant = OTHER_WORDS[key] ?? closest(key, ENTRY_KEYS) ?? key;
       const texts = [value].flat().filter((text) => typeof text === 'string');
-      if (meant === 'api_key') return texts.filter((text) => ['key', 'padded'].includes(readKeyText(text).kind));
-      return meant === 'env_key' ? texts.filter((text) => readVariableText(text, env).kind === 'key') : [];
+      return texts.filter((text) => {
+        if (meant === 'api_key') return ['key', 'padded'].includes(readKeyText(text).kind);
+        return isKeyAnywhere(text) || (meant === 'env_key' && readVariableText(text, env).kind === 'key');
+      });
     }),
   );
 }
 
-/** Tables and keys of wrong names, which the client passes over without a word. */
-function mendForm({ path, text, values }: ClientFile, hides: readonly string[]): Diagnosis[] {
+const NAMES = { id: 'build_cli.names', title: 'names of tables and keys' } as const;
+
+/** Tables that the client passes over without a word, because of their names. */
+function moveTables({ path, text, values }: ClientFile, hides: readonly string[]): Diagnosis[] {
   const at = (place: readonly string[]) => positionOf(path, lineInToml(text, place));
-  const id = 'build_cli.names';
-  const title = 'names of tables and keys';
   const in_wrong_table = tablesIn(values.models).flatMap(([alias, table]): Diagnosis[] => {
     if (!('base_url' in table || 'model' in table)) return [];
     const found = `[models.${alias}] is a table the client does not know`;
     const remedy = `call it [model.${alias}]`;
     const moved = isFlat(table) && valueAt(values, ['model', alias]) === undefined;
     const fixes = [tomlFix(path, { set: { model: { [alias]: table as Values } }, drop: [['models', alias]] }, hides)];
-    return [{ id, title, verdict: 'failed', where: at(['models', alias]), found, remedy, ...(moved && { fixes }) }];
+    return [{ ...NAMES, verdict: 'failed', where: at(['models', alias]), found, remedy, ...(moved && { fixes }) }];
   });
   const misplaced = ['default', 'session_summary', 'image_description'].flatMap((role): Diagnosis[] => {
     const value = valueAt(values, ['model', role]);
@@ -173,9 +176,14 @@ function mendForm({ path, text, values }: ClientFile, hides: readonly string[]):
     const remedy = `put it into [models]`;
     const moved = valueAt(values, ['models', role]) === undefined;
     const fixes = [tomlFix(path, { set: { models: { [role]: value } }, drop: [['model', role]] }, hides)];
-    return [{ id, title, verdict: 'failed', where: at(['model', role]), found, remedy, ...(moved && { fixes }) }];
+    return [{ ...NAMES, verdict: 'failed', where: at(['model', role]), found, remedy, ...(moved && { fixes }) }];
   });
-  const misspelt = tablesIn(values.model).flatMap(([alias, table]) =>
+  return [...in_wrong_table, ...misplaced];
+}
+
+/** Keys of entries that the client does not know, and which it must have been told. */
+function renameKeys({ path, text, values }: ClientFile, hides: readonly string[]): Diagnosis[] {
+  return tablesIn(values.model).flatMap(([alias, table]) =>
     Object.entries(table).flatMap(([key, value]): Diagnosis[] => {
       const meant = KNOWN_KEYS.has(key) ? undefined : (OTHER_WORDS[key] ?? closest(key, ENTRY_KEYS));
       if (meant === undefined) return [];
@@ -183,11 +191,10 @@ function mendForm({ path, text, values }: ClientFile, hides: readonly string[]):
       const remedy = `${meant} is probably meant`;
       const renamed = isFlat({ value }) && !Object.hasOwn(table, meant);
       const change = { set: { model: { [alias]: { [meant]: value as Scalar } } }, drop: [['model', alias, key]] };
-      const where = at(['model', alias, key]);
+      const where = positionOf(path, lineInToml(text, ['model', alias, key]));
       return [
         {
-          id,
-          title,
+          ...NAMES,
           verdict: 'warning',
           where,
           found,
@@ -197,7 +204,6 @@ function mendForm({ path, text, values }: ClientFile, hides: readonly string[]):
       ];
     }),
   );
-  return [...in_wrong_table, ...misplaced, ...misspelt];
 }
 
 /** Whether a table has values only that can be written anew. */

@@ -1,16 +1,18 @@
 import { isTable } from '../../client-files/broken-file.ts';
 import { printableLine } from '../../kit/text/printable.ts';
 import { listed } from '../../kit/text/suggest.ts';
-import type { Diagnosis } from '../diagnosis.ts';
+import type { Diagnosis, HelperCommand } from '../diagnosis.ts';
 import { nameOf } from './build-cli-entry.ts';
 import type { BuildCli, Entry } from './build-cli-file.ts';
 import { examineRights } from './client-file.ts';
-import { readKeyText, readVariableText } from './credential-text.ts';
+import { readKeyText, readVariableText, shownText } from './credential-text.ts';
 import { fixToml, tablesIn, valuesAt, whereIs } from './toml-layers.ts';
 
 /** What the client would send as its key, and what is wrong with it. */
 export interface KeyExamination {
   readonly token: string | undefined;
+  /** The command that prints it. */
+  readonly helper?: HelperCommand;
   readonly diagnoses: readonly Diagnosis[];
 }
 
@@ -29,12 +31,13 @@ export function examineKey(client: BuildCli, entry: Entry): KeyExamination {
   }
   // What is wrong with a text that is meant to be the key says it all.
   if (source.verdict === 'failed' && faults.length > 0) return { token: source.token, diagnoses: faults };
-  const { token, ...outcome } = source;
-  return { token, diagnoses: [...faults, { ...named, ...outcome }] };
+  const { token, helper, ...outcome } = source;
+  return { token, ...(helper && { helper }), diagnoses: [...faults, { ...named, ...outcome }] };
 }
 
 interface Source extends Pick<Diagnosis, 'verdict' | 'found' | 'remedy' | 'details'> {
   readonly token: string | undefined;
+  readonly helper?: HelperCommand | undefined;
 }
 
 function findSource(client: BuildCli, entry: Entry): Source {
@@ -98,21 +101,22 @@ function fromVariable(name: string, value: string): Source {
 
 function fromProvider({ layers }: BuildCli, name: string): Source {
   const provider = tablesIn(layers.values.auth_provider).find(([each]) => each === name)?.[1];
-  const shown = printableLine(name);
   if (typeof provider?.command === 'string' && provider.command !== '') {
+    const { command, args } = provider;
+    const where = whereIs(layers, ['auth_provider', name, 'command']);
+    // What others print may be JSON, which only the client reads.
+    const is_ours = Array.isArray(args) && args.every((arg) => typeof arg === 'string') && args.includes('token');
+    const helper = is_ours ? { command: { program: command, args }, where } : undefined;
     return {
       verdict: 'ok',
-      found: `the command of [auth_provider.${shown}] prints it; that is not run here`,
+      found: `the command of [auth_provider.${printableLine(name)}] prints it`,
       token: undefined,
+      helper,
     };
   }
-  const found = `auth_provider is "${shown}", and there is no [auth_provider.${shown}] with a command: the client sends no key`;
-  return {
-    verdict: 'failed',
-    found,
-    remedy: 'set the entry up again with appscli client build-cli --key-helper',
-    token: undefined,
-  };
+  const found = `auth_provider is ${shownText(name)}, and [auth_provider] has no command by that name: the client sends no key`;
+  const remedy = 'set the entry up again with appscli client build-cli --key-helper';
+  return { verdict: 'failed', found, remedy, token: undefined };
 }
 
 function hasKeyHeader(headers: unknown): boolean {

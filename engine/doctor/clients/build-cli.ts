@@ -4,7 +4,13 @@ import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
 import { examineDefault, examineRoles } from './build-cli-default.ts';
 import { examineEntry } from './build-cli-entry.ts';
 import { type BuildCli, type Entry, openBuildCli } from './build-cli-file.ts';
-import { examineKey, examineKeyRights, examineKeyTexts, ignoredVariables } from './build-cli-key.ts';
+import {
+  examineKey,
+  examineKeyRights,
+  examineKeyTexts,
+  ignoredVariables,
+  type KeyExamination,
+} from './build-cli-key.ts';
 import { tablesIn } from './toml-layers.ts';
 import { judgeV1Address } from './v1-address.ts';
 
@@ -40,7 +46,7 @@ export function examineBuildCli(desk: Desk): Examination {
       ...examineKeyRights(client),
       ...examineOverlays(client),
     ],
-    connection: entry && connectionOf(entry, key?.token),
+    connection: entry && connectionOf(entry, key),
   };
 }
 
@@ -105,14 +111,15 @@ function examineOverlays({ desk, names }: BuildCli): Diagnosis[] {
     }));
 }
 
-function connectionOf(entry: Entry, token: string | undefined): Connection | undefined {
+function connectionOf(entry: Entry, key: KeyExamination | undefined): Connection | undefined {
   const { base_url, model, context_window } = entry.values;
   const { root_url } = judgeV1Address(base_url);
   if (root_url === undefined) return undefined;
   return {
     client: 'build-cli',
     root_url,
-    token,
+    token: key?.token,
+    ...(key?.helper && { helper: key.helper }),
     model: typeof model === 'string' ? model : entry.alias,
     context_window: typeof context_window === 'number' ? context_window : undefined,
   };

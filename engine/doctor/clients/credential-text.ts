@@ -1,3 +1,4 @@
+import { printableLine } from '../../kit/text/printable.ts';
 import { looksLikeKey } from './client-file.ts';
 
 /** What stands where the name of a variable is expected. */
@@ -40,4 +41,18 @@ export function readKeyText(text: string): KeyText {
   if (/^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)$/.test(trimmed)) return { kind: 'reference', name: trimmed };
   const key = trimmed.replace(BEARER, '');
   return { kind: key === text ? 'key' : 'padded', key };
+}
+
+const BEGINNING = /^(?:gw|sk|pk|xai|key)[-_](?=.*\d)[A-Za-z0-9_-]{8,}$/i;
+const WITHOUT_WORDS = /^(?=.*\d)(?=.*[a-z])[A-Za-z0-9_=+]{32,}$/;
+
+/** A text of a file as it may stand in a message: a key that somebody put into the wrong place does not. */
+export function shownText(text: string): string {
+  return isKeyAnywhere(text) ? 'a key' : `"${printableLine(text.slice(0, 100))}"`;
+}
+
+/** Whether a text can be nothing but a key, wherever it stands; identifiers of models are none. */
+export function isKeyAnywhere(text: string): boolean {
+  const key = text.trim().replace(BEARER, '');
+  return BEGINNING.test(key) || WITHOUT_WORDS.test(key);
 }

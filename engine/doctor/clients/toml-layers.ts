@@ -1,4 +1,4 @@
-import { isTable, type Values } from '../../client-files/broken-file.ts';
+import { BrokenFile, isTable, type Values } from '../../client-files/broken-file.ts';
 import { lineInToml } from '../../client-files/toml-lines.ts';
 import { mergeToml, parseToml } from '../../client-files/toml-text.ts';
 import type { Desk } from '../desk.ts';
@@ -29,7 +29,8 @@ export function readLayers(
   desk: Desk,
   paths: { readonly below: readonly string[]; readonly user: string; readonly above: readonly string[] },
   how: Pick<Diagnosis, 'id' | 'title'> & {
-    readonly mend: MendForm;
+    /** Made one after the other: each sees what the one before put right. */
+    readonly mend: readonly MendForm[];
     readonly secretsOf: (values: Readonly<Record<string, unknown>>) => readonly string[];
   },
 ): TomlLayers {
@@ -39,7 +40,10 @@ export function readLayers(
   const files = found.flatMap((each) => ('broken' in each ? [] : [each]));
   const user = files.find(({ path }) => path === paths.user);
   const secrets = user === undefined ? [] : how.secretsOf(user.values);
-  const mended = user === undefined ? [] : how.mend(user, secrets);
+  const mended: Diagnosis[] = [];
+  for (const mend of user === undefined ? [] : how.mend) {
+    mended.push(...mend({ ...user!, values: mendedValues(user!, mended) }, secrets));
+  }
   const layers = files.map(({ path, values }) => (path === paths.user ? mendedValues(user!, mended) : values));
   return {
     user_path: paths.user,
@@ -55,7 +59,13 @@ export function readLayers(
 function mendedValues(user: ClientFile, mended: readonly Diagnosis[]): Readonly<Record<string, unknown>> {
   const fixes = mended.flatMap(({ fixes = [] }) => fixes).filter(({ path }) => path === user.path);
   if (fixes.length === 0) return user.values;
-  return parseToml(fixes.reduce<string>((text, { change }) => change(text) ?? '', user.text));
+  try {
+    return parseToml(fixes.reduce<string>((text, { change }) => change(text) ?? '', user.text));
+  } catch (error) {
+    // Whoever makes these changes is told why they can't be made.
+    if (error instanceof BrokenFile) return user.values;
+    throw error;
+  }
 }
 
 function deepMerge(

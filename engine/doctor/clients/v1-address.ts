@@ -1,6 +1,7 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { printableWord } from '../../kit/text/printable.ts';
+import { isKeyAnywhere } from './credential-text.ts';
 
 /** What is wrong with an address that has to end in `/v1`. */
 export interface V1Address extends CheckOutcome {
@@ -76,5 +77,6 @@ function judgeScheme(url: URL, root_url: string): V1Address {
 }
 
 function shown(text: string): string {
+  if (isKeyAnywhere(text)) return 'a key';
   return printableWord(text.length > 200 ? `${text.slice(0, 200)}...` : text);
 }
