@@ -120,9 +120,25 @@ describe('headers and bodies on the way', () => {
     for (const behaviour of others) {
       const subject = await behind(behaviour);
       for (const probe of [probeHeaders, probeStream, probeLargeBody]) {
-        assert.equal((await probe(subject)).verdict, 'skipped');
+        const { verdict, found } = await probe(subject);
+        assert.equal(verdict, 'skipped');
+        // Whoever answered was no gateway that has an opinion of the token.
+        assert.doesNotMatch(found, /token is refused|no room/);
       }
     }
+  });
+
+  test('are told to lose the token where a proxy takes it off, and where it is refused that is all that is known', async () => {
+    const lost = await probeHeaders(await behind(stripsHeaders('authorization')));
+    assert.equal(lost.verdict, 'failed');
+    assert.match(lost.found, /^the token does not arrive/);
+    const refuses: Behaviour = ({ res }) => {
+      res.writeHead(401, { 'content-type': 'application/json' });
+      res.end('{"error": {"type": "authentication_error", "message": "Expired yesterday."}}');
+    };
+    const refused = await probeHeaders(await behind(refuses));
+    assert.equal(refused.verdict, 'skipped');
+    assert.match(refused.found, /the token is refused .*Expired yesterday/);
   });
 });
 

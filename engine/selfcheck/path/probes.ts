@@ -11,6 +11,7 @@ import type { SelfCheckOutcome } from '../check.ts';
 import { type Arriving, judgeArrivals, tellArrivals } from '../streams/judge-arrivals.ts';
 import type { Ask, Subject } from '../subject.ts';
 import { changesOnTheWay, type SentOnTheWay } from './changes.ts';
+import { lostItsCredential, notThere } from './not-there.ts';
 import { readArrived, readStreamedArrived } from './read-arrived.ts';
 
 /** Who is asked; a part of a subject. */
@@ -21,7 +22,12 @@ const LARGE_BODY_SECONDS = 60;
 /** More than proxies take as they come, less than coding clients send in a long session. */
 const LARGE_BODY_BYTES = 2 * 1024 * 1024;
 
-const WAY = 'The request is answered by the gateway itself; no model is asked';
+const TAKEN_OFF: SelfCheckOutcome = {
+  verdict: 'failed',
+  found: 'the token does not arrive: something on the way takes the Authorization header off',
+  remedy:
+    'let the proxy pass Authorization on to the gateway as it is; one that asks for a sign-in of its own with that header must leave /v1/ out',
+};
 /** What bodies of clients have and careless programs change: order, spaces, escapes, numbers. */
 const BODY = `{"stream":false, "model":"self-check","unknown_field":{"b":1.0,"a":12345678901234567890},"system":[{"type":"text","text":"\\u00e9 \u00fc <b>&amp;</b> ../../etc"}]}`;
 const QUERY = 'beta=true&check=a%20b%2Fc';
@@ -32,7 +38,8 @@ export async function probeHeaders({ header_prefixes, ask }: PathSubject): Promi
   const answer = await ask({ ...request(sent), seconds: SECONDS });
   const arrived = readArrived(answer);
   const told = { sent: `POST ${SELFCHECK_PATH}?${QUERY}`, came: tell(answer) };
-  if (arrived === undefined) return { ...notThere(answer), ...told };
+  if (arrived === undefined)
+    return { ...((await lostItsCredential(answer)) ? TAKEN_OFF : await notThere(answer)), ...told };
   const changes = changesOnTheWay(sent, arrived);
   const details = [
     `appscli ${printableLine(arrived.version.slice(0, 40))}, HTTP/${printableLine(arrived.http.slice(0, 8))}, ${arrived.forwarded.for_hops} addresses in X-Forwarded-For`,
@@ -80,7 +87,7 @@ export async function probeStream({ ask }: PathSubject): Promise<SelfCheckOutcom
   const coding = String(answer.headers['content-encoding'] ?? 'identity').toLowerCase();
   if (coding !== 'identity' && answer.status === 200 && isEvents(answer))
     return { ...judgeCompressed(answer, coding), ...told };
-  if (readStreamedArrived(answer) === undefined) return { ...notThere(answer), ...told };
+  if (readStreamedArrived(answer) === undefined) return { ...(await notThere(answer)), ...told };
   return { ...judgeStream(answer), ...told };
 }
 
@@ -135,7 +142,7 @@ function judgeCompressed({ arrivals, total_ms }: Exchange, coding: string): Self
 export async function probeLargeBody({ ask }: PathSubject): Promise<SelfCheckOutcome> {
   const small = await ask({ method: 'POST', path: SELFCHECK_PATH, body: '{}', seconds: SECONDS });
   if (readArrived(small) === undefined)
-    return { ...notThere(small), sent: `POST ${SELFCHECK_PATH}`, came: tell(small) };
+    return { ...(await notThere(small)), sent: `POST ${SELFCHECK_PATH}`, came: tell(small) };
   const body = JSON.stringify({ padding: 'self-check '.repeat(LARGE_BODY_BYTES / 11) });
   const sent = `POST ${SELFCHECK_PATH} with ${body.length} bytes`;
   const remedy =
@@ -182,20 +189,6 @@ function judgeLargeBody(answer: Exchange, body: string, remedy: string): SelfChe
     verdict: 'failed',
     found: `a request of ${body.length} bytes is answered with status ${answer.status}, a small one with 200`,
     remedy: 'look for a limit or a scanner of requests in the proxy in front of the gateway',
-  };
-}
-
-/** Why nothing is known: most gateways do not have the path. */
-function notThere(answer: Exchange): SelfCheckOutcome {
-  const { status } = answer;
-  if (status === 401 || status === 403)
-    return { verdict: 'skipped', found: `the token is refused (status ${status}), and only callers are told` };
-  if (status === 429 || status === 503)
-    return { verdict: 'skipped', found: `the gateway has no room for it now (status ${status})` };
-  return {
-    verdict: 'skipped',
-    found: `only gateways of this program tell, and something else answers POST ${SELFCHECK_PATH} (status ${status})`,
-    details: [WAY],
   };
 }
 
