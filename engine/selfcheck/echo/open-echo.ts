@@ -13,6 +13,7 @@ import { readAll } from '../../kit/read-all.ts';
 import { echoError, VOICES } from './answers.ts';
 import type { Echo, EchoAnswer, EchoedRequest, EchoPlace } from './echo.ts';
 import { Inbox } from './inbox.ts';
+import { requestFault } from './request-faults.ts';
 
 /** The largest body that is taken, as large as the APIs take. */
 export const BODY_BYTES_MAX = 32 * 1024 * 1024;
@@ -168,9 +169,11 @@ async function answer(
   const asked = fieldsOf(body);
   if (asked === undefined)
     return send(res, 400, echoError(protocol, 'invalid_request_error', 'The body is not a JSON object.'));
-  if (end.endsWith('/count_tokens'))
-    return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }), wished.headers);
-  const wanted = { model: typeof asked.model === 'string' ? asked.model : ECHO_MODEL, answer: wished };
+  const counts_only = end.endsWith('/count_tokens');
+  const fault = requestFault(protocol, asked, counts_only);
+  if (fault !== undefined) return send(res, 400, echoError(protocol, 'invalid_request_error', fault));
+  if (counts_only) return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }), wished.headers);
+  const wanted = { model: String(asked.model), answer: wished };
   if (asked.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)), wished.headers);
   res.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...wished.headers });
   await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), wished.pause_ms)), res);

@@ -78,7 +78,7 @@ describe('the echo upstream', () => {
 
   test('keeps the first request that holds an expected text, byte for byte, and counts the others', async () => {
     const expected = echo.expect({ text: 'pong' });
-    const body = `{ "model":"m",  "messages":[{"role":"user","content":"${expected.text}"}],"temperature":1.0}`;
+    const body = `{ "model":"m",  "max_tokens":1, "messages":[{"role":"user","content":"${expected.text}"}],"temperature":1.0}`;
     const send = () =>
       fetch(`${echo.url}/base/v1/messages?beta=true`, { method: 'POST', body, headers: { 'X-App': 'cli' } });
     const answer = (await (await send()).json()) as { content: { text: string }[] };

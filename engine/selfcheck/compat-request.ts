@@ -1,0 +1,107 @@
+import { errorText } from './answer-lines.ts';
+import { type Asked, askFor, foreignOutcome } from './asked.ts';
+import type { SelfCheckOutcome } from './check.ts';
+import { fieldsOf } from './read-answer.ts';
+import type { Ask, Subject } from './subject.ts';
+
+/** A prompt with a short answer; some thirty tokens with what surrounds it. */
+export const PROMPT = 'Reply with the single word OK.';
+
+/** What one such request uses, at most. */
+export const SHORT_REQUEST = { input: 60, output: 16 } as const;
+
+export const NO_MODEL = 'there is no model to ask: name one with --model';
+
+/** Why a check that asks a model can't be made. */
+export function withoutModel({ model }: Subject): string | undefined {
+  return model === undefined ? NO_MODEL : undefined;
+}
+
+/** What of the gateway's API is not there, and who misses it. */
+export interface Unserved {
+  /** In the plural, such as `chat completions`. */
+  readonly what: string;
+  readonly clients: string;
+}
+
+/**
+ * The outcome where a part of the API is not served: it need not be. `undefined` where it is, as far as the answer tells; a web page
+ * may come from a proxy that does not pass the path on.
+ */
+export function unservedOutcome(asked: Asked, { what, clients }: Unserved): SelfCheckOutcome | undefined {
+  const { answer, travelled } = asked;
+  if (![404, 405, 501].includes(answer.status)) return undefined;
+  const foreign = foreignOutcome(asked);
+  if (foreign === undefined || /^text\/plain\b/.test(answer.headers['content-type'] ?? '')) {
+    const error = errorText(answer.json);
+    const says = error === undefined ? '' : `: ${error}`;
+    return {
+      verdict: 'skipped',
+      found: `${what} are not served for this: status ${answer.status}${says}; ${clients} can't use it here`,
+      ...travelled,
+    };
+  }
+  return {
+    verdict: 'warning',
+    found: `whether the gateway serves ${what} can't be told: ${foreign.found}`,
+    remedy: `where ${clients} are to use it: ${foreign.remedy ?? 'have the proxy pass all of /v1/ on'}`,
+    ...travelled,
+  };
+}
+
+/** Asks with a wrong request, which has to be refused as an error of chat completions and Responses. */
+export async function refusesInCompatForm(subject: Subject, ask: Ask, unserved: Unserved): Promise<SelfCheckOutcome> {
+  const asked = await askFor(subject, ask, 'with a field of the wrong kind');
+  const { answer, travelled } = asked;
+  const instead = unservedOutcome(asked, unserved) ?? foreignOutcome(asked);
+  if (instead !== undefined) return instead;
+  if (answer.status < 400) {
+    return {
+      verdict: 'warning',
+      found: `a request that is wrong was answered with status ${answer.status}`,
+      remedy: 'have the gateway, or its upstream, refuse requests that are wrong, with status 400',
+      ...travelled,
+    };
+  }
+  const faults = [...errorFaults(answer.json), ...(answer.status < 500 ? [] : [`the status is ${answer.status}`])];
+  if (faults.length === 0) {
+    return { verdict: 'ok', found: `refused with status ${answer.status} in the form of the API`, ...travelled };
+  }
+  return {
+    verdict: 'failed',
+    found: `the error is not one of this API: ${faults.join(', ')}`,
+    remedy:
+      'have errors told as {"error": {"message", "type", "code"}} with a status from 400 to 499 where the request is wrong',
+    ...travelled,
+  };
+}
+
+/** What an error of chat completions and Responses lacks. */
+export function errorFaults(json: unknown): string[] {
+  const { error } = fieldsOf(json);
+  const { message, type } = fieldsOf(error);
+  if (typeof error !== 'object' || error === null) return ['there is no object "error"'];
+  return [
+    ...(typeof message === 'string' && message !== '' ? [] : ['error.message is missing']),
+    ...(typeof type === 'string' && type !== '' ? [] : ['error.type is missing']),
+  ];
+}
+
+/** The outcome of a check that looked for faults: some break clients, some are only noticed by strict ones. */
+export function outcomeOfFaults(
+  { travelled }: Pick<Asked, 'travelled'>,
+  given: {
+    readonly good: string;
+    readonly faults: readonly string[];
+    readonly lesser?: readonly string[];
+    readonly remedy: string;
+    readonly details?: readonly string[];
+  },
+): SelfCheckOutcome {
+  const { good, faults, lesser = [], remedy, details = [] } = given;
+  const more = details.length === 0 ? {} : { details };
+  if (faults.length > 0)
+    return { verdict: 'failed', found: [...faults, ...lesser].join('; '), remedy, ...travelled, ...more };
+  if (lesser.length > 0) return { verdict: 'warning', found: lesser.join('; '), remedy, ...travelled, ...more };
+  return { verdict: 'ok', found: good, ...travelled, ...more };
+}

@@ -1,0 +1,35 @@
+import { foreignOutcome } from '../asked.ts';
+import type { SelfCheckOutcome } from '../check.ts';
+import type { Subject } from '../subject.ts';
+import { firstForwarded } from './forward.ts';
+
+/** Whether a request for the model reaches the echo upstream at all. */
+export async function checkReached(subject: Subject): Promise<SelfCheckOutcome> {
+  const echo = subject.echo!;
+  const forwarded = await firstForwarded(subject, echo);
+  const { received, answer, travelled, count } = forwarded;
+  if (received === undefined) {
+    return {
+      verdict: 'failed',
+      found:
+        answer.status === 200
+          ? `another upstream answered for ${subject.model}`
+          : `nothing arrived, and the gateway answered with status ${answer.status}`,
+      remedy: `point an upstream of the gateway at ${echo.url}, send the model ${subject.model} there, and see that the gateway's machine reaches that address (--echo host:port says where to listen)`,
+      ...travelled,
+    };
+  }
+  const details = count > 1 ? [`the gateway sent the request ${count} times`] : [];
+  const foreign = answer.status === 200 ? foreignOutcome(forwarded) : undefined;
+  if (foreign !== undefined) return foreign;
+  if (answer.status !== 200) {
+    return {
+      verdict: 'failed',
+      found: `the request arrived and was answered, but the gateway answered with status ${answer.status}`,
+      remedy: 'look into the logs of the gateway: why does it not take the answer of its upstream?',
+      ...travelled,
+      details,
+    };
+  }
+  return { verdict: 'ok', found: `requests for ${subject.model} arrive at ${echo.url}`, ...travelled, details };
+}

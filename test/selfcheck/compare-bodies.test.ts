@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { compareBodies } from '../../engine/selfcheck/forwarding/compare-bodies.ts';
+import { times } from '../support/times.ts';
+
+const compare = (sent: string, came: string) => compareBodies(sent, Buffer.from(came));
+const told = (sent: string, came: string) => compare(sent, came).differences.map(({ path, is }) => `${path} ${is}`);
+
+describe('a body compared with what arrived', () => {
+  test('is the same where each byte is', () => {
+    assert.equal(compare('{"a": 1}', '{"a": 1}').same_bytes, true);
+  });
+
+  for (const [sent, came, expected] of [
+    ['{"a":{"b":[1,{"c":"x"}]}}', '{"a":{"b":[1,{}]}}', 'a.b[1].c is missing'],
+    ['{"a":1}', '{"a":1,"api_key":"abc"}', 'api_key was put in'],
+    ['{"s":[{"t":"1h"}]}', '{"s":[{"t":"5m"}]}', 's[0].t is "5m" in place of "1h"'],
+    ['{"s":[1,2]}', '{"s":"12"}', 's is "12" in place of a list of 2'],
+    ['{"s":[1,2]}', '{"s":[1]}', 's has 1 entries in place of 2'],
+    [
+      '{"n":12345678901234567891}',
+      '{"n":12345678901234567000}',
+      'n is 12345678901234567000 in place of 12345678901234567891',
+    ],
+    ['{"n":null}', '{}', 'n is missing'],
+    ['{"n":true}', '{"n":null}', 'n is null in place of true'],
+  ] as const) {
+    test(`tells that ${expected}`, () => assert.deepEqual(told(sent, came), [expected]));
+  }
+
+  test('repeats no text that was put in the place of another', () => {
+    const secret = 'sk-4f9a8b7c6d5e4f3a2b1c';
+    const prompt = 'You work for Example Ltd. and never tell';
+    for (const text of [secret, prompt]) {
+      const [found] = told('{"a":"x"}', JSON.stringify({ a: text }));
+      assert.equal(found, `a is a text of ${text.length} characters in place of "x"`);
+    }
+  });
+
+  for (const [sent, came, expected] of [
+    ['{"a":1, "b":2}', '{"b":2,"a":1}', 'the order of the keys of the body'],
+    ['{"x":{"a":1,"b":2}}', '{"x":{"b":2,"a":1}}', 'the order of the keys of x'],
+    ['{"a": 1}', '{"a":1}', 'white space'],
+    ['{"a":1.0}', '{"a":1}', 'how numbers are written'],
+    ['{"a":"\\u00e9"}', '{"a":"é"}', 'white space or escapes in texts'],
+  ] as const) {
+    test(`tells that the same was written otherwise: ${sent} as ${came}`, () => {
+      const found = compare(sent, came);
+      assert.deepEqual(found.differences, []);
+      assert.deepEqual(found.rewritten, [expected]);
+    });
+  }
+
+  test('says of what is no object that it can not be read', () => {
+    for (const came of ['', '<html>', '[1]', '"a"', '['.repeat(5000)])
+      assert.equal(compare('{"a":1}', came).unreadable, true);
+  });
+
+  test('has no difference for whatever was only written again, and one for whatever was changed', () => {
+    const object = fc.dictionary(fc.string(), fc.jsonValue());
+    fc.assert(
+      fc.property(object, fc.string(), (value, key) => {
+        const sent = JSON.stringify(value);
+        assert.deepEqual(told(sent, JSON.stringify(value, null, 2)), []);
+        if (!Object.hasOwn(value, key))
+          assert.equal(
+            told(sent, JSON.stringify(Object.defineProperty({ ...value }, key, { value: 1, enumerable: true }))).length,
+            1,
+          );
+      }),
+      { numRuns: times(100) },
+    );
+  });
+
+  test('takes no two ways to write a number for different ones, and no two numbers for one', () => {
+    fc.assert(
+      fc.property(
+        fc.double({ noNaN: true, noDefaultInfinity: true }),
+        fc.integer({ min: 1, max: 40 }),
+        (number, digits) => {
+          const plain = JSON.stringify(number);
+          const other = number.toExponential(Math.min(digits + 16, 100));
+          const is_same = compare(`{"n":${plain}}`, `{"n":${Number(other).toExponential()}}`);
+          assert.deepEqual(is_same.differences, []);
+          const next = `{"n":${Number.isInteger(number) ? `${BigInt(number) + 1n}` : 7}}`;
+          if (number !== 7) assert.equal(compare(`{"n":${plain}}`, next).differences.length, 1);
+        },
+      ),
+      { numRuns: times(200) },
+    );
+  });
+});

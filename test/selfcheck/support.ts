@@ -1,0 +1,90 @@
+import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { CheckResult } from '../../engine/contract/checks.ts';
+import type { SelfCheck } from '../../engine/selfcheck/check.ts';
+import { createAsker } from '../../engine/selfcheck/create-ask.ts';
+import { runChecks } from '../../engine/selfcheck/run.ts';
+import type { Subject } from '../../engine/selfcheck/subject.ts';
+
+export const TOKEN = 'gw_token-of-a-test';
+
+/** A gateway at this address, as the command would have it checked. */
+export function subjectAt(root_url: string, more: Partial<Subject> = {}): Subject {
+  const header_prefixes = more.header_prefixes ?? ['vendor'];
+  const asker = createAsker({ root_url, token: TOKEN, header_prefixes, seconds: 30, total_seconds: 300 });
+  asker.close();
+  return { root_url, model: 'coder-1', limit_token: undefined, echo: undefined, ...asker, ...more, header_prefixes };
+}
+
+/** Makes the one check with this identifier. */
+export async function makeCheck(checks: readonly SelfCheck[], id: string, subject: Subject): Promise<CheckResult> {
+  const check = checks.find((each) => each.id === id);
+  if (check === undefined) throw new Error(`there is no check ${id}`);
+  for await (const result of runChecks([check], subject)) return result;
+  throw new Error('nothing came');
+}
+
+/** A server at a free port of this machine. */
+export interface Listening {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** Answers every request, once its body is complete, as told. */
+export async function listen(
+  answer: (request: { readonly req: IncomingMessage; readonly body: Buffer; readonly res: ServerResponse }) => void,
+): Promise<Listening> {
+  const server = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk: Buffer) => chunks.push(chunk));
+    req.on('end', () => answer({ req, body: Buffer.concat(chunks), res }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+/** What a gateway does with what it passes on; a good one where nothing is said. */
+export interface Habits {
+  body?(body: Buffer): string | Buffer;
+  headers?(headers: Record<string, string | string[] | undefined>): void;
+  path?(path: string): string;
+  /** The status, headers and whole body of an answer. */
+  answer?(answer: { status: number; headers: Record<string, string>; body: string }): void;
+  /** Answers by itself where it says so. */
+  instead?(request: { readonly req: IncomingMessage; readonly res: ServerResponse; readonly body: Buffer }): boolean;
+}
+
+/** A gateway that forwards everything to one upstream, with a credential of its own in place of the caller's. */
+export function forwardTo(upstream_url: string, habits: Habits = {}): Promise<Listening> {
+  return listen(({ req, body, res }) => {
+    if (habits.instead?.({ req, body, res })) return;
+    const { host: _, authorization: __, connection: ___, 'content-length': ____, ...headers } = req.headers;
+    const sent = habits.body?.(body) ?? body;
+    const changed: Record<string, string | string[] | undefined> = { ...headers, 'x-api-key': 'key-of-the-gateway' };
+    if (sent.length > 0) changed['content-length'] = String(Buffer.byteLength(sent));
+    habits.headers?.(changed);
+    const path = habits.path?.(req.url ?? '') ?? req.url ?? '';
+    const onwards = send(`${upstream_url}${path}`, { method: req.method, headers: changed, agent: false }, (from) => {
+      const chunks: Buffer[] = [];
+      from.on('data', (chunk: Buffer) => chunks.push(chunk));
+      from.on('end', () => {
+        const text = Buffer.concat(chunks).toString();
+        const { 'content-length': _, 'transfer-encoding': __, connection: ___, ...rest } = from.headers;
+        const answer = { status: from.statusCode ?? 502, headers: rest as Record<string, string>, body: text };
+        habits.answer?.(answer);
+        res.writeHead(answer.status, answer.headers).end(answer.body);
+      });
+    });
+    onwards.on('error', () =>
+      res.writeHead(502, { 'content-type': 'application/json' }).end('{"error":{"message":"no"}}'),
+    );
+    onwards.end(sent);
+  });
+}
