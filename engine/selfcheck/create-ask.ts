@@ -16,6 +16,8 @@ export interface AskOptions {
   readonly total_seconds: number;
   /** Its proxy variables are followed, as clients follow them. */
   readonly proxy_env?: NodeJS.ProcessEnv;
+  /** Certificates to trust, in PEM, in place of the usual ones. */
+  readonly ca?: readonly string[];
 }
 
 /** Version of the Messages API that is asked for. */
@@ -61,6 +63,7 @@ export function createAsker(options: AskOptions): Asker {
         seconds,
         signal: stopped.signal,
         ...(options.proxy_env === undefined ? {} : { proxy_env: options.proxy_env }),
+        ...(options.ca === undefined ? {} : { ca: options.ca }),
       });
       stopped.signal.throwIfAborted();
       if (answer.ending === 'too_late') noteWait(seconds);
@@ -81,11 +84,8 @@ export function createAsker(options: AskOptions): Asker {
   };
 }
 
-/** Some gateways answer in another form where the version of Messages is named, which clients of other protocols do not do. */
-const MESSAGES_PATH = /^\/v1\/(messages\b|models\?)/;
-
 function headersOf(
-  { headers = {}, token, path }: Ask,
+  { headers = {}, token }: Ask,
   options: Pick<AskOptions, 'token' | 'header_prefixes'>,
   has_body: boolean,
 ): Record<string, string> {
@@ -95,9 +95,7 @@ function headersOf(
     'user-agent': `appscli/${programVersion()}`,
     accept: 'application/json, text/event-stream',
     ...(has_body ? { 'content-type': 'application/json' } : {}),
-    ...Object.fromEntries(
-      MESSAGES_PATH.test(path) ? options.header_prefixes.map((prefix) => [`${prefix}-version`, VERSION]) : [],
-    ),
+    ...Object.fromEntries(options.header_prefixes.map((prefix) => [`${prefix}-version`, VERSION])),
     ...(credential === null ? {} : { authorization: `Bearer ${credential}` }),
     ...Object.fromEntries(own),
   };

@@ -1,4 +1,4 @@
-import type { CheckResult } from '../contract/checks.ts';
+import type { CheckOutcome, CheckResult } from '../contract/checks.ts';
 
 /** So many characters of a secret in a row are taken for a part of it; fewer are in many texts by chance. */
 const PART_LENGTH = 12;
@@ -9,7 +9,10 @@ const SAID_BY_OTHERS = ['found', 'remedy', 'where', 'sent', 'came'] as const;
  * A result without the secrets that a gateway may have put into its answers, also where they were cut off at an end: every
  * longer part of one is replaced.
  */
-export function withoutSecrets<Result extends CheckResult>(result: Result, secrets: readonly string[]): Result {
+export function withoutSecrets<Result extends CheckOutcome & Partial<Pick<CheckResult, 'sent' | 'came' | 'where'>>>(
+  result: Result,
+  secrets: readonly string[],
+): Result {
   const parts = new Set(secrets.flatMap(partsOf));
   const clean = (text: string) => hideParts(text, parts);
   const texts = SAID_BY_OTHERS.flatMap((key) => (result[key] === undefined ? [] : [[key, clean(result[key])]]));

@@ -1,7 +1,90 @@
+import type { CheckOutcome } from '../../contract/checks.ts';
+import { isLoopbackUrl, urlProblem } from '../../kit/net/addresses.ts';
+import { printableLine } from '../../kit/text/printable.ts';
 import type { Desk } from '../desk.ts';
 import type { Connection, Diagnosis } from '../diagnosis.ts';
+import { askGateway } from './ask-gateway.ts';
+import { type Authorities, authoritiesOutcomes, readAuthorities } from './authorities.ts';
+import { diagnose, type Inquiry } from './inquiry.ts';
+import { wayOut } from './proxy-variables.ts';
+import { reachGateway } from './reach-gateway.ts';
+import { examineTls } from './tls-of-gateway.ts';
 
-/** What is wrong between this machine and the gateway of some clients, and with their tokens. Nothing that is asked costs anything. */
-export async function examineGateway(_desk: Desk, _connections: readonly Connection[]): Promise<Diagnosis[]> {
-  return [];
+/** Longest time of one step, in seconds: slower than clients wait, so that a slow gateway is told from one that is away. */
+const SECONDS = 10;
+
+/**
+ * What is wrong between this machine and the gateways of some clients, and with their tokens. Nothing that is asked costs
+ * anything, and a token goes to the gateway of its client only, never over a connection that clients would not trust. Never raises.
+ */
+export async function examineGateway(
+  desk: Desk,
+  connections: readonly Connection[],
+  { seconds = SECONDS }: { readonly seconds?: number } = {},
+): Promise<Diagnosis[]> {
+  const by_root = Map.groupBy(connections, ({ root_url }) => root_url.replace(/\/+$/, ''));
+  const authorities = readAuthorities(desk.env);
+  const diagnoses = authoritiesOutcomes(desk.env).map(({ variable, outcome }) =>
+    diagnose({ root_url: variable, connections }, 'authorities', outcome),
+  );
+  const is_tls_used = connections.some(({ root_url }) => /^https:/i.test(root_url));
+  const all = is_tls_used ? diagnoses : [];
+  // One after the other: how streams arrive is measured.
+  for (const [root_url, own] of by_root) {
+    all.push(...(await examineOne({ desk, root_url, connections: own, authorities, seconds })));
+  }
+  return all;
+}
+
+async function examineOne(given: {
+  readonly desk: Desk;
+  readonly root_url: string;
+  readonly connections: readonly Connection[];
+  readonly authorities: Authorities;
+  readonly seconds: number;
+}): Promise<Diagnosis[]> {
+  const { desk, root_url, connections } = given;
+  const problem = urlProblem(root_url, 'base');
+  if (problem !== undefined) {
+    const found = `it is no address of a gateway: ${problem}`;
+    const outcome: CheckOutcome = { verdict: 'failed', found, remedy: 'write https://gateway.example.com' };
+    return [diagnose({ root_url: withoutSecretParts(root_url), connections }, 'address', outcome)];
+  }
+  const way = wayOut(root_url, desk.env);
+  const inquiry: Inquiry = {
+    ...given,
+    root_url: new URL(root_url).href.replace(/\/+$/, ''),
+    url: new URL(root_url),
+    way,
+  };
+  const said = [
+    ...addressOutcomes(inquiry),
+    ...(way.outcome === undefined ? [] : [diagnose(inquiry, 'proxy', way.outcome)]),
+  ];
+  const { diagnoses, reached } = await reachGateway(inquiry);
+  const so_far = [...said, ...diagnoses];
+  if (!reached) return so_far;
+  if (inquiry.url.protocol === 'http:') return [...so_far, ...(await askGateway(inquiry, undefined))];
+  const tls = await examineTls(inquiry);
+  return [...so_far, ...tls.diagnoses, ...(tls.ca === undefined ? [] : await askGateway(inquiry, tls.ca))];
+}
+
+/** Over http everybody on the way can read the token; clients send it all the same, and so it is tried. */
+function addressOutcomes(inquiry: Inquiry): Diagnosis[] {
+  const { url } = inquiry;
+  if (url.protocol === 'https:' || isLoopbackUrl(url.href)) return [];
+  return [
+    diagnose(inquiry, 'address', {
+      verdict: 'warning',
+      found: `${url.host} is spoken to over http: everybody on the way can read the token and every prompt`,
+      remedy: `put TLS in front of the gateway, and give clients https://${url.hostname}`,
+    }),
+  ];
+}
+
+/** What is no address may hold a password. */
+function withoutSecretParts(text: string): string {
+  return printableLine(text.slice(0, 200))
+    .replace(/\/\/[^/]*@/, '//***@')
+    .replace(/[?#].*$/, '');
 }

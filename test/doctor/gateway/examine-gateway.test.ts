@@ -1,0 +1,284 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { connect } from 'node:net';
+import { describe, test } from 'node:test';
+import { freePort } from '../../support/free-port.ts';
+import {
+  answersErrorPage,
+  answersOkToAll,
+  redirectsToLogin,
+  showsLoginPage,
+  stripsHeaders,
+} from '../../support/proxies/behaviours.ts';
+import { startProxy } from '../../support/proxies/proxy.ts';
+import { examine, faultsOf, listen, type StandIn, standIn, TOKEN } from './support.ts';
+
+const at = async (given?: StandIn) => `http://127.0.0.1:${await listen(standIn(given))}`;
+
+/** A session token that ended at this second. */
+const sessionToken = (exp: number) =>
+  `eyJhbGciOiJIUzI1NiJ9.${Buffer.from(JSON.stringify({ sub: 'ada', exp })).toString('base64url')}.c2lnbmF0dXJl`;
+
+describe('a gateway that does what it should', () => {
+  test('has no faults, whichever client asks', async () => {
+    const connections = [
+      { model: 'coder-1[1m]', context_window: 200_000 },
+      { client: 'coding-cli', model: 'coder-1', context_window: 100_000 },
+      { client: 'build-cli', token: undefined },
+    ] as const;
+    const { diagnoses, of } = await examine(await at(), { connections });
+    assert.deepEqual(faultsOf(diagnoses), []);
+    assert.equal(of('token').title, 'Token of messages, coding-cli');
+    assert.equal(of('model').verdict, 'ok');
+    assert.equal(of('context_window').verdict, 'ok');
+    // It is none of ours: how streams arrive can't be told for nothing.
+    assert.equal(of('stream').verdict, 'skipped');
+    assert.match(of('stream').found, /appscli selfcheck --base-url http:/);
+  });
+
+  test('is looked at once, however many clients use it, and every gateway by itself', async () => {
+    const [one, other] = [await at(), await at({ accepts: [] })];
+    const connections = [
+      { root_url: one },
+      { root_url: `${one}/`, client: 'coding-cli' as const },
+      { root_url: other },
+    ];
+    const { diagnoses } = await examine(one, { connections });
+    const of = (id: string) =>
+      diagnoses.filter((each) => each.id === id).map(({ where, verdict }) => `${where} ${verdict}`);
+    assert.deepEqual(of('gateway.connection'), [`${one} ok`, `${other} ok`]);
+    assert.deepEqual(of('gateway.token'), [`${one} ok`, `${other} failed`]);
+  });
+
+  test('says nothing about a token where it gives its list to everybody', async () => {
+    const { of, diagnoses } = await examine(await at({ accepts: [TOKEN, ''] }));
+    assert.equal(of('token').verdict, 'skipped');
+    assert.match(of('token').found, /to everybody/);
+    assert.deepEqual(faultsOf(diagnoses), []);
+  });
+});
+
+describe('a token', () => {
+  const refusals: readonly (readonly [code: string, token: string, found: RegExp, remedy: RegExp])[] = [
+    ['credential_expired', TOKEN, /^the token has expired$/, /make a new token/],
+    ['credential_revoked', TOKEN, /^the token was revoked$/, /new token/],
+    ['credential_missing', TOKEN, /sent and did not arrive/, /pass authorization on/],
+    ['credential_invalid', TOKEN, /does not know the token/, /one of this gateway/],
+    [
+      'credential_expired',
+      sessionToken(1_700_000_000),
+      /^the sign-in has expired, on 2023-11-14/,
+      /^sign in again: appscli login --base-url http:/,
+    ],
+    ['whatever', sessionToken(1_700_000_000), /^the sign-in has expired/, /appscli login/],
+    ['credential_revoked', sessionToken(4_000_000_000), /^the token was revoked$/, /appscli login/],
+    ['whatever', sessionToken(4_000_000_000), /does not know the token/, /appscli login/],
+  ];
+  for (const [code, token, found, remedy] of refusals) {
+    test(`that is refused with ${code} is told as that: ${found.source}`, async () => {
+      const root_url = await at({ accepts: [], code });
+      const { of, diagnoses } = await examine(root_url, { connections: [{ token }] });
+      assert.deepEqual(faultsOf(diagnoses), ['token']);
+      assert.match(of('token').found, found);
+      assert.match(of('token').remedy!, remedy);
+      assert.ok(!JSON.stringify(diagnoses).includes(token));
+    });
+  }
+
+  test('that is known and may not list models is told as that', async () => {
+    const { of } = await examine(await at({ accepts: [], status: 403 }));
+    assert.match(of('token').found, /does not allow it/);
+  });
+
+  test('that can be no token is told before it is sent', async () => {
+    const asked: string[] = [];
+    const root_url = `http://127.0.0.1:${await listen((req, res) => {
+      asked.push(String(req.headers.authorization));
+      res.end();
+    })}`;
+    for (const token of [
+      'gw_secret-part\n',
+      'Bearer gw_secret-part',
+      '"gw_secret-part"',
+      '<API_KEY>',
+      '$TOKEN',
+      'gw_sécret-part',
+    ]) {
+      const { of, diagnoses } = await examine(root_url, { connections: [{ token }] });
+      assert.equal(of('token').verdict, 'failed', token);
+      assert.ok(!JSON.stringify(diagnoses).includes('secret-part'));
+    }
+    assert.deepEqual(asked, []);
+  });
+});
+
+describe('a model', () => {
+  test('that its token group may not use is told with those that it may', async () => {
+    const models = [{ id: 'coder-1' }, { id: 'coder-2' }];
+    const { of } = await examine(await at({ models }), { connections: [{ model: 'planner-9' }] });
+    assert.equal(of('model').verdict, 'failed');
+    assert.match(of('model').found, /no model "planner-9" for this token: its token group may not use it/);
+    assert.match(of('model').remedy!, /coder-1 or coder-2\. For another model ask/);
+  });
+
+  test('that is written wrong is told with the one that is meant', async () => {
+    const { of } = await examine(await at(), { connections: [{ model: 'codr-1' }] });
+    assert.match(of('model').remedy!, /did you mean `coder-1`\?/);
+  });
+
+  test('is told as one of a group without models where the list is empty', async () => {
+    const { of } = await examine(await at({ models: [] }), { connections: [{ model: 'coder-1' }] });
+    assert.equal(of('model').verdict, 'failed');
+    assert.match(of('model').found, /no model at all for this token/);
+  });
+
+  test('is fine where an entry stands for all of its family', async () => {
+    const { of } = await examine(await at({ models: [{ id: 'coder/*' }] }), {
+      connections: [{ model: 'coder/large' }],
+    });
+    assert.equal(of('model').verdict, 'ok');
+  });
+
+  test('has a window that the client must not believe larger than it is', async () => {
+    const { of } = await examine(await at(), { connections: [{ model: 'coder-1', context_window: 500_000 }] });
+    assert.equal(of('context_window').verdict, 'failed');
+    assert.match(
+      of('context_window').remedy!,
+      /context window of the client to 200000, and its compaction limit to 190000/,
+    );
+  });
+});
+
+describe('the way to a gateway', () => {
+  const pages = [
+    [
+      'a redirect to a login',
+      redirectsToLogin('https://id.example.com/login?secret=planted'),
+      /redirect \(status 302\) to https:\/\/id\.example\.com\/login, where people sign in/,
+    ],
+    ['a login page', showsLoginPage, /"Sign in - Example Corp"/],
+    ['an error page', answersErrorPage(502), /502 Bad Gateway.*nginx/],
+    ['JSON of something else', answersOkToAll, /JSON with status/],
+  ] as const;
+  for (const [name, behaviour, found] of pages) {
+    test(`is told where ${name} comes in place of the list of models`, async () => {
+      const proxy = await startProxy('http://127.0.0.1:9', behaviour);
+      const { of, diagnoses } = await examine(proxy.url);
+      await proxy.close();
+      assert.equal(of('models').verdict, 'failed');
+      assert.match(of('models').found, found);
+      assert.ok(!JSON.stringify(diagnoses).includes('planted'));
+      assert.ok(diagnoses.every(({ id }) => id !== 'gateway.token'));
+    });
+  }
+
+  test('is told where a proxy takes the credential off', async () => {
+    const proxy = await startProxy(await at({ code: 'credential_missing' }), stripsHeaders('authorization'));
+    const { of } = await examine(proxy.url);
+    await proxy.close();
+    assert.match(of('token').found, /did not arrive/);
+  });
+
+  test('is told where nothing listens, where DNS does not know the name, and where the address is none', async () => {
+    const refused = await examine(`http://127.0.0.1:${await freePort()}`);
+    assert.match(refused.of('connection').found, /takes no connection at 127\.0\.0\.1:\d+: connection refused/);
+    assert.match(refused.of('connection').remedy!, /start the gateway/);
+    const unknown = await examine('https://gateway.invalid');
+    assert.equal(unknown.of('name').verdict, 'failed');
+    assert.deepEqual(faultsOf(unknown.diagnoses), ['name']);
+    const wrong = await examine('https://user:planted@gateway.example.com');
+    assert.match(wrong.of('address').found, /holds credentials/);
+    assert.ok(!JSON.stringify(wrong.diagnoses).includes('planted'));
+  });
+
+  test('is told as slow where the list takes longer than the Messages client waits', async () => {
+    const answer = standIn();
+    const root_url = `http://127.0.0.1:${await listen((req, res) => void setTimeout(() => answer(req, res), 3100))}`;
+    const { of } = await examine(root_url, { connections: [{ token: undefined }] });
+    assert.equal(of('models').verdict, 'failed');
+    assert.match(of('models').found, /took 3\.\d seconds; the Messages client gives up after 3/);
+  });
+
+  test('is told where the clock of this machine is wrong, in which direction', async () => {
+    const root_url = await at();
+    const ahead = await examine(root_url, { now: () => Date.now() + 7_200_000 });
+    assert.equal(ahead.of('clock').verdict, 'failed');
+    assert.match(ahead.of('clock').found, /is 120 minutes ahead of that of the gateway|is 2 hours ahead/);
+    const behind = await examine(root_url, { now: () => Date.now() - 90_000 });
+    assert.equal(behind.of('clock').verdict, 'warning');
+    assert.match(behind.of('clock').found, /\d\d seconds behind/);
+    const cached = await examine(await at({ headers: { age: '7200' } }), { now: () => Date.now() + 7_200_000 });
+    assert.ok(cached.diagnoses.every(({ id }) => id !== 'gateway.clock'));
+  });
+});
+
+describe('a proxy of this machine', () => {
+  /** Opens ways as it is told to, and counts them. */
+  async function tunnel(status = 200) {
+    const asked: string[] = [];
+    const server = createServer((req, res) => {
+      asked.push(`${req.method} ${req.url}`);
+      res.writeHead(status).end();
+    });
+    server.on('connect', (req, socket) => {
+      asked.push(`CONNECT ${req.headers['proxy-authorization'] ?? ''}`.trim());
+      socket.on('error', () => {});
+      if (status !== 200) {
+        socket.end(`HTTP/1.1 ${status} No\r\n\r\n`);
+        return;
+      }
+      const port = Number(req.url!.split(':')[1]);
+      const behind = connect(port, '127.0.0.1', () => {
+        socket.write('HTTP/1.1 200 OK\r\n\r\n');
+        behind.pipe(socket).pipe(behind);
+      });
+      behind.on('error', () => socket.destroy());
+      socket.on('close', () => behind.destroy());
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as { port: number };
+    const close = () => {
+      server.close();
+      server.closeAllConnections();
+    };
+    return { asked, port, close };
+  }
+
+  test('that opens no way is named by its variable, and its password is not', async () => {
+    const proxy = await tunnel(407);
+    const env = { HTTPS_PROXY: `http://ada:planted-word@127.0.0.1:${proxy.port}` };
+    const { of, diagnoses } = await examine('https://gateway.example.com', { env });
+    proxy.close();
+    assert.match(
+      of('proxy').found,
+      /HTTPS_PROXY sends requests to gateway\.example\.com through the proxy 127\.0\.0\.1:\d+$/,
+    );
+    assert.match(
+      of('tls').found,
+      /HTTPS_PROXY names opens no way to gateway\.example\.com: it answers with status 407/,
+    );
+    assert.deepEqual(proxy.asked, [`CONNECT Basic ${Buffer.from('ada:planted-word').toString('base64')}`]);
+    assert.ok(!JSON.stringify(diagnoses).includes('planted-word'));
+  });
+
+  test('that is away is named, and what NO_PROXY would do', async () => {
+    const env = { HTTPS_PROXY: `http://127.0.0.1:${await freePort()}` };
+    const { of } = await examine('https://gateway.example.com', { env });
+    assert.match(of('connection').found, /the proxy that HTTPS_PROXY names takes no connection/);
+    assert.match(of('connection').remedy!, /add that to NO_PROXY/);
+  });
+
+  test('that stands before this machine itself is a fault, and NO_PROXY mends it', async () => {
+    const root_url = await at();
+    const proxy = await tunnel(503);
+    const env = { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` };
+    const through = await examine(root_url, { env });
+    assert.equal(through.of('proxy').verdict, 'failed');
+    assert.match(through.of('proxy').remedy!, /NO_PROXY=127\.0\.0\.1\)/);
+    assert.equal(through.of('models').verdict, 'failed');
+    const past = await examine(root_url, { env: { ...env, NO_PROXY: '127.0.0.1' } });
+    proxy.close();
+    assert.equal(past.of('proxy').verdict, 'ok');
+    assert.deepEqual(faultsOf(past.diagnoses), []);
+  });
+});

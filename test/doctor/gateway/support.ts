@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type RequestListener } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import type { Connection, Diagnosis } from '../../../engine/doctor/diagnosis.ts';
+import { examineGateway } from '../../../engine/doctor/gateway/examine-gateway.ts';
+import { atFileEnd } from '../../support/file-end.ts';
+import { deskWith } from '../support.ts';
+
+/** A token that must never be seen. */
+export const TOKEN = 'gw_planted-token-7d1f04c2a9';
+
+/** Listens at a free port until the tests of the file are over; returns the port. */
+export async function listen(listener: RequestListener, tls?: { cert: string; key: string }): Promise<number> {
+  const server = tls === undefined ? createServer(listener) : createSecureServer(tls, listener);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  atFileEnd(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** What a stand-in is to answer. */
+export interface StandIn {
+  readonly models?: readonly object[];
+  readonly accepts?: readonly string[];
+  /** The code with which other tokens are refused. */
+  readonly code?: string;
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** A gateway that is none of ours: it lists models, and has nothing else. */
+export function standIn({
+  models = [{ id: 'coder-1', context_window: 200_000 }],
+  accepts = [TOKEN],
+  code = 'nope',
+  status = 401,
+  headers = {},
+}: StandIn = {}): RequestListener {
+  return (req, res) => {
+    req.resume();
+    const json = { 'content-type': 'application/json', ...headers };
+    const bearer = /^Bearer (.*)$/.exec(req.headers.authorization ?? '')?.[1] ?? '';
+    if (!accepts.includes(bearer)) {
+      res.writeHead(status, json);
+      const message = `refused \u001b]0;owned\u0007 ${bearer}`;
+      res.end(JSON.stringify({ type: 'error', error: { type: 'authentication_error', code, message } }));
+    } else if (req.url === '/v1/models?limit=1000') {
+      res.writeHead(200, json);
+      res.end(JSON.stringify({ data: models }));
+    } else {
+      res.writeHead(404, json);
+      res.end('{"type":"error","error":{"type":"not_found_error","code":"model_not_found","message":"nothing"}}');
+    }
+  };
+}
+
+/** Looks at a gateway from a desk, and at what is told of it. */
+export async function examine(
+  root_url: string,
+  given: {
+    readonly env?: Readonly<Record<string, string>>;
+    readonly connections?: readonly Partial<Connection>[];
+    readonly now?: () => number;
+    readonly seconds?: number;
+  } = {},
+): Promise<{ readonly diagnoses: readonly Diagnosis[]; of(id: string): Diagnosis }> {
+  const { env = {}, connections = [{}], now = Date.now, seconds = 10 } = given;
+  const desk = { ...deskWith({ env }), now };
+  const usual = { client: 'messages', root_url, token: TOKEN, model: undefined, context_window: undefined } as const;
+  const diagnoses = await examineGateway(
+    desk,
+    connections.map((each) => ({ ...usual, ...each })),
+    { seconds },
+  );
+  const told = JSON.stringify(diagnoses);
+  assert.ok(!told.includes(TOKEN) && !told.includes(TOKEN.slice(4, 20)), 'a token is told');
+  assert.doesNotMatch(told, /\\u00(?:0|1)[0-9a-f]|[\u0080-\u009f\u202e]/);
+  for (const { verdict, remedy, found } of diagnoses) {
+    if (verdict === 'failed' || verdict === 'warning') assert.ok(remedy, `${found}: no remedy`);
+  }
+  return {
+    diagnoses,
+    of(id) {
+      const found = diagnoses.find((each) => each.id === `gateway.${id}`);
+      assert.ok(found, `nothing is said of ${id}: ${diagnoses.map((each) => each.id).join(', ')}`);
+      return found;
+    },
+  };
+}
+
+/** The faults among diagnoses, without the first part of their ids. */
+export function faultsOf(diagnoses: readonly Diagnosis[]): string[] {
+  return diagnoses
+    .filter(({ verdict }) => verdict === 'failed' || verdict === 'warning')
+    .map(({ id }) => id.replace('gateway.', ''));
+}
