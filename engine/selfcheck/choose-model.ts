@@ -1,6 +1,6 @@
-import { parseBounded } from '../kit/json/bounded.ts';
 import { isPrintableLine } from '../kit/text/printable.ts';
 import { type Price, toldPrice } from './costs.ts';
+import { fieldsOf, readAnswer } from './read-answer.ts';
 import type { Subject } from './subject.ts';
 
 /** Why a model is asked: its person named it, it is of the echo upstream, the cheapest, or the first there is. */
@@ -63,18 +63,14 @@ function sumOf({ input_usd_per_million, output_usd_per_million }: Price): number
 }
 
 async function listModels(subject: Pick<Subject, 'ask'>): Promise<Entry[] | undefined> {
-  const { status, body, ending } = await subject.ask({ path: '/v1/models?limit=1000' });
-  if (status !== 200 || ending !== 'whole') return undefined;
-  try {
-    const { data } = (parseBounded(body.toString()) ?? {}) as { data?: unknown };
-    return Array.isArray(data) ? data.flatMap(entryOf) : undefined;
-  } catch {
-    return undefined;
-  }
+  const { status, fault, json } = await readAnswer(await subject.ask({ path: '/v1/models?limit=1000' }));
+  const { data } = fieldsOf(json);
+  return status === 200 && fault === undefined && Array.isArray(data) ? data.flatMap(entryOf) : undefined;
 }
 
 function entryOf(given: unknown): Entry[] {
-  const { id } = (given ?? {}) as { id?: unknown };
+  const entry = fieldsOf(given);
+  const { id } = entry;
   const is_usable = typeof id === 'string' && id !== '' && id.length <= ID_LENGTH_MAX && isPrintableLine(id);
-  return is_usable ? [{ id, price: toldPrice(given as object) }] : [];
+  return is_usable ? [{ id, price: toldPrice(entry) }] : [];
 }

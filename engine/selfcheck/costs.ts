@@ -1,4 +1,5 @@
 import type { SelfCheck, TokensUsed } from './check.ts';
+import { fieldsOf } from './read-answer.ts';
 
 /** What a model costs. */
 export interface Price {
@@ -23,11 +24,9 @@ const MILLION = 1e6;
 const TOKEN_USD_MAX = 0.01;
 
 /** The price that an entry of a list of models tells, in one of the forms that gateways use; `undefined` where it tells none. */
-export function toldPrice(entry: object): Price | undefined {
-  const { pricing, input_cost_per_token, output_cost_per_token } = entry as Readonly<Record<string, unknown>>;
-  const { prompt, completion, input, output } = (
-    typeof pricing === 'object' && pricing !== null ? pricing : {}
-  ) as Readonly<Record<string, unknown>>;
+export function toldPrice(entry: Readonly<Record<string, unknown>>): Price | undefined {
+  const { pricing, input_cost_per_token, output_cost_per_token } = entry;
+  const { prompt, completion, input, output } = fieldsOf(pricing);
   const input_usd = numberOf(prompt ?? input ?? input_cost_per_token);
   const output_usd = numberOf(completion ?? output ?? output_cost_per_token);
   if (input_usd === undefined || output_usd === undefined) return undefined;

@@ -119,7 +119,9 @@ async function checkGateway(
     report.add(withoutSecrets(result, secrets));
   }
   const exit_code = report.end(factsOf(plan));
-  return known.signal?.aborted ? Math.max(exit_code, EXIT_FINDINGS) : exit_code;
+  const is_checked = report.results.some(({ verdict }) => verdict !== 'skipped');
+  if (!is_checked && report.is_text) say(context, 'Nothing was checked.');
+  return is_checked && !known.signal?.aborted ? exit_code : EXIT_FINDINGS;
 }
 
 /** The model to ask, by the gateway's list. Rejects where there is nothing that answers. */

@@ -2,11 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import type { ClientNames } from '../../client-files/names.ts';
 import { findProgram } from '../../kit/process/find-program.ts';
-import { printableLine } from '../../kit/text/printable.ts';
+import { cameLine, sentLine } from '../answer-lines.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
 import { judgeRun } from '../clients/judge-run.ts';
 import { RUNNABLE_CLIENTS, type RunnableClient } from '../clients/kinds.ts';
 import { runOnce } from '../clients/run-once.ts';
+import { foreignAnswer } from '../foreign-answers.ts';
+import { readAnswer } from '../read-answer.ts';
 import type { ClientSurroundings, Subject } from '../subject.ts';
 
 /** A single run of each coding client that is installed. */
@@ -83,12 +85,13 @@ async function whyUseless(
   subject: Subject,
   model: string,
 ): Promise<SelfCheckOutcome | undefined> {
-  const answer = await subject.ask({ path, json: shortRequest(model, 'Say ok.') });
-  const { status, headers } = answer;
-  const is_json = /^application\/(?:[\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '');
+  const request = { path, json: shortRequest(model, 'Say ok.') };
+  const answer = await readAnswer(await subject.ask(request));
+  const { status, json } = answer;
+  const foreign = foreignAnswer(answer);
+  const is_json = foreign === undefined && json !== undefined;
   if (status === 200 && is_json) return undefined;
-  const came = `status ${status}, ${printableLine(headers['content-type'] ?? 'no content type').slice(0, 100)}`;
-  const told = { sent: `POST ${path}`, came };
+  const told = { sent: sentLine(request), came: cameLine(answer) };
   if (is_json && status >= 400 && status < 500 && status !== 401 && status !== 403) {
     return {
       ...told,
@@ -99,7 +102,7 @@ async function whyUseless(
   return {
     ...told,
     verdict: 'failed',
-    found: `not run: a short request to ${path} gets no answer of a model, and so would the client`,
-    remedy: 'see what the checks of this API say, and put that right first',
+    found: `not run: a short request to ${path} gets ${foreign?.what ?? `an error (status ${status})`}, and so would the client`,
+    remedy: foreign?.remedy ?? 'see what the checks of this API say, and put that right first',
   };
 }

@@ -1,0 +1,300 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { type SelfcheckOptions, selfcheck } from '../../engine/cli/selfcheck/selfcheck.ts';
+import type { SelfCheck } from '../../engine/selfcheck/check.ts';
+import type { Subject } from '../../engine/selfcheck/subject.ts';
+import { freePort } from '../support/free-port.ts';
+import { cli, collectingTerminal } from './support.ts';
+
+const TOKEN = 'gw_0123456789abcdef';
+
+let models: readonly object[] = [{ id: 'coder-1' }, { id: 'coder-2' }];
+let asked: { readonly path: string; readonly headers: NodeJS.Dict<string | string[]> }[] = [];
+/** Where messages are forwarded to. */
+let upstream: string | undefined;
+const gateway = createServer(async (request, response) => {
+  asked.push({ path: request.url ?? '', headers: request.headers });
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk);
+  response.setHeader('content-type', 'application/json');
+  if (upstream !== undefined && request.method === 'POST') {
+    const body = Buffer.concat(chunks);
+    const answer = await fetch(upstream + request.url, { method: 'POST', body });
+    response.end(await answer.text());
+  } else response.end(JSON.stringify(request.url?.startsWith('/v1/models') ? { data: models } : { error: 'no' }));
+});
+let base_url: string;
+
+const OK: SelfCheck = {
+  id: 'models.list',
+  title: 'The list of models',
+  expected: 'a list',
+  run: async () => ({ verdict: 'ok', found: 'it is there' }),
+};
+const DEAR: SelfCheck = {
+  ...OK,
+  id: 'messages.json',
+  title: 'An answer',
+  uses: { requests: 2, input: 1000, output: 100 },
+};
+const FAILS: SelfCheck = {
+  ...OK,
+  id: 'messages.stream',
+  title: 'A stream',
+  run: async () => ({ verdict: 'failed', found: 'it is not', remedy: 'mend it' }),
+};
+/** Fails with what it is given, so that a test can read it. */
+const TELLS: SelfCheck = {
+  ...OK,
+  id: 'messages.tells',
+  run: async ({ model, given_url, root_url }: Subject) => ({
+    verdict: 'ok',
+    found: JSON.stringify({ model, given_url, root_url }),
+  }),
+};
+
+async function run(given: Partial<SelfcheckOptions>, checks: readonly SelfCheck[] = [OK], env: NodeJS.ProcessEnv = {}) {
+  const { terminal, data, info } = collectingTerminal();
+  const context = { terminal, env: { TOKEN, ...env }, stages: async () => [] };
+  const options = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 0.01, timeout: 60, ...given };
+  const exit_code = await selfcheck(context, options, { checks });
+  return { exit_code, data: data(), info: info() };
+}
+
+describe('appscli selfcheck', () => {
+  before(async () => {
+    await new Promise<void>((resolve) => gateway.listen(0, '127.0.0.1', resolve));
+    base_url = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+  });
+  after(() => gateway.close());
+
+  it('says what it asks and what that costs, each result as it is known, and how many ended how', async () => {
+    const { exit_code, data, info } = await run({}, [OK, FAILS]);
+    assert.equal(exit_code, 1);
+    assert.equal(
+      data,
+      'ok       The list of models: it is there\n' +
+        'failed   A stream: it is not\n         expected  a list\n         help      mend it\n         check     messages.stream\n',
+    );
+    assert.ok(
+      info
+        .replaceAll('\n', ' ')
+        .startsWith(
+          `Checks ${base_url} with the model coder-1 (the first of 2 that it lists; --model names another). Costs nothing: no model is asked. `,
+        ),
+      info,
+    );
+    assert.match(info, /\n1 ok, 1 failed in \d+\.\d s\n$/);
+  });
+
+  it('ends well when warnings and skipped checks are the worst, but not when nothing was checked at all', async () => {
+    const skipped = { ...OK, skipped: () => 'name a token with --limit-token-env' };
+    const warns = { ...OK, run: async () => ({ verdict: 'warning' as const, found: 'maybe', remedy: 'look' }) };
+    assert.equal((await run({}, [warns, skipped])).exit_code, 0);
+    assert.equal((await run({ strict: true }, [warns, skipped])).exit_code, 1);
+    const { exit_code, info } = await run({}, [skipped]);
+    assert.equal(exit_code, 1);
+    assert.match(info, /Nothing was checked\.\n$/);
+  });
+
+  it('sends the token to the gateway, with the names of headers that most people have and the neutral ones', async () => {
+    asked = [];
+    await run({});
+    const [{ path, headers } = { path: '', headers: {} }] = asked;
+    assert.equal(path, '/v1/models?limit=1000');
+    assert.equal(headers.authorization, `Bearer ${TOKEN}`);
+    assert.equal(headers['vendor-version'], '2023-06-01');
+    assert.equal(headers['anthropic-version'], '2023-06-01');
+    assert.match(String(headers['user-agent']), /^appscli\//);
+  });
+
+  it('takes the path of an API off the address and says so', async () => {
+    const { data, info } = await run({ baseUrl: `${base_url}/v1/` }, [TELLS]);
+    assert.match(info, /The address was given with \/v1, which is left off here/);
+    assert.deepEqual(JSON.parse(/\{.*\}/.exec(data.replace(/\n */g, ''))?.[0] ?? ''), {
+      model: 'coder-1',
+      given_url: `${base_url}/v1`,
+      root_url: base_url,
+    });
+  });
+
+  it('skips what would cost more than is allowed, and says what to allow', async () => {
+    const { data, info } = await run({ maxUsd: 0.01 }, [OK, DEAR, { ...DEAR, id: 'messages.more' }]);
+    assert.match(
+      info.replaceAll('\n', ' '),
+      /Costs at most 0\.0075 USD: 2 requests to the model, 1,000 tokens in and 100 out, at 5 USD for a million in and 25 out, which is assumed: the gateway tells no price\. 1 check more would pass --max-usd 0\.01; --max-usd 0\.02 makes all\./,
+    );
+    assert.match(data, /ok {7}An answer: it is there\nskipped {2}An answer: it may cost 0\.0075 USD/);
+    assert.match(data, /help {6}--max-usd 0\.02 makes all checks/);
+  });
+
+  it('asks nothing that costs with --max-usd 0', async () => {
+    const { data, exit_code } = await run({ maxUsd: 0 }, [OK, DEAR]);
+    assert.match(data, /^ok .*\nskipped {2}An answer/);
+    assert.equal(exit_code, 0);
+  });
+
+  it('asks the cheapest model for text where the gateway tells prices, in each of the forms they have', async () => {
+    const before_test = models;
+    models = [
+      { id: 'large', pricing: { prompt: '0.000003', completion: '0.000015' } },
+      { id: 'embed-small', pricing: { prompt: '0.00000001', completion: '0' } },
+      { id: 'free', pricing: { prompt: '0', completion: '0' } },
+      { id: 'auto', pricing: { prompt: '-1', completion: '-1' } },
+      { id: 'small', input_cost_per_token: 2.5e-7, output_cost_per_token: 1.25e-6 },
+      { id: 'middle', pricing: { input: 0.8, output: 4 } },
+    ];
+    const { info } = await run({ json: true }, [DEAR]).finally(() => (models = before_test));
+    assert.equal(info, '');
+    models = [models[0]!, { id: 'small', pricing: { prompt: '0.00000025', completion: '0.00000125' } }];
+    const told = await run({}, [DEAR]).finally(() => (models = before_test));
+    assert.match(told.info, /with the model small \(the cheapest of 2 that/);
+    assert.match(told.info.replaceAll('\n', ' '), /at 0\.25 USD for a million in and 1\.25 out, as the gateway says\./);
+  });
+
+  it('tells programs what it asked, what that costs at most, and every result', async () => {
+    const { data, info } = await run({ json: true, model: 'coder-2' }, [OK, DEAR]);
+    const { version, checks, ...facts } = JSON.parse(data);
+    assert.match(version, /^\d+\.\d+\.\d+/);
+    assert.equal(info, '');
+    assert.deepEqual(checks[0], {
+      id: 'models.list',
+      title: 'The list of models',
+      expected: 'a list',
+      verdict: 'ok',
+      found: 'it is there',
+      duration_ms: checks[0].duration_ms,
+    });
+    assert.deepEqual(
+      { ...facts, duration_ms: 0 },
+      {
+        command: 'selfcheck',
+        base_url,
+        given_url: base_url,
+        model: 'coder-2',
+        model_reason: 'named',
+        models_listed: 2,
+        echo: null,
+        costs_at_most: {
+          usd: 0.0075,
+          requests: 2,
+          input_tokens: 1000,
+          output_tokens: 100,
+          max_usd: 0.01,
+          price: { source: 'assumed', input_usd_per_million: 5, output_usd_per_million: 25 },
+        },
+        summary: { ok: 2, warning: 0, failed: 0, skipped: 0 },
+        duration_ms: 0,
+      },
+    );
+  });
+
+  it('skips what needs a model where none is listed or named', async () => {
+    const before_test = models;
+    models = [];
+    const { data, info } = await run({}, [OK, DEAR]).finally(() => (models = before_test));
+    assert.match(info.replaceAll('\n', ' '), /with no model: it lists none, and --model names none/);
+    assert.match(data, /skipped {2}An answer: no model is known to ask\n {9}help {6}name one with --model/);
+  });
+
+  it('makes only the checks that are named, by their ids or the beginnings of them', async () => {
+    const checks = [OK, DEAR, FAILS, { ...OK, id: 'messages' }];
+    const ids = async (only: readonly string[]) =>
+      JSON.parse((await run({ json: true, only }, checks)).data).checks.map(({ id }: SelfCheck) => id);
+    assert.deepEqual(await ids(['messages']), ['messages.json', 'messages.stream', 'messages']);
+    assert.deepEqual(await ids(['models.list', 'messages.stream']), ['models.list', 'messages.stream']);
+    await assert.rejects(
+      ids(['message.stream']),
+      /there is no check message\.stream; did you mean `messages\.stream`\?/,
+    );
+  });
+
+  it('says which checks there are and asks nobody', async () => {
+    const { exit_code, stdout } = await cli(['selfcheck', '--list'], { env: {} });
+    assert.equal(exit_code, 0);
+    assert.match(stdout, /^check +what is checked +tokens in +out\n/);
+    assert.match(stdout, /^clients\.build_cli +A single run of the build CLI +60000 +2000$/m);
+  });
+
+  it('exits with 69 where the gateway can not be reached, with a report that says why', async () => {
+    const closed = `http://127.0.0.1:${await freePort()}`;
+    const { exit_code, data } = await run({ baseUrl: closed });
+    assert.equal(exit_code, 69);
+    assert.match(data, /: no answer: connection refused\n.*help +nothing listens there/s);
+    const file = join(mkdtempSync(join(tmpdir(), 'selfcheck-')), 'report.xml');
+    await run({ baseUrl: closed, junit: file });
+    assert.match(readFileSync(file, 'utf8'), /failures="1"/);
+  });
+
+  it('says what is wrong with a command line, and repeats no token', async () => {
+    const refused = async (given: Partial<SelfcheckOptions>, env?: NodeJS.ProcessEnv) => {
+      const error = await run(given, [OK], env).catch((each) => each);
+      assert.equal(error.exit_code, 64, String(error));
+      return String(error.message);
+    };
+    assert.match(await refused({ tokenEnv: 'NOT_SET' }), /--token-env names NOT_SET, and that is not set/);
+    const given_token = await refused({ tokenEnv: TOKEN });
+    assert.match(given_token, /takes the name of an environment variable, not a token/);
+    assert.ok(!given_token.includes(TOKEN));
+    assert.match(await refused({ limitTokenEnv: 'ODD' }, { ODD: 'two words' }), /--limit-token-env names ODD/);
+    assert.match(await refused({ echo: 'nowhere' }), /--echo takes a host and a port/);
+    assert.match(await refused({ baseUrl: 'gw.example.com' }), /not an absolute URL/);
+    assert.match(await refused({ json: true, junit: true }), /give --junit a file/);
+  });
+
+  it('asks for a token where there is no sign-in, and says how to get one', async () => {
+    const { exit_code, stderr } = await cli(['selfcheck', '--base-url', base_url], {
+      env: { APPSCLI_CREDENTIALS: join(mkdtempSync(join(tmpdir(), 'selfcheck-')), 'credentials.json') },
+    });
+    assert.equal(exit_code, 64);
+    assert.match(stderr, /--token-env, or sign in: appscli login --base-url/);
+  });
+
+  it('hides the token in whatever a check found', async () => {
+    const found = `Bearer ${TOKEN}, cut: ${TOKEN.slice(0, 15)}`;
+    const tells = { ...OK, run: async () => ({ verdict: 'ok' as const, found, details: [found], came: found }) };
+    for (const options of [{ verbose: true }, { json: true }, { junit: true }] as const) {
+      const { data } = await run(options, [tells]);
+      assert.ok(!data.includes(TOKEN.slice(0, 12)), data);
+      assert.match(data, /Bearer \*\*\*, cut: \*\*\*/);
+    }
+  });
+
+  it('costs nothing where the gateway forwards to the echo upstream, and says when it does not', async () => {
+    const port = await freePort();
+    upstream = `http://127.0.0.1:${port}`;
+    const reached = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [DEAR]).finally(() => (upstream = undefined));
+    assert.match(reached.info, /forwards this model to the echo upstream/);
+    assert.match(reached.info, /Costs nothing: 2 requests to the model/);
+    assert.match(reached.data, /^ok/);
+    const missed = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [OK, DEAR]);
+    assert.match(
+      missed.info.replaceAll('\n', ' '),
+      /does not forward coder-1 to the echo upstream at .*: give it an upstream/,
+    );
+    assert.match(missed.data, /skipped {2}An answer/);
+  });
+
+  it('reports what it knows when it is stopped, and exits with 1', async () => {
+    // Whoever else listens in this process is not to hear of it.
+    const interrupt = () => process.listeners('SIGINT').at(-1)?.('SIGINT');
+    const stops: SelfCheck = {
+      ...OK,
+      async run() {
+        interrupt();
+        return { verdict: 'ok', found: 'it is there' };
+      },
+    };
+    const { exit_code, data } = await run({}, [stops, OK]);
+    assert.equal(exit_code, 1);
+    assert.equal(
+      data,
+      'ok       The list of models: it is there\nskipped  The list of models: not made: it was stopped\n',
+    );
+  });
+});

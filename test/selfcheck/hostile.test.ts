@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { selfcheck } from '../../engine/cli/selfcheck/selfcheck.ts';
+import { printable } from '../../engine/kit/text/printable.ts';
+import type { SelfCheck } from '../../engine/selfcheck/check.ts';
+import { CHECKS } from '../../engine/selfcheck/checks.ts';
+import { readXml } from '../cli/report/read-xml.ts';
+import { collectingTerminal } from '../cli/support.ts';
+import { HTTP_HARM, startHostile, TCP_HARM } from './hostile-gateways.ts';
+
+const TOKEN = 'gw_never/told+to=anybody%20else';
+const SECONDS = 0.5;
+
+/** Tells all that it was told, as no careful check does. */
+const CARELESS: SelfCheck = {
+  id: 'messages.careless',
+  title: 'An answer',
+  expected: 'a message',
+  uses: { input: 10, output: 10 },
+  async run(subject) {
+    const { status, headers, body, ending } = await subject.ask({
+      path: '/v1/messages',
+      json: { model: subject.model },
+    });
+    const text = body.toString();
+    const all = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+    return {
+      verdict: 'failed',
+      found: text,
+      came: `${status} ${ending} ${text}`,
+      remedy: text,
+      details: [...all, text],
+    };
+  },
+};
+
+/** All that was handed to the terminal, before that takes anything out, and what was written for CI. */
+async function check(base_url: string) {
+  const said: string[] = [];
+  const keep = (text: string) => void said.push(text);
+  const { terminal } = collectingTerminal();
+  const context = {
+    terminal: { ...terminal, data: keep, info: keep, verbatim: keep },
+    env: { TOKEN, PATH: '' },
+    stages: async () => [],
+  };
+  const junit = join(mkdtempSync(join(tmpdir(), 'hostile-')), 'report.xml');
+  const given = { baseUrl: base_url, tokenEnv: 'TOKEN', model: 'coder-1', maxUsd: 1, timeout: SECONDS, junit };
+  const exit_code = await selfcheck(context, { ...given, verbose: true }, { checks: [CARELESS, ...CHECKS] });
+  return { exit_code, said: said.join(''), xml: readFileSync(junit, 'utf8') };
+}
+
+describe('a self-check of a gateway that', { concurrency: 6 }, () => {
+  for (const harm of [...Object.keys(HTTP_HARM), ...Object.keys(TCP_HARM)]) {
+    it(`${harm} ends, is not content, tells nobody the token and nothing to the terminal`, async () => {
+      const gateway = await startHostile(harm);
+      try {
+        const { exit_code, said, xml } = await check(gateway.url);
+        assert.ok([1, 69].includes(exit_code), `exit code ${exit_code}`);
+        assert.equal(readXml(xml).name, 'testsuites');
+        assert.equal(said, printable(said));
+        for (const text of [said, xml]) {
+          assert.ok(!text.includes(TOKEN) && !text.includes(encodeURIComponent(TOKEN)) && !text.includes('anybody'));
+          assert.ok(text.length < 200_000, `${text.length} characters`);
+        }
+        assert.equal(gateway.elsewhere(), 0);
+      } finally {
+        gateway.close();
+      }
+    });
+  }
+});
