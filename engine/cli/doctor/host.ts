@@ -1,7 +1,50 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { examineHost } from '../../doctor/host/examine-host.ts';
+import { type Machine, thisMachine } from '../../doctor/host/machine.ts';
+import { programVersion } from '../../kit/package-root.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK } from '../exit-codes.ts';
+import { openReport, type ReportOptions } from '../report/report.ts';
 
-/** `appscli doctor --config`. */
-export async function doctorHost(_context: CommandContext, _given: { readonly config: string }): Promise<number> {
-  return EXIT_OK;
+/** What `appscli doctor --config` is told. */
+export interface DoctorHostOptions extends ReportOptions {
+  readonly config: string;
+  /** Name of a variable. */
+  readonly tokenEnv?: string;
+  /** In seconds. */
+  readonly timeout?: number;
+}
+
+const TIMEOUT_SECONDS = 5;
+
+/** `appscli doctor --config`: the machine of a gateway. Raises StartError where there is no such file or no such variable. */
+export async function doctorHost(
+  context: CommandContext,
+  given: DoctorHostOptions,
+  machine: Machine = thisMachine(),
+): Promise<number> {
+  const { env } = context;
+  const { config, tokenEnv, timeout: timeout_seconds = TIMEOUT_SECONDS } = given;
+  if (!existsSync(config)) {
+    const problem = `${config} does not exist; name the configuration of the gateway with --config`;
+    throw new StartError(problem, { exit_code: EXIT_CONFIGURATION });
+  }
+  const token = tokenEnv === undefined ? undefined : tokenIn(env, tokenEnv);
+  const report = openReport(context, given, { name: 'appscli doctor' });
+  const stages = await context.stages();
+  report.begin('looking at the configuration');
+  const host = { config_file: resolve(config), stages, env, token, timeout_seconds, machine };
+  for await (const result of examineHost(host)) report.add(result);
+  return report.end({ version: programVersion(), config: host.config_file });
+}
+
+function tokenIn(env: NodeJS.ProcessEnv, variable: string): string {
+  const token = env[variable]?.trim() ?? '';
+  if (token === '') {
+    throw new StartError(`the environment variable ${variable}, named by --token-env, is not set`, {
+      exit_code: EXIT_CONFIGURATION,
+    });
+  }
+  return token;
 }

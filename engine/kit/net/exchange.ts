@@ -13,6 +13,8 @@ export interface ExchangeRequest {
   readonly bytes_max?: number;
   /** Certificates to trust, in PEM, in place of the usual ones. */
   readonly ca?: readonly string[];
+  /** The certificate of this very server, in PEM, to trust in place of authorities whatever it is for, and the name it is asked by. */
+  readonly pinned?: { readonly certificate: string; readonly name: string };
   /** Its HTTPS_PROXY, HTTP_PROXY and NO_PROXY are followed; without it no proxy is used. */
   readonly proxy_env?: NodeJS.ProcessEnv;
   /** Whether the body is wanted; else the connection is closed after the head. True where nothing is said. */
@@ -65,7 +67,7 @@ export async function exchange(url: string, given: ExchangeRequest): Promise<Exc
 }
 
 function send(url: string, given: ExchangeRequest, signal: AbortSignal): Promise<Exchange> {
-  const { method = 'GET', headers = {}, body, bytes_max = BYTES_MAX, ca, read_body = true } = given;
+  const { method = 'GET', headers = {}, body, bytes_max = BYTES_MAX, ca, pinned, read_body = true } = given;
   const is_secure = url.startsWith('https:');
   const agent_options = { keepAlive: false, proxyEnv: given.proxy_env ?? {} };
   const agent = is_secure ? new SecureAgent(agent_options) : new PlainAgent(agent_options);
@@ -78,6 +80,14 @@ function send(url: string, given: ExchangeRequest, signal: AbortSignal): Promise
       agent,
       signal,
       ...(ca === undefined ? {} : { ca: [...ca] }),
+      ...(pinned === undefined
+        ? {}
+        : {
+            ca: pinned.certificate,
+            servername: pinned.name,
+            allowPartialTrustChain: true,
+            checkServerIdentity: () => undefined,
+          }),
     });
     request.setNoDelay(true);
     let is_answered = false;

@@ -45,11 +45,12 @@ async function timed(name: string, reach: () => Promise<LiveOutcome>): Promise<L
   return { name, ...outcome, duration_ms: Math.round(performance.now() - started) };
 }
 
-/** Asks for the list of models: it needs the credential and costs nothing. */
-async function checkUpstream(
+/** Asks for the list of models: it needs the credential and costs nothing. `seen` is told the answer. */
+export async function checkUpstream(
   upstream: UpstreamConfig,
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
+  seen: (answer: ProbeAnswer) => void = () => {},
 ): Promise<LiveOutcome> {
   const { type, base_url, api_key_env, auth_token_env } = upstream;
   const url = new URL(upstreamPaths(upstream)('/v1/models'), base_url).href;
@@ -62,10 +63,9 @@ async function checkUpstream(
     ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
   };
   try {
-    return judgeUpstream(
-      await probe(url, { headers, timeout_seconds, read_body: false }),
-      api_key_env ?? auth_token_env,
-    );
+    const answer = await probe(url, { headers, timeout_seconds, read_body: false });
+    seen(answer);
+    return judgeUpstream(answer, api_key_env ?? auth_token_env);
   } catch (error) {
     const what = formatNetworkError(error, timeout_seconds);
     const help = /credential/.test(what) ? `set ${api_key_env ?? auth_token_env} again` : `is ${base_url} right?`;

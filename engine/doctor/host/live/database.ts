@@ -13,15 +13,30 @@ import type { LiveOutcome } from './live-check.ts';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing. */
-export async function checkDatabase(
+/** What is done with a connection that only reads; its outcome is told as it is. */
+export type LookInto<T> = (client: pg.Client) => Promise<T>;
+
+/**
+ * Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing.
+ */
+export function checkDatabase(
   config: GatewayConfig,
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
 ): Promise<LiveOutcome> {
+  return lookIntoDatabase({ config, env, timeout_seconds }, (client) =>
+    examine(client, config.spend_limits?.spool_dir),
+  );
+}
+
+/** Looks into the database of a configuration over a connection that can only read; says why it can't be reached otherwise. */
+export async function lookIntoDatabase<T>(
+  given: { readonly config: GatewayConfig; readonly env: NodeJS.ProcessEnv; readonly timeout_seconds: number },
+  look: LookInto<T>,
+): Promise<T | LiveOutcome> {
+  const { config, env, timeout_seconds } = given;
   const { postgres, embedded } = config.database;
-  const spool_dir = config.spend_limits?.spool_dir;
-  if (postgres === undefined) return checkEmbedded(embedded?.data_dir ?? '', timeout_seconds, spool_dir);
+  if (postgres === undefined) return lookIntoEmbedded(embedded?.data_dir ?? '', timeout_seconds, look);
   let settings: pg.ClientConfig;
   try {
     settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
@@ -29,14 +44,14 @@ export async function checkDatabase(
     const what = error instanceof StartError ? error.message : 'its URL cannot be used';
     return { ok: false, what, help: `correct the URL in ${postgres.url_env}` };
   }
-  return examine(settings, timeout_seconds, `start the server, or correct the URL in ${postgres.url_env}`, spool_dir);
+  return connected(settings, timeout_seconds, `start the server, or correct the URL in ${postgres.url_env}`, look);
 }
 
-async function checkEmbedded(
+async function lookIntoEmbedded<T>(
   data_dir: string,
   timeout_seconds: number,
-  spool_dir: string | undefined,
-): Promise<LiveOutcome> {
+  look: LookInto<T>,
+): Promise<T | LiveOutcome> {
   const home = findExistingHome(data_dir);
   const state = home === undefined ? undefined : readServerState(home.cluster);
   if (home === undefined || state === undefined) {
@@ -52,15 +67,15 @@ async function checkEmbedded(
     return { ok: false, what: 'its password cannot be read', help: `run this as the owner of ${home.directory}` };
   }
   const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
-  return examine(settings, timeout_seconds, `see ${home.log_file}`, spool_dir);
+  return connected(settings, timeout_seconds, `see ${home.log_file}`, look);
 }
 
-async function examine(
+async function connected<T>(
   settings: pg.ClientConfig,
   timeout_seconds: number,
   remedy: string,
-  spool_dir: string | undefined,
-): Promise<LiveOutcome> {
+  look: LookInto<T>,
+): Promise<T | LiveOutcome> {
   const limit_ms = timeout_seconds * 1000;
   const client = new pg.Client({
     application_name: 'appscli check',
@@ -72,22 +87,27 @@ async function examine(
   try {
     await client.connect();
     await client.query('set default_transaction_read_only = on');
-    const { rows } = await client.query<{ version: string; may_create: boolean }>(
-      "select current_setting('server_version') as version, has_schema_privilege(current_schema(), 'create') as may_create",
-    );
-    const { version = '', may_create = false } = rows[0] ?? {};
-    const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
-    const { host, port, database } = client;
-    const location = `${host}:${port}/${database}`;
-    const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, applied, unknown, may_create);
-    if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
-    return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
+    return await look(client);
   } catch (error) {
     return { ok: false, what: describeTrouble(error), help: remedy };
   } finally {
     // A server that does not answer would not answer this either.
     void client.end().catch(() => {});
   }
+}
+
+/** Its version, and whether it has the tables of this program. */
+export async function examine(client: pg.Client, spool_dir: string | undefined): Promise<LiveOutcome> {
+  const { rows } = await client.query<{ version: string; may_create: boolean }>(
+    "select current_setting('server_version') as version, has_schema_privilege(current_schema(), 'create') as may_create",
+  );
+  const { version = '', may_create = false } = rows[0] ?? {};
+  const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
+  const { host, port, database } = client;
+  const location = `${host}:${port}/${database}`;
+  const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, applied, unknown, may_create);
+  if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
+  return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
 }
 
 /** What is told of files that no gateway of this database writes to it. */

@@ -16,13 +16,14 @@ const ASSUMED_METHODS = ['client_secret_basic'];
 
 /**
  * Reads the discovery document and the keys of the identity provider, compares what it offers with what is configured, and
- * sees whether it takes the gateway for its client.
+ * sees whether it takes the gateway for its client. `seen` is told its answers.
  */
 export async function checkProvider(
   config: GatewayConfig,
   auth: AuthConfig & { readonly oidc: OidcConfig },
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
+  seen: (answer: ProbeAnswer) => void = () => {},
 ): Promise<LiveOutcome> {
   const { oidc } = auth;
   let ca: readonly string[] | undefined;
@@ -33,7 +34,7 @@ export async function checkProvider(
   }
   // The gateway waits no longer than this, however long the check may take.
   const patience_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
-  const ask = createAsk(ca, patience_seconds);
+  const ask = createAsk(ca, patience_seconds, seen);
   const url = `${oidc.issuer_url.replace(/\/$/, '')}/.well-known/openid-configuration`;
   const found = await ask(url, 'discovery document', `is ${oidc.issuer_url} right?`);
   if ('ok' in found) return found;
@@ -65,11 +66,16 @@ export async function checkProvider(
 
 type Ask = (url: string, what: string, remedy: string) => Promise<LiveOutcome | { readonly document: Discovery }>;
 
-function createAsk(ca: readonly string[] | undefined, timeout_seconds: number): Ask {
+function createAsk(
+  ca: readonly string[] | undefined,
+  timeout_seconds: number,
+  seen: (answer: ProbeAnswer) => void,
+): Ask {
   return async (url, what, remedy) => {
     let answer: ProbeAnswer;
     try {
       answer = await probe(url, { timeout_seconds, read_body: true, ...(ca && { ca }) });
+      seen(answer);
     } catch (error) {
       const reason = formatNetworkError(error, timeout_seconds);
       const untrusted = /not trusted/.test(reason) ? 'name the certificate of its authority with ca_file' : remedy;

@@ -1,0 +1,93 @@
+import { load } from '../../load/index.ts';
+import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
+import type { Loaded } from '../../source/spec.ts';
+import { createSecrets, namedSecrets } from '../../store/secrets.ts';
+import type { Diagnosis } from '../diagnosis.ts';
+import type { HostOptions } from './host.ts';
+import { counted } from './sizes.ts';
+
+/** Findings that are told one by one; there are rarely more. */
+const FINDINGS_MAX = 10;
+/** Findings that `host.variables` tells of, with more about where the variables may be. */
+const OF_VARIABLES: readonly string[] = ['W7004'];
+
+/** Loads the configuration and says what is wrong with its files. Missing variables are told of elsewhere. */
+export async function examineConfiguration(
+  given: HostOptions,
+): Promise<{ readonly loaded: Loaded; readonly diagnosis: Diagnosis }> {
+  const { config_file, stages, env } = given;
+  const loaded = await load(config_file, { stages, env, environment: 'ignored' });
+  const findings = loaded.diagnostics.filter(({ code }) => !OF_VARIABLES.includes(code));
+  const errors = findings.filter(({ severity }) => severity === 'error').length;
+  const warnings = findings.length - errors;
+  const base = { id: 'host.configuration', title: 'the configuration', where: config_file };
+  if (findings.length === 0) {
+    const { models = [], upstreams = [] } = loaded.config ?? {};
+    const found = `loads without a finding: ${counted(upstreams.length, 'upstream')}, ${counted(models.length, 'model')}, ${counted(loaded.pipelines.length, 'pipeline')}`;
+    return { loaded, diagnosis: { ...base, verdict: 'ok', found } };
+  }
+  return {
+    loaded,
+    diagnosis: {
+      ...base,
+      verdict: errors > 0 ? 'failed' : 'warning',
+      found:
+        errors > 0
+          ? `it can't be used: ${counted(errors, 'error')} to correct`
+          : `it can be used, with ${counted(warnings, 'warning')}`,
+      remedy: `appscli check --config ${config_file} shows each with its line and what to do`,
+      details: [
+        ...findings.slice(0, FINDINGS_MAX).map(inALine),
+        ...(findings.length > FINDINGS_MAX ? [`and ${findings.length - FINDINGS_MAX} more`] : []),
+      ],
+    },
+  };
+}
+
+function inALine({ code, severity, message, file, line }: Diagnostic): string {
+  return `${severity} ${code} ${file}${line === undefined ? '' : `:${line}`}: ${message}`;
+}
+
+/** Whether the environment variables that the configuration names are set here, and can be used; never what is in them. */
+export function examineVariables({ env }: Pick<HostOptions, 'env'>, loaded: Loaded, is_running: boolean): Diagnosis {
+  const base = { id: 'host.variables', title: 'environment variables' };
+  const entries = loaded.pipelines.flatMap(({ stages, on_error, finally: last }) => [...stages, ...on_error, ...last]);
+  const named = namedSecrets([loaded.config, entries.map(({ options }) => options)]);
+  const names = [...new Set(named.map(({ name }) => name))];
+  const missing = names.filter((name) => (env[name] ?? '') === '');
+  if (missing.length > 0) {
+    const found = `not set here: ${missing.map((name) => `${name} (${keyOf(named, name)})`).join(', ')}`;
+    if (is_running) {
+      return {
+        ...base,
+        verdict: 'warning',
+        found: `${found}; the running gateway has its own, so what they are for can't be told from here`,
+        remedy: 'run this with the environment of the gateway: the env_file or EnvironmentFile= of its service',
+      };
+    }
+    return {
+      ...base,
+      verdict: 'failed',
+      found,
+      remedy:
+        'set them where the gateway is started (EnvironmentFile= of a service, env_file of a container); if they are set there, run this with the same',
+    };
+  }
+  try {
+    createSecrets(loaded, env, () => {});
+  } catch (error) {
+    return {
+      ...base,
+      verdict: 'failed',
+      found: (error as Error).message,
+      remedy: 'copy the value again, without a line break',
+    };
+  }
+  const found =
+    names.length === 0 ? 'the configuration names none' : `all ${names.length} are set: ${names.join(', ')}`;
+  return { ...base, verdict: 'ok', found };
+}
+
+function keyOf(named: readonly { readonly key: string; readonly name: string }[], name: string): string {
+  return [...new Set(named.filter((one) => one.name === name).map(({ key }) => key))].join(', ');
+}

@@ -1,0 +1,261 @@
+import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { PROTOCOL_PATH } from '../../../http/sign-in/paths.ts';
+import { issuerOf } from '../../../identity/provider/issuer.ts';
+import { exchange } from '../../../kit/net/exchange.ts';
+import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
+import { printableLine } from '../../../kit/text/printable.ts';
+import { REQUEST_ID_HEADER } from '../../../run/headers.ts';
+import { foreignAnswer } from '../../../selfcheck/foreign-answers.ts';
+import { type Answer, fieldsOf, readAnswer } from '../../../selfcheck/read-answer.ts';
+import type { Diagnosis } from '../../diagnosis.ts';
+import { type Host, placeOf } from '../host.ts';
+import { type DirectAsk, isOfConfiguration, recognise } from '../running.ts';
+import { examinePublicCertificate } from './public-certificate.ts';
+import { examineBehindProxy, examineLargeBodies } from './through-proxy.ts';
+
+/** What is asked of the public URL: where it is, and how. */
+export interface PublicGiven {
+  readonly host: Host;
+  /** Without a slash at the end. */
+  readonly root_url: string;
+  readonly where: string;
+  readonly ask: DirectAsk;
+}
+
+const FROM_USERS = 'ask from a machine of a user as well: curl -i';
+
+/** Whether users who follow `server.public_url` arrive at this gateway, and what proxies on the way do to requests; as it is known. */
+export async function* examinePublicUrl(host: Host): AsyncGenerator<Diagnosis> {
+  const root_url = issuerOf(host.config);
+  const where = placeOf(host, '/server/public_url');
+  const ask: DirectAsk = (path, request) => exchange(root_url + path, request);
+  const given: PublicGiven = { host, root_url, where, ask };
+  const name = await examineName(given);
+  yield name;
+  if (name.verdict !== 'ok') return;
+  const { diagnoses, is_believed } = await examinePublicCertificate(given);
+  yield* diagnoses;
+  if (!is_believed) return;
+  const { diagnosis, is_ours } = await examineArrival(given);
+  yield diagnosis;
+  if (!is_ours) return;
+  // One after the other, for what is measured beside others is measured badly.
+  for (const examine of [examineModelList, examinePlainHttp, examinePageHeaders, examineLargeBodies])
+    yield* await examine(given);
+  yield* examineBehindProxy(given);
+}
+
+async function examineName({ host: { timeout_seconds }, root_url, where }: PublicGiven): Promise<Diagnosis> {
+  const { hostname } = new URL(root_url);
+  const base = { id: 'public_url.name', title: 'name of the public URL', where };
+  const name = hostname.replace(/^\[|\]$/g, '');
+  if (isIP(name) !== 0) return { ...base, verdict: 'ok', found: `${name} is an address` };
+  const unknown = (why: string): Diagnosis => ({
+    ...base,
+    verdict: 'warning',
+    found: `${name} can't be looked up from here: ${why}`,
+    remedy: `enter it into the DNS that users ask; where only theirs knows it, ${FROM_USERS} ${root_url}/healthz`,
+  });
+  try {
+    const found = await Promise.race([lookup(name, { all: true }), silence(timeout_seconds)]);
+    if (found === undefined) return unknown(`no answer within ${timeout_seconds} seconds`);
+    return {
+      ...base,
+      verdict: 'ok',
+      found: `${name} is ${found
+        .map(({ address }) => address)
+        .slice(0, 5)
+        .join(', ')}`,
+    };
+  } catch (error) {
+    return unknown(formatNetworkError(error, timeout_seconds));
+  }
+}
+
+function silence(seconds: number): Promise<undefined> {
+  return delay(seconds * 1000, undefined, { ref: false });
+}
+
+async function examineArrival(
+  given: PublicGiven,
+): Promise<{ readonly diagnosis: Diagnosis; readonly is_ours: boolean }> {
+  const { host, root_url, where, ask } = given;
+  const { running, config, timeout_seconds } = host;
+  const base = { id: 'public_url.gateway', title: 'the public URL leads to this gateway', where };
+  const not = (said: Pick<Diagnosis, 'verdict' | 'found' | 'remedy'>) => ({
+    diagnosis: { ...base, ...said },
+    is_ours: false,
+  });
+  const none = { verdict: 'skipped', found: 'no gateway runs here, so there is nothing for it to lead to' } as const;
+  let answer: Answer;
+  try {
+    answer = await readAnswer(await ask(PROTOCOL_PATH, { seconds: timeout_seconds }));
+  } catch (error) {
+    if (running === undefined) return not(none);
+    const found = `no answer from here: ${formatNetworkError(error, timeout_seconds)}`;
+    return not({
+      verdict: 'warning',
+      found,
+      remedy: `does the proxy run, and may this machine reach it? Else ${FROM_USERS} ${root_url}/healthz`,
+    });
+  }
+  const known = recognise(answer);
+  if (known === undefined) {
+    if (running === undefined) return not(none);
+    return { diagnosis: { ...base, ...judgeForeign(answer) }, is_ours: await servesClients(given) };
+  }
+  if (!isOfConfiguration(config, known)) {
+    const found = `it leads to a gateway with another public URL: ${printableLine(known.issuer)}`;
+    return not({
+      verdict: 'failed',
+      found,
+      remedy: 'write the same server.public_url in the configuration of both, or correct where the proxy forwards to',
+    });
+  }
+  if (running !== undefined && known.version !== running.version) {
+    const found = `it leads to version ${printableLine(known.version)}, and ${printableLine(running.version)} runs here`;
+    const diagnosis = {
+      ...base,
+      verdict: 'warning' as const,
+      found,
+      remedy: 'upgrade all gateways behind it; while an upgrade is under way this is as it should be',
+    };
+    return { diagnosis, is_ours: true };
+  }
+  const elsewhere = running === undefined ? ', on another machine: none runs here' : '';
+  return {
+    diagnosis: { ...base, verdict: 'ok', found: `it does: version ${printableLine(known.version)}${elsewhere}` },
+    is_ours: true,
+  };
+}
+
+function judgeForeign(answer: Answer): Pick<Diagnosis, 'verdict' | 'found' | 'remedy'> {
+  // The page is Markdown, so what is no JSON is not strange by itself.
+  const foreign = answer.status === 200 && answer.text.startsWith('#') ? undefined : foreignAnswer(answer);
+  const found =
+    foreign === undefined
+      ? `something else answers GET ${PROTOCOL_PATH} (status ${answer.status})`
+      : `in place of the gateway GET ${PROTOCOL_PATH} is answered by ${foreign.what}`;
+  const remedy = foreign?.remedy ?? 'let the proxy pass everything below the public URL on to the gateway';
+  return { verdict: 'failed', found, remedy };
+}
+
+/** Whether requests of clients arrive all the same, as where a proxy asks people alone to sign in. */
+async function servesClients({ ask, host }: PublicGiven): Promise<boolean> {
+  try {
+    const { status, json, headers } = await readAnswer(await ask('/v1/models', { seconds: host.timeout_seconds }));
+    return status === 401 && fieldsOf(json).error !== undefined && headers[REQUEST_ID_HEADER] !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+/** Clients wait no longer for the list of models. */
+const MODELS_SECONDS = 3;
+
+async function examineModelList({ ask, where }: PublicGiven): Promise<Diagnosis[]> {
+  const path = '/v1/models?limit=1000';
+  const base = { id: 'public_url.models', title: 'the model list without a credential', where, sent: `GET ${path}` };
+  try {
+    const answer = await readAnswer(await ask(path, { seconds: MODELS_SECONDS }));
+    const foreign = foreignAnswer(answer);
+    if (foreign !== undefined) {
+      return [{ ...base, verdict: 'failed', found: `in place of JSON comes ${foreign.what}`, remedy: foreign.remedy }];
+    }
+    if (answer.status === 401 || answer.status === 403) {
+      return [
+        {
+          ...base,
+          verdict: 'ok',
+          found: `refused as JSON (status ${answer.status}) after ${Math.round(answer.total_ms)} ms`,
+        },
+      ];
+    }
+    const found = `it is answered with status ${answer.status}, where the gateway refuses it with 401`;
+    return [
+      {
+        ...base,
+        verdict: 'warning',
+        found,
+        remedy: 'does a proxy on the way add a credential of its own? Then everybody who reaches it is let in',
+      },
+    ];
+  } catch (error) {
+    const found = formatNetworkError(error, MODELS_SECONDS);
+    return [
+      {
+        ...base,
+        verdict: 'failed',
+        found,
+        remedy: 'clients give up after three seconds: look for what takes so long in the proxy',
+      },
+    ];
+  }
+}
+
+async function examinePlainHttp({ host, root_url, where }: PublicGiven): Promise<Diagnosis[]> {
+  const { protocol, hostname, port } = new URL(root_url);
+  if (protocol !== 'https:' || port !== '') return [];
+  const base = { id: 'public_url.plain_http', title: 'the same host without TLS', where };
+  try {
+    const { status, headers } = await exchange(`http://${hostname}/healthz`, {
+      seconds: Math.min(host.timeout_seconds, MODELS_SECONDS),
+      read_body: false,
+    });
+    const is_moved = status >= 300 && status < 400 && /^https:/i.test(headers.location ?? '');
+    if (is_moved || status >= 400)
+      return [{ ...base, verdict: 'ok', found: is_moved ? 'it redirects to https' : `it refuses (status ${status})` }];
+    return [
+      {
+        ...base,
+        verdict: 'warning',
+        found: `http://${hostname} answers as well (status ${status}): a client with that address sends its token in the clear`,
+        remedy: 'redirect port 80 to https, or close it',
+      },
+    ];
+  } catch {
+    return [{ ...base, verdict: 'ok', found: 'nothing answers there' }];
+  }
+}
+
+/** Of the gateway's pages for people; a proxy that takes them off opens them to other sites. */
+const PAGE_HEADERS = [
+  'content-security-policy',
+  'x-content-type-options',
+  'referrer-policy',
+  'x-frame-options',
+  'cache-control',
+] as const;
+
+async function examinePageHeaders({ host, ask, root_url, where }: PublicGiven): Promise<Diagnosis[]> {
+  const { running, direct, timeout_seconds } = host;
+  if (running === undefined || direct === undefined) return [];
+  const base = { id: 'public_url.page_headers', title: 'security headers of its pages', where };
+  try {
+    const asked = { seconds: timeout_seconds, headers: { accept: 'text/html' } };
+    const [here, there] = await Promise.all([direct('/device', asked), ask('/device', asked)]);
+    const changed = PAGE_HEADERS.filter(
+      (name) => here.headers[name] !== undefined && here.headers[name] !== there.headers[name],
+    );
+    if (changed.length > 0) {
+      return [
+        {
+          ...base,
+          verdict: 'warning',
+          found: `a proxy changes or removes ${changed.join(', ')}`,
+          remedy: 'let the headers of the gateway pass as they are (nginx: no proxy_hide_header for them)',
+        },
+      ];
+    }
+    const is_secure = root_url.startsWith('https:');
+    const details =
+      is_secure && there.headers['strict-transport-security'] === undefined
+        ? ['no Strict-Transport-Security: it belongs where TLS ends, and keeps browsers from http']
+        : [];
+    return [{ ...base, verdict: 'ok', found: 'they arrive as the gateway sends them', details }];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,43 @@
+import type { CheckResult } from '../../../engine/contract/checks.ts';
+import { examineHost } from '../../../engine/doctor/host/examine-host.ts';
+import { type Machine, thisMachine } from '../../../engine/doctor/host/machine.ts';
+import { stages } from '../../../stages/index.ts';
+
+/** This machine, with files of the system that a test made up in place of its own, by their paths. */
+export function machineWith(files: Readonly<Record<string, string>>, more: Partial<Machine> = {}): Machine {
+  return {
+    ...thisMachine(),
+    platform: 'linux',
+    read: (path) => files[path],
+    list: () => [],
+    link: () => undefined,
+    ...more,
+  };
+}
+
+/** What `examineHost` found, in its order; up to the result with the id `until`, where one is given. */
+export async function examineAll(
+  config_file: string,
+  env: NodeJS.ProcessEnv,
+  {
+    token,
+    machine = thisMachine(),
+    timeout_seconds = 5,
+    until,
+  }: { token?: string; machine?: Machine; timeout_seconds?: number; until?: string } = {},
+): Promise<CheckResult[]> {
+  const results: CheckResult[] = [];
+  for await (const result of examineHost({ config_file, env, token, machine, timeout_seconds, stages })) {
+    results.push(result);
+    if (result.id === until) break;
+  }
+  return results;
+}
+
+/** The result with an id; fails where there is none or there are several. */
+export function only(results: readonly CheckResult[], id: string): CheckResult {
+  const found = results.filter((result) => result.id === id);
+  if (found.length !== 1)
+    throw new Error(`${found.length} results for ${id} among ${results.map((one) => one.id).join(', ')}`);
+  return found[0]!;
+}
