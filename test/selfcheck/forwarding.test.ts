@@ -95,6 +95,24 @@ describe('without an upstream to look at', () => {
     assert.equal(asked, 1);
   });
 
+  test('a gateway of chat completions is asked in them', async () => {
+    const chat_only: Habits = {
+      instead({ req, res }) {
+        if (req.url?.startsWith('/v1/chat/')) return false;
+        res.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}');
+        return true;
+      },
+      headers: (headers) => {
+        headers['x-api-key'] = TOKEN;
+      },
+    };
+    assert.equal((await check('reached', chat_only)).verdict, 'ok');
+    assert.equal((await check('chat_body', chat_only)).verdict, 'ok');
+    assert.match((await check('credential', chat_only)).found, /the caller's token in the header x-api-key/);
+    assert.equal((await check('headers', chat_only)).found, 'the gateway does not serve Messages');
+    assert.match((await check('responses_body', chat_only)).found, /^Responses are not served for this/);
+  });
+
   test('a gateway that speaks another protocol to it is not compared with what was sent', async () => {
     const translating: Habits = {
       path: () => '/v1/chat/completions',
@@ -374,6 +392,43 @@ describe('what a gateway changes on the way is found', () => {
       id: 'events',
       verdict: 'failed',
       found: /^no message_stop$/,
+    },
+    {
+      does: 'leaves an error within a stream out',
+      habits: {
+        answer: (answer) => {
+          answer.body = answer.body.replace(/event: error\n.*\n\n/, '');
+        },
+      },
+      id: 'stream_end',
+      verdict: 'failed',
+      found: /^an error within a stream is left out$/,
+    },
+    {
+      does: 'ends a stream like a whole one where its upstream breaks it off',
+      habits: {
+        broken: (res) => {
+          res.writeHead(200, { 'content-type': 'text/event-stream' });
+          res.end('event: message_stop\ndata: {"type":"message_stop"}\n\n');
+        },
+      },
+      id: 'stream_end',
+      verdict: 'failed',
+      found: /^a stream that its upstream broke off ends like a whole one/,
+    },
+    {
+      does: 'drops a field of chat completions',
+      habits: { body: (body) => body.toString().replaceAll('"selfcheck_unknown":true', '"a":1') },
+      id: 'chat_body',
+      verdict: 'failed',
+      found: /messages\[1\]\.content\[0\]\.selfcheck_unknown is missing/,
+    },
+    {
+      does: 'drops a field of Responses',
+      habits: { body: (body) => body.toString().replace('"prompt_cache_key":"of-a-self-check",', '') },
+      id: 'responses_body',
+      verdict: 'failed',
+      found: /^prompt_cache_key is missing$/,
     },
     {
       does: 'answers a stream as a whole',

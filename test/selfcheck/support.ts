@@ -57,6 +57,8 @@ export interface Habits {
   path?(path: string): string;
   /** The status, headers and whole body of an answer. */
   answer?(answer: { status: number; headers: Record<string, string>; body: string }): void;
+  /** What it does where its upstream breaks an answer off; it does the same. */
+  broken?(res: ServerResponse): void;
   /** Answers by itself where it says so. */
   instead?(request: { readonly req: IncomingMessage; readonly res: ServerResponse; readonly body: Buffer }): boolean;
 }
@@ -80,6 +82,10 @@ export function forwardTo(upstream_url: string, habits: Habits = {}): Promise<Li
         const answer = { status: from.statusCode ?? 502, headers: rest as Record<string, string>, body: text };
         habits.answer?.(answer);
         res.writeHead(answer.status, answer.headers).end(answer.body);
+      });
+      from.on('error', () => {
+        if (habits.broken === undefined) res.destroy();
+        else habits.broken(res);
       });
     });
     onwards.on('error', () =>

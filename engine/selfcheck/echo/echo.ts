@@ -34,6 +34,8 @@ export interface EchoAnswer {
   readonly headers?: Readonly<Record<string, string>>;
   /** Events of a stream of the Messages API that stand before its last one, as text. */
   readonly extra_events?: string;
+  /** Whether a stream breaks off in its middle: the connection is closed before its last events. */
+  readonly breaks_off?: boolean;
 }
 
 /** A text that requests are told apart by, and what came with it. */

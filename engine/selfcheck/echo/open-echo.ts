@@ -21,6 +21,7 @@ const HEADER_BYTES_MAX = 64 * 1024;
 const CONNECTIONS_MAX = 200;
 const REQUEST_MS_MAX = 120_000;
 const PAUSE_MS_MAX = 5000;
+const BREAK_MS = 50;
 
 /** Ends of the paths that are served; a base URL may put anything before them. */
 const PATHS: readonly (readonly [end: string, protocol: Protocol])[] = [
@@ -176,14 +177,23 @@ async function answer(
   const wanted = { model: String(asked.model), answer: wished };
   if (asked.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)), wished.headers);
   res.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...wished.headers });
-  await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), wished.pause_ms)), res);
+  await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), wished)), res);
 }
 
-async function* paced(events: readonly string[], pause_ms = 0): AsyncGenerator<string> {
-  for (const [index, event] of events.entries()) {
+/** Raises in the middle of a stream that is to break off, which closes the connection. */
+async function* paced(
+  events: readonly string[],
+  { pause_ms = 0, breaks_off = false }: EchoAnswer,
+): AsyncGenerator<string> {
+  const last = breaks_off ? Math.ceil(events.length / 2) : events.length;
+  for (const [index, event] of events.slice(0, last).entries()) {
     if (index > 0 && pause_ms > 0) await pause(Math.min(pause_ms, PAUSE_MS_MAX));
     yield event;
   }
+  if (!breaks_off) return;
+  // What was written must have left before the connection is closed.
+  await pause(BREAK_MS);
+  throw new Error('a self-check asked for a stream that breaks off');
 }
 
 function fieldsOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {

@@ -1,3 +1,4 @@
+import type { Protocol } from '../../contract/protocol.ts';
 import { type Asked, askFor } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { NO_MODEL } from '../compat-request.ts';
@@ -29,6 +30,8 @@ export interface Probe {
   /** What the upstream is to answer. */
   readonly answer?: EchoAnswer;
   readonly note?: string;
+  /** In place of the time that requests have as a rule. */
+  readonly seconds?: number;
 }
 
 /** A request with what the upstream got of it. */
@@ -41,45 +44,79 @@ export interface Forwarded extends Asked {
 
 /** Sends a request for the echo upstream. Rejects where the gateway does not answer. */
 export async function forward(subject: Subject, echo: Echo, probe: Probe): Promise<Forwarded> {
-  const { path = MESSAGES_PATH, fields = {}, headers = {}, note } = probe;
+  const { path = MESSAGES_PATH, fields = {}, headers = {}, note, seconds } = probe;
   const expected = echo.expect(probe.answer);
   const messages = [{ role: 'user', content: expected.text }];
   const body =
     probe.body?.(expected.text) ?? JSON.stringify({ model: subject.model, max_tokens: 16, messages, ...fields });
-  const asked = await askFor(subject, { method: 'POST', path, body, headers }, note);
+  const asked = await askFor(
+    subject,
+    { method: 'POST', path, body, headers, ...(seconds !== undefined && { seconds }) },
+    note,
+  );
   return { ...asked, received: expected.received(), count: expected.count() };
 }
 
-const firsts = new WeakMap<Subject, Promise<Forwarded>>();
+/** The first request to the echo upstream. */
+export interface First extends Forwarded {
+  /** What the gateway serves of Messages and chat completions, Messages first. */
+  readonly served: 'messages' | 'chat';
+}
 
-/** The first request to the echo upstream, which is made once. */
-export function firstForwarded(subject: Subject, echo: Echo): Promise<Forwarded> {
+const PATHS = { messages: MESSAGES_PATH, chat: '/v1/chat/completions' } as const;
+const NOT_SERVED = [404, 405, 501];
+
+const firsts = new WeakMap<Subject, Promise<First>>();
+
+/** Makes the first request once, with what clients of Messages and of chat completions both send. */
+export function firstForwarded(subject: Subject, echo: Echo): Promise<First> {
   const known = firsts.get(subject);
   if (known !== undefined) return known;
-  const first = forward(subject, echo, {});
+  const first = sendFirst(subject, echo);
   firsts.set(subject, first);
   return first;
 }
 
-/**
- * Makes a check of what reaches the upstream, which is skipped where nothing does, or nothing that can be compared with what was
- * sent: a gateway may speak another protocol to its upstream.
- */
-export function atEcho(
-  run: (subject: Subject, echo: Echo) => Promise<SelfCheckOutcome>,
-): (subject: Subject) => Promise<SelfCheckOutcome> {
+async function sendFirst(subject: Subject, echo: Echo): Promise<First> {
+  const by_messages = await forward(subject, echo, {});
+  if (by_messages.received !== undefined || !NOT_SERVED.includes(by_messages.answer.status))
+    return { ...by_messages, served: 'messages' };
+  const by_chat = await forward(subject, echo, { path: PATHS.chat });
+  return by_chat.received === undefined ? { ...by_messages, served: 'messages' } : { ...by_chat, served: 'chat' };
+}
+
+/** The path at which the gateway takes a request that both kinds of clients could send. */
+export async function servedPath(subject: Subject, echo: Echo): Promise<string> {
+  return PATHS[(await firstForwarded(subject, echo)).served];
+}
+
+type Run = (subject: Subject, echo: Echo) => Promise<SelfCheckOutcome>;
+
+/** Makes a check of what reaches the upstream, which is skipped where nothing does. */
+export function atEcho(run: Run): (subject: Subject) => Promise<SelfCheckOutcome> {
   return async (subject) => {
     const { echo } = subject;
     if (echo === undefined) return { verdict: 'skipped', found: HOW };
     const { received } = await firstForwarded(subject, echo);
     if (received === undefined)
       return { verdict: 'skipped', found: 'no request reaches the echo upstream: see the check forwarding.reached' };
-    if (received.protocol !== 'messages') {
-      const found = `the gateway asks the upstream in ${PROTOCOL_NAMES[received.protocol]}: what arrives can't be compared with what was sent`;
-      return { verdict: 'skipped', found };
-    }
     return run(subject, echo);
   };
+}
+
+/** Like `atEcho`, and skipped where what arrives can't be compared with what was sent, as the gateway translates it. */
+export function atMessagesEcho(run: Run): (subject: Subject) => Promise<SelfCheckOutcome> {
+  return atEcho(async (subject, echo) => {
+    const { received, served } = await firstForwarded(subject, echo);
+    if (served !== 'messages') return { verdict: 'skipped', found: 'the gateway does not serve Messages' };
+    return received?.protocol === 'messages' ? run(subject, echo) : translated(received!.protocol);
+  });
+}
+
+/** The outcome where a gateway asks its upstream in another protocol than it is asked in. */
+export function translated(protocol: Protocol): SelfCheckOutcome {
+  const found = `the gateway asks the upstream in ${PROTOCOL_NAMES[protocol]}: what arrives can't be compared with what was sent`;
+  return { verdict: 'skipped', found };
 }
 
 /** The outcome where this request did not arrive, although others do; `undefined` where it did. */

@@ -3,7 +3,7 @@ import type { SelfCheckOutcome } from '../check.ts';
 import { outcomeOfFaults } from '../compat-request.ts';
 import type { Echo, EchoedRequest } from '../echo/echo.ts';
 import type { Subject } from '../subject.ts';
-import { type Forwarded, forward, isExplicitRefusal, MESSAGES_PATH, notForwarded } from './forward.ts';
+import { type Forwarded, forward, isExplicitRefusal, MESSAGES_PATH, notForwarded, servedPath } from './forward.ts';
 
 /** Newer than any that a gateway may have been made for, so that one that always sends the same is noticed. */
 const NEW_VERSION = '2026-11-01';
@@ -143,7 +143,7 @@ export async function checkQuery(subject: Subject, echo: Echo): Promise<SelfChec
 
 /** Whether the caller's token stays with the gateway. */
 export async function checkCredential(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
-  const forwarded = await forward(subject, echo, {});
+  const forwarded = await forward(subject, echo, { path: await servedPath(subject, echo) });
   const missing = notForwarded(forwarded);
   if (missing !== undefined) return missing;
   const { raw_headers, path, body } = forwarded.received!;

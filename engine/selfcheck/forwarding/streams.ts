@@ -2,11 +2,12 @@ import { foreignOutcome, isStream, refusedOutcome } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { outcomeOfFaults } from '../compat-request.ts';
 import type { Echo } from '../echo/echo.ts';
+import { isOfNetwork, isTimeout } from '../no-answer.ts';
 import { fieldsOf } from '../read-answer.ts';
 import { type ReadEvent, readEvents } from '../read-events.ts';
 import { judgeArrivals, tellArrivals } from '../streams/judge-arrivals.ts';
 import type { Subject } from '../subject.ts';
-import { type Forwarded, forward, notForwarded } from './forward.ts';
+import { type Forwarded, forward, notForwarded, servedPath } from './forward.ts';
 
 /** Larger together than the buffers of proxies, which have up to 32 KiB. */
 const PACE = { pieces: 60, piece_bytes: 600, pause_ms: 25 } as const;
@@ -37,6 +38,7 @@ function notStreamed(forwarded: Forwarded): SelfCheckOutcome | undefined {
 /** Whether events arrive as they are made; the upstream's pace is known, so that the answer is certain. */
 export async function checkPace(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
   const forwarded = await forward(subject, echo, {
+    path: await servedPath(subject, echo),
     fields: { stream: true },
     answer: PACE,
     note: `as a stream of an event every ${PACE.pause_ms} ms`,
@@ -114,4 +116,52 @@ function orderFaults(types: readonly string[]): string[] {
   const missing = ORDER.filter((type) => !once.includes(type));
   if (missing.length > 0) return [`no ${missing.join(', no ')}`];
   return once.join() === ORDER.join() ? [] : ['the events are in another order'];
+}
+
+const BUSY = 'busy: a self-check asked for this';
+const ERROR_EVENT = `event: error\ndata: ${JSON.stringify({ type: 'error', error: { type: 'overloaded_error', message: BUSY } })}\n\n`;
+
+/** Longest time in which a client has to be told that a stream broke off, in seconds. */
+const BROKEN_SECONDS = 20;
+
+/** Whether a client notices that a stream failed, or that its upstream broke it off. */
+export async function checkStreamEnd(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
+  const fields = { stream: true };
+  const failing = await forward(subject, echo, {
+    fields,
+    answer: { extra_events: ERROR_EVENT },
+    note: 'as a stream that fails, and one that breaks off',
+  });
+  const instead = notStreamed(failing);
+  if (instead !== undefined) return instead;
+  const errors = eventsOf(failing).filter(({ fields: { type } }) => type === 'error');
+  const keeps_message = errors.some(({ fields: { error } }) => fieldsOf(error).message === BUSY);
+  const broken = await forward(subject, echo, { fields, answer: { breaks_off: true }, seconds: BROKEN_SECONDS }).catch(
+    whatBroke,
+  );
+  return outcomeOfFaults(failing, {
+    good: 'an error within a stream comes back, and a stream that broke off is no whole one',
+    faults: [...(errors.length > 0 ? [] : ['an error within a stream is left out']), ...brokenFaults(broken)],
+    lesser: errors.length === 0 || keeps_message ? [] : ['the message of an error within a stream was replaced'],
+    remedy:
+      'have the gateway pass events of errors on, and close the connection, or end with an error, where its upstream breaks off',
+  });
+}
+
+const eventsOf = ({ answer }: Forwarded) => readEvents(answer.text);
+
+/** A connection that was closed tells a client enough. */
+function whatBroke(error: unknown): 'closed' | 'waiting' {
+  if (isTimeout(error)) return 'waiting';
+  if (isOfNetwork(error)) return 'closed';
+  throw error;
+}
+
+function brokenFaults(broken: Forwarded | 'closed' | 'waiting'): string[] {
+  if (broken === 'closed') return [];
+  if (broken === 'waiting' || broken.answer.fault === 'too_late')
+    return ['where its upstream breaks a stream off, the gateway leaves the client waiting'];
+  return eventsOf(broken).some(({ fields: { type } }) => type === 'message_stop')
+    ? ['a stream that its upstream broke off ends like a whole one: clients keep half an answer']
+    : [];
 }
