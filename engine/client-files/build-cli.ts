@@ -17,7 +17,7 @@ export interface BuildCliWish extends ClientWish {
 }
 
 /** What the client asks a model for; each is by default a model of its vendor, which the gateway need not have. */
-const ROLES = ['default', 'session_summary', 'image_description'];
+export const BUILD_CLI_ROLES = ['default', 'session_summary', 'image_description'];
 
 /** The file of the build CLI with an entry for the gateway, which becomes its default. Raises BrokenFile. */
 export function planBuildCli(
@@ -38,7 +38,7 @@ export function planBuildCli(
   const others = { api_key: 'token', env_key: 'variable', auth_provider: 'helper' };
   const drops = Object.entries(others).flatMap(([key, kind]) => (kind in credential ? [] : [['model', alias, key]]));
   const helper = 'helper' in credential ? { auth_provider: { [alias]: helperTable(credential.helper) } } : {};
-  const models = Object.fromEntries(ROLES.map((role) => [role, alias]));
+  const models = Object.fromEntries(BUILD_CLI_ROLES.map((role) => [role, alias]));
   const values: Values = { models, model: { [alias]: entry }, ...helper, ...buildTelemetry(wish) };
   const after = inFile(path, () => {
     const over = wish.telemetry === undefined ? [] : unwantedBuildTelemetry(wish, parseToml(before ?? ''));

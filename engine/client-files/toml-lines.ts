@@ -60,6 +60,24 @@ function atTheTop(
   return [...before, ...keys, ...(after.length > 0 && after[0]!.trim() !== '' ? [newline] : []), ...after];
 }
 
+/**
+ * The line of a key or of the header of a table in a TOML text, counted from 1; `undefined` where it stands neither below the
+ * header of its table nor in its own, as in an inline table. Like `insertKeys` it goes by the form of lines.
+ */
+export function lineInToml(text: string, path: readonly string[]): number | undefined {
+  const lines = text.split(/(?<=\n)/);
+  const sections = sectionsOf(lines);
+  const own = sections.find((section) => section.path === JSON.stringify(path));
+  if (own !== undefined && own.header >= 0) return own.header + 1;
+  const table = sections.find((section) => section.path === JSON.stringify(path.slice(0, -1)));
+  const [key = ''] = path.slice(-1);
+  const forms = [key, JSON.stringify(key), `'${key}'`];
+  const line = lines
+    .slice((table?.header ?? 0) + 1, table?.end ?? 0)
+    .findIndex((each) => forms.includes(/^\s*([\w-]+|"[^"]*"|'[^']*')\s*=/.exec(each)?.[1] ?? ''));
+  return table === undefined || line < 0 ? undefined : table.header + 1 + line + 1;
+}
+
 function isContent(line: string): boolean {
   return !/^\s*(?:#|$)/.test(line);
 }

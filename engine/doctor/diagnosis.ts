@@ -39,6 +39,8 @@ export interface Connection {
   /** The credential that the client would send; `undefined` where it has none, or gets it in a way that is not tried here. */
   readonly token: string | undefined;
   readonly model: string | undefined;
+  /** Other models that it is told to ask for, such as those of its tiers. */
+  readonly more_models?: readonly string[];
   /** In tokens, as the client believes. */
   readonly context_window: number | undefined;
   /** The command that the client runs to be given its credential; whoever may run it here learns `token` from it. */

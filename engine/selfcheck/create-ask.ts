@@ -84,8 +84,11 @@ export function createAsker(options: AskOptions): Asker {
   };
 }
 
+/** Some gateways answer in another form where the version of Messages is named, which clients of other protocols do not do. */
+const MESSAGES_PATH = /^\/v1\/(messages\b|models\?)/;
+
 function headersOf(
-  { headers = {}, token }: Ask,
+  { headers = {}, token, path }: Ask,
   options: Pick<AskOptions, 'token' | 'header_prefixes'>,
   has_body: boolean,
 ): Record<string, string> {
@@ -95,7 +98,9 @@ function headersOf(
     'user-agent': `appscli/${programVersion()}`,
     accept: 'application/json, text/event-stream',
     ...(has_body ? { 'content-type': 'application/json' } : {}),
-    ...Object.fromEntries(options.header_prefixes.map((prefix) => [`${prefix}-version`, VERSION])),
+    ...Object.fromEntries(
+      MESSAGES_PATH.test(path) ? options.header_prefixes.map((prefix) => [`${prefix}-version`, VERSION]) : [],
+    ),
     ...(credential === null ? {} : { authorization: `Bearer ${credential}` }),
     ...Object.fromEntries(own),
   };

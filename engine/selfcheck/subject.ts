@@ -11,7 +11,7 @@ export interface Ask {
   readonly json?: unknown;
   /** In place of `json`: JSON that is sent as it is, byte for byte. */
   readonly body?: string;
-  /** Besides the credential, the version and the content type. */
+  /** Besides the credential, the content type and, where clients of Messages ask, the version. */
   readonly headers?: Readonly<Record<string, string>>;
   /** In place of the token that is checked; `null` sends none. */
   readonly token?: string | null;

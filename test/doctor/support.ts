@@ -1,6 +1,8 @@
 import { join } from 'node:path';
 import { type ClientNames, clientNames } from '../../engine/client-files/names.ts';
 import type { Desk } from '../../engine/doctor/desk.ts';
+import type { Diagnosis } from '../../engine/doctor/diagnosis.ts';
+import { composeFixes } from '../../engine/doctor/fixes.ts';
 
 /** The home directory of the desk. */
 export const HOME = '/home/ada';
@@ -41,4 +43,16 @@ export function deskWith(given: PretendedDesk = {}): Desk {
     find: (program) => (programs.includes(program) ? `/usr/bin/${program}` : undefined),
     now: () => NOW,
   };
+}
+
+/** The same desk after everything was mended that can be. */
+export function mended(given: PretendedDesk, diagnoses: readonly Pick<Diagnosis, 'fixes'>[]): PretendedDesk {
+  const { changes } = composeFixes(deskWith(given), diagnoses);
+  const [files, rights] = [byPath(given.files), byPath(given.rights)];
+  for (const { path, after, secret } of changes) {
+    if (after === undefined) files.delete(path);
+    else files.set(path, after);
+    if (secret) rights.set(path, 0o600);
+  }
+  return { ...given, files: Object.fromEntries(files), rights: Object.fromEntries(rights) };
 }

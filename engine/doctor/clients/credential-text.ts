@@ -1,0 +1,58 @@
+import { printableLine } from '../../kit/text/printable.ts';
+import { looksLikeKey } from './client-file.ts';
+
+/** What stands where the name of a variable is expected. */
+export type VariableText =
+  | { readonly kind: 'name' | 'reference'; readonly name: string }
+  | { readonly kind: 'key'; readonly key: string }
+  | { readonly kind: 'empty' };
+
+/** What stands where a key is expected: a key that can be used, or what somebody wrote in its place. */
+export type KeyText =
+  | { readonly kind: 'key' | 'padded'; readonly key: string }
+  | { readonly kind: 'reference'; readonly name: string }
+  | { readonly kind: 'placeholder' | 'empty' };
+
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const REFERENCE = /^\$(?:env:)?\{?([A-Za-z_][A-Za-z0-9_]*)\}?$/;
+const BEARER = /^bearer\s+/i;
+const PLACEHOLDER = /^(?:<.*>|(?:your|my|the)[-_ ]?(?:api[-_ ]?)?(?:key|token).*|x{3,}|\.{3,}|…|changeme|todo)$/i;
+
+/** What the name of a variable turns out to be. A variable that is set is always one. */
+export function readVariableText(text: string, env: NodeJS.ProcessEnv): VariableText {
+  const trimmed = text.trim();
+  if (trimmed === '' || PLACEHOLDER.test(trimmed)) return { kind: 'empty' };
+  if (env[trimmed] !== undefined) return { kind: 'name', name: trimmed };
+  const reference = REFERENCE.exec(trimmed)?.[1];
+  if (reference !== undefined) return { kind: 'reference', name: reference };
+  const key = trimmed.replace(BEARER, '');
+  if (!VARIABLE.test(key)) return { kind: 'key', key };
+  const is_like_a_name = key === key.toUpperCase() || !/\d/.test(key);
+  return !is_like_a_name && looksLikeKey(key) ? { kind: 'key', key } : { kind: 'name', name: trimmed };
+}
+
+/** What a key turns out to be: a text in capitals that names a variable is none, and neither is `$NAME`. */
+export function readKeyText(text: string): KeyText {
+  const trimmed = text.trim();
+  if (trimmed === '') return { kind: 'empty' };
+  if (PLACEHOLDER.test(trimmed)) return { kind: 'placeholder' };
+  const reference = REFERENCE.exec(trimmed)?.[1];
+  if (reference !== undefined) return { kind: 'reference', name: reference };
+  if (/^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)$/.test(trimmed)) return { kind: 'reference', name: trimmed };
+  const key = trimmed.replace(BEARER, '');
+  return { kind: key === text ? 'key' : 'padded', key };
+}
+
+const BEGINNING = /^(?:gw|sk|pk|xai|key)[-_](?=.*\d)[A-Za-z0-9_-]{8,}$/i;
+const WITHOUT_WORDS = /^(?=.*\d)(?=.*[a-z])[A-Za-z0-9_=+]{32,}$/;
+
+/** A text of a file as it may stand in a message: a key that somebody put into the wrong place does not. */
+export function shownText(text: string): string {
+  return isKeyAnywhere(text) ? 'a key' : `"${printableLine(text.slice(0, 100))}"`;
+}
+
+/** Whether a text can be nothing but a key, wherever it stands; identifiers of models are none. */
+export function isKeyAnywhere(text: string): boolean {
+  const key = text.trim().replace(BEARER, '');
+  return BEGINNING.test(key) || WITHOUT_WORDS.test(key);
+}

@@ -1,0 +1,86 @@
+/** Our own gateway as `appscli selfcheck` sees it, with an upstream of its own for each model, so that checks may run side by side. */
+import type { CheckResult } from '../../../engine/contract/checks.ts';
+import { cli } from '../../cli/support.ts';
+import { freePort } from '../../support/free-port.ts';
+import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
+
+/** A gateway whose every model has an upstream that `selfcheck --echo` plays. */
+export interface Scene {
+  readonly gateway: TestGateway;
+  /** Runs `appscli selfcheck` with the upstream of this model, at the gateway or at something in front of it. */
+  check(model: string, options?: CheckOptions): Promise<Report>;
+  close(): Promise<void>;
+}
+
+/** What a run is told besides. */
+export interface CheckOptions {
+  /** What is in front of the gateway. */
+  readonly base_url?: string;
+  readonly arguments?: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** What a run found, by the id of the check. */
+export interface Report {
+  readonly exit_code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly checks: ReadonlyMap<string, CheckResult>;
+  /** Ids of the checks that ended so. */
+  having(verdict: CheckResult['verdict']): readonly string[];
+}
+
+type ModelUpstream = Readonly<Record<string, unknown>>;
+
+/** What upstreams of a protocol are in gateway.yaml. */
+export const UPSTREAMS = {
+  messages: { type: 'vendor', api_key_env: 'TEST_UPSTREAM_KEY', profile: 'anthropic' },
+  chat: { type: 'compat', protocols: ['chat'], auth_token_env: 'TEST_UPSTREAM_KEY' },
+  responses: { type: 'compat', protocols: ['responses'], auth_token_env: 'TEST_UPSTREAM_KEY' },
+} as const satisfies Readonly<Record<string, ModelUpstream>>;
+
+const PRICING = { input: 3, output: 15 };
+
+/** Starts it; `models` are named after what their upstream is. */
+export async function openScene(
+  models: Readonly<Record<string, keyof typeof UPSTREAMS>>,
+  sections: ConfigSections = {},
+): Promise<Scene> {
+  const ports = new Map<string, number>();
+  for (const model of Object.keys(models)) ports.set(model, await freePort());
+  const upstreams = Object.entries(models).map(([model, protocol]) => ({
+    name: `of-${model}`,
+    base_url: `http://127.0.0.1:${ports.get(model)}${protocol === 'messages' ? '' : '/v1'}`,
+    supports: { prompt_cache_1h: true, count_tokens: true },
+    ...UPSTREAMS[protocol],
+    ...ONE_ATTEMPT,
+  }));
+  const gateway = await bootGateway({
+    upstream_url: upstreams[0]!.base_url,
+    config: {
+      upstreams,
+      models: Object.keys(models).map((id) => ({ id, max_output_tokens: 64_000, pricing: PRICING })),
+      routing: {
+        default_upstream: upstreams[0]!.name,
+        rules: Object.keys(models).map((model) => ({ name: model, models: [model], upstream: `of-${model}` })),
+      },
+      ...sections,
+    },
+  });
+  return {
+    gateway,
+    async check(model, { base_url = gateway.url, arguments: more = [], env = {} } = {}) {
+      const where = ['--base-url', base_url, '--token-env', 'TEST_TOKEN', '--model', model];
+      const echo = ['--echo', `127.0.0.1:${ports.get(model)}`];
+      // Programs of coding clients that are installed here stay out of it.
+      const around = { ...process.env, PATH: '/nowhere', TEST_TOKEN: gateway.token, ...env };
+      const ended = await cli(['selfcheck', ...where, ...echo, '--json', ...more], { env: around });
+      const results = (JSON.parse(ended.stdout) as { checks: CheckResult[] }).checks;
+      const checks = new Map(results.map((result) => [result.id, result]));
+      const having = (verdict: CheckResult['verdict']) =>
+        results.filter((result) => result.verdict === verdict).map(({ id }) => id);
+      return { ...ended, checks, having };
+    },
+    close: () => gateway.close(),
+  };
+}
