@@ -1,5 +1,5 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
-import { describeJson, errorText } from '../../selfcheck/answer-lines.ts';
+import { describeJson, errorText, shortText } from '../../selfcheck/answer-lines.ts';
 import { type Asker, createAsker } from '../../selfcheck/create-ask.ts';
 import { foreignAnswer } from '../../selfcheck/foreign-answers.ts';
 import { noAnswer } from '../../selfcheck/no-answer.ts';
@@ -44,7 +44,7 @@ export async function askGateway(inquiry: Inquiry, ca: readonly string[] | undef
       diagnoses.push(...asked.diagnoses);
       if (asked.models !== undefined && token !== NO_TOKEN && !is_path_known) {
         is_path_known = true;
-        diagnoses.push(...(await askPath(told, asker)));
+        diagnoses.push(...(await askPath(told, token, ca)));
       }
       if (!asked.goes_on) break;
     } finally {
@@ -56,13 +56,15 @@ export async function askGateway(inquiry: Inquiry, ca: readonly string[] | undef
 
 const named = (of: string | undefined) => (of === undefined ? {} : { of });
 
-function openAsker({ root_url, way, seconds, desk }: Inquiry, token: string, ca: readonly string[] | undefined): Asker {
-  const prefixes = ['vendor', desk.names.messages.variable_prefix.toLowerCase()];
+const prefixesOf = ({ desk }: Inquiry) => [...new Set(['vendor', desk.names.messages.variable_prefix.toLowerCase()])];
+
+function openAsker(inquiry: Inquiry, token: string, ca: readonly string[] | undefined): Asker {
+  const { root_url, way, seconds } = inquiry;
   const proxy = way.proxy?.href;
   return createAsker({
     root_url,
     token,
-    header_prefixes: [...new Set(prefixes)],
+    header_prefixes: prefixesOf(inquiry),
     seconds,
     total_seconds: TOTAL_SECONDS,
     proxy_env: proxy === undefined ? {} : { HTTPS_PROXY: proxy, HTTP_PROXY: proxy },
@@ -197,27 +199,39 @@ async function judgeModel(
     const answer = await asker.ask({ path }).then(readAnswer, () => undefined);
     return [diagnose(inquiry, 'model', missingModel(model, models, answer), of)];
   }
-  const found = diagnose(inquiry, 'model', { verdict: 'ok', found: `the gateway has ${listed.id} for this token` }, of);
+  const found = diagnose(
+    inquiry,
+    'model',
+    { verdict: 'ok', found: `the gateway has ${shortText(listed.id, 80)} for this token` },
+    of,
+  );
   const window = judgeWindow(connection.context_window, listed);
   return window === undefined ? [found] : [found, diagnose(inquiry, 'context_window', window, of)];
 }
 
 const PROBES = { headers: probeHeaders, stream: probeStream, large_body: probeLargeBody } as const;
 
-async function askPath(inquiry: Inquiry, asker: Asker): Promise<Diagnosis[]> {
-  const subject = {
-    ask: asker.ask,
-    header_prefixes: ['vendor', inquiry.desk.names.messages.variable_prefix.toLowerCase()],
-  };
+/** What is sent here is larger than what is asked before, and takes longer. */
+const PATIENCE = 3;
+
+async function askPath(inquiry: Inquiry, token: string, ca: readonly string[] | undefined): Promise<Diagnosis[]> {
+  const { root_url } = inquiry;
+  const seconds = PATIENCE * inquiry.seconds;
+  const asker = openAsker({ ...inquiry, seconds }, token, ca);
   const diagnoses: Diagnosis[] = [];
-  for (const what of ['headers', 'stream', 'large_body'] as const) {
-    const outcome = await PROBES[what](subject).catch((error) => noAnswer(error, inquiry.root_url, inquiry.seconds));
-    if (what === 'headers' && outcome.verdict === 'skipped') {
-      const found = `${outcome.found}; whether streams are held back is told by: appscli selfcheck --base-url ${inquiry.root_url}`;
-      return [diagnose(inquiry, 'stream', { verdict: 'skipped', found })];
+  try {
+    for (const what of ['headers', 'stream', 'large_body'] as const) {
+      const probed = PROBES[what]({ ask: asker.ask, header_prefixes: prefixesOf(inquiry) });
+      const outcome = await probed.catch((error) => noAnswer(error, root_url, seconds));
+      if (what === 'headers' && outcome.verdict === 'skipped') {
+        const found = `${outcome.found}; whether streams are held back is told by: appscli selfcheck --base-url ${root_url}`;
+        return [diagnose(inquiry, 'stream', { verdict: 'skipped', found })];
+      }
+      diagnoses.push(diagnose(inquiry, what, outcome));
     }
-    diagnoses.push(diagnose(inquiry, what, outcome));
+    const telemetry = await examineTelemetry(asker).catch((error) => noAnswer(error, root_url, seconds));
+    return [...diagnoses, diagnose(inquiry, 'telemetry', telemetry)];
+  } finally {
+    asker.close();
   }
-  const telemetry = await examineTelemetry(asker).catch((error) => noAnswer(error, inquiry.root_url, inquiry.seconds));
-  return [...diagnoses, diagnose(inquiry, 'telemetry', telemetry)];
 }

@@ -64,6 +64,10 @@ async function examineOne(given: {
   const { diagnoses, reached } = await reachGateway(inquiry);
   const so_far = [...said, ...diagnoses];
   if (!reached) return so_far;
+  if (way.proxy?.protocol.startsWith('socks')) {
+    const found = `what is behind a SOCKS proxy is not looked at from here; curl --proxy with ${root_url} shows whether it gets through`;
+    return [...so_far, diagnose(inquiry, 'models', { verdict: 'skipped', found })];
+  }
   if (inquiry.url.protocol === 'http:') return [...so_far, ...(await askGateway(inquiry, undefined))];
   const tls = await examineTls(inquiry);
   return [...so_far, ...tls.diagnoses, ...(tls.ca === undefined ? [] : await askGateway(inquiry, tls.ca))];

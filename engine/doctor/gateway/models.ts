@@ -22,11 +22,11 @@ export function readModels({ status, json }: Pick<Answer, 'status' | 'json'>): r
     const { id, slug, context_window, max_input_tokens } = fieldsOf(entry);
     const name = id ?? slug;
     const window = context_window ?? max_input_tokens;
-    return typeof name === 'string'
-      ? [{ id: name, context_window: typeof window === 'number' && window > 0 ? window : undefined }]
-      : [];
+    return typeof name === 'string' ? [{ id: name, context_window: isSize(window) ? window : undefined }] : [];
   });
 }
+
+const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) > 0;
 
 /** The model a client asks for: what follows in brackets is for the client itself. */
 export function askedModel({ client, model }: Connection): string | undefined {

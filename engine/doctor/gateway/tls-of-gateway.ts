@@ -51,8 +51,7 @@ async function trust(inquiry: Inquiry, authorities: readonly string[]) {
 
 async function see({ url, way, seconds }: Inquiry, ca: readonly string[]) {
   const place = placeOf(url);
-  const proxy = way.proxy === undefined || way.proxy.protocol.startsWith('socks') ? undefined : way.proxy;
-  const socket = await openSocket(place, proxy, seconds);
+  const socket = await openSocket(place, way.proxy, seconds);
   return seeCertificate(socket, { host: place.host, ca, seconds });
 }
 
