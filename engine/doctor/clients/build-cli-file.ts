@@ -8,7 +8,7 @@ import type { Desk } from '../desk.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { type ClientFile, positionOf } from './client-file.ts';
 import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
-import { readLayers, type TomlLayers, tablesIn, tomlFix, valueAt } from './toml-layers.ts';
+import { isFlat, readLayers, type TomlLayers, tablesIn, tomlFix, valueAt } from './toml-layers.ts';
 
 /** What is known of the build CLI before anything is judged. */
 export interface BuildCli {
@@ -204,11 +204,4 @@ function renameKeys({ path, text, values }: ClientFile, hides: readonly string[]
       ];
     }),
   );
-}
-
-/** Whether a table has values only that can be written anew. */
-function isFlat(table: Readonly<Record<string, unknown>>): boolean {
-  const isPlain = (value: unknown) => ['string', 'number', 'boolean'].includes(typeof value);
-  const isText = (value: unknown) => typeof value === 'string';
-  return Object.values(table).every((value) => isPlain(value) || (Array.isArray(value) && value.every(isText)));
 }

@@ -134,3 +134,10 @@ export function tomlFix(
 export function valuesAt(path: readonly string[], value: Values[string]): Values {
   return path.reduceRight<Values[string]>((inner, key) => ({ [key]: inner }), value) as Values;
 }
+
+/** Whether a table has values only that can be written anew. */
+export function isFlat(table: Readonly<Record<string, unknown>>): boolean {
+  const isPlain = (value: unknown) => ['string', 'number', 'boolean'].includes(typeof value);
+  const isText = (value: unknown) => typeof value === 'string';
+  return Object.values(table).every((value) => isPlain(value) || (Array.isArray(value) && value.every(isText)));
+}
