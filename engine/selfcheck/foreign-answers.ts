@@ -1,6 +1,6 @@
 import { isJson, mediaType } from '../kit/media-type.ts';
 import { shortText } from './answer-lines.ts';
-import { productOf } from './products.ts';
+import { type Maker, makerOf } from './products.ts';
 import type { Answer } from './read-answer.ts';
 
 /** An answer that is none of an API, and whose it is as far as that can be told. */
@@ -102,23 +102,23 @@ function unreadable({ status }: Answer, fault: NonNullable<Answer['fault']>): Fo
 }
 
 function empty(answer: Answer): ForeignAnswer {
-  const product = productOf(answer);
+  const maker = makerOf(answer);
   return {
     kind: 'empty',
-    what: `an empty answer (status ${answer.status})${product === undefined ? '' : ` of ${product}`}`,
-    remedy: remedyFor(answer, product),
+    what: `an empty answer (status ${answer.status})${by(maker)}`,
+    remedy: remedyFor(answer, maker),
   };
 }
 
 function page(answer: Answer): ForeignAnswer {
-  const product = productOf(answer);
+  const maker = makerOf(answer);
   const head = answer.text.slice(0, 100_000);
   const title = shortText(
     /<title[^>]{0,200}>([^<]{1,400})/i.exec(head)?.[1] ?? /<h1[^>]{0,200}>([^<]{1,400})/i.exec(head)?.[1] ?? '',
     80,
   );
   const name = `${title === '' ? 'a web page' : `the web page "${title}"`} (status ${answer.status})`;
-  const what = product === undefined ? name : `${name} of ${product}`;
+  const what = `${name}${by(maker)}`;
   if (BROWSER_CHECK.test(head))
     return {
       kind: 'login',
@@ -131,7 +131,7 @@ function page(answer: Answer): ForeignAnswer {
       what: `${what}, where people sign in`,
       remedy: `a proxy in front of the gateway asks for a sign-in: ${LET_THROUGH}`,
     };
-  return { kind: 'page', what, remedy: remedyFor(answer, product) };
+  return { kind: 'page', what, remedy: remedyFor(answer, maker) };
 }
 
 function text(answer: Answer): ForeignAnswer {
@@ -142,23 +142,30 @@ function text(answer: Answer): ForeignAnswer {
       what: `JSON that can not be read (status ${status}): ${shortText(answer.text, 60)}`,
       remedy: 'something on the way cut or changed the body: look at limits and filters of proxies',
     };
-  const product = productOf(answer);
-  const of = product === undefined ? '' : ` of ${product}`;
+  const maker = makerOf(answer);
   return {
     kind: 'text',
-    what: `text that is no JSON (status ${status})${of}: ${shortText(answer.text, 80)}`,
-    remedy: remedyFor(answer, product),
+    what: `text that is no JSON (status ${status})${by(maker)}: ${shortText(answer.text, 80)}`,
+    remedy: remedyFor(answer, maker),
   };
 }
 
-function remedyFor({ status, headers }: Answer, product: string | undefined): string {
-  const proxy = product ?? 'the proxy in front';
+function by(maker: Maker | undefined): string {
+  if (maker === undefined) return '';
+  return maker.is_own ? ` of ${maker.name}` : ` by way of ${maker.name}`;
+}
+
+function remedyFor({ status, headers }: Answer, maker: Maker | undefined): string {
+  const is_known = maker?.is_own === true;
+  const proxy = is_known ? maker.name : 'a proxy in front';
   if (status === 401 && /^\s*(basic|negotiate|ntlm|digest)\b/i.test(headers['www-authenticate'] ?? ''))
     return `${proxy} asks for a password of its own: ${LET_THROUGH}`;
   switch (status) {
     case 401:
     case 403:
-      return `${proxy} refused the request, not the gateway: have it let /v1/ through`;
+      return is_known
+        ? `${proxy} refused the request, not the gateway: have it let /v1/ through`
+        : 'if a proxy or firewall in front refused it, have it let /v1/ through; a gateway has to refuse in JSON';
     case 404:
     case 405:
       return 'nothing is served there: is the address that of the gateway, and does a proxy in front pass all of /v1/ on?';
@@ -173,10 +180,10 @@ function remedyFor({ status, headers }: Answer, product: string | undefined): st
       return 'look into the logs of the gateway: an error has to be told as JSON';
     case 502:
     case 503:
-      return `${proxy} gets no answer from the gateway: is that running, and at the address that ${product ?? 'the proxy'} forwards to?`;
+      return `${proxy} gets no answer from the gateway: is that running, and at the address that the proxy forwards to?`;
     default:
       return status < 300
         ? 'a web application or a proxy answers in place of the gateway: is the address right, and is /v1/ passed on?'
-        : `${proxy} answered in place of the gateway: have it pass /v1/ on`;
+        : 'a gateway answers in JSON: does something in front answer in its place?';
   }
 }
