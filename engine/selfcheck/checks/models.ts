@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import type { CheckOutcome } from '../../contract/checks.ts';
 import { isJson } from '../../kit/media-type.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { describeJson, errorText, shortText } from '../answer-lines.ts';
+import type { Asked } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
 import { foreignAnswer } from '../foreign-answers.ts';
-import { type Asked, askAndRead, outcome } from '../messages/ask.ts';
+import { askAsClient, outcome } from '../messages/ask.ts';
 import { refusal } from '../messages/refusals.ts';
 import { isOfNetwork } from '../no-answer.ts';
 import { type Answer, fieldsOf } from '../read-answer.ts';
@@ -50,7 +52,7 @@ export const MODELS_CHECKS: readonly SelfCheck[] = [
 
 async function checkAddress(subject: Subject): Promise<SelfCheckOutcome> {
   const root = new URL(subject.root_url);
-  const asked = await askAndRead(subject, { path: '/', token: null, seconds: SECONDS }).catch((error: unknown) => {
+  const asked = await askAsClient(subject, { path: '/', token: null, seconds: SECONDS }).catch((error: unknown) => {
     // What has nothing to say at its root may still be a gateway; the checks behind this one tell.
     if (isOfNetwork(error)) return undefined;
     throw error;
@@ -60,7 +62,7 @@ async function checkAddress(subject: Subject): Promise<SelfCheckOutcome> {
   return asked === undefined ? told : outcome(asked, told);
 }
 
-function judgeAddress(subject: Subject, root: URL, target: URL | undefined): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+function judgeAddress(subject: Subject, root: URL, target: URL | undefined): CheckOutcome {
   if (target?.protocol === 'https:' && root.protocol === 'http:' && target.hostname === root.hostname)
     return {
       verdict: 'failed',
@@ -91,7 +93,7 @@ function targetOf({ status, headers: { location } }: Answer, root: URL): URL | u
 }
 
 async function checkList(subject: Subject): Promise<SelfCheckOutcome> {
-  const asked = await askAndRead(subject, { path: LIST_PATH, seconds: SECONDS });
+  const asked = await askAsClient(subject, { path: LIST_PATH, seconds: SECONDS });
   const { answer } = asked;
   const problem = refusal(answer);
   if (problem !== undefined) {
@@ -111,11 +113,7 @@ async function checkList(subject: Subject): Promise<SelfCheckOutcome> {
   return outcome(asked, judgeList(data, answer, subject.model));
 }
 
-function judgeList(
-  data: readonly unknown[],
-  answer: Answer,
-  model: string | undefined,
-): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+function judgeList(data: readonly unknown[], answer: Answer, model: string | undefined): CheckOutcome {
   const ids = data.map((entry) => fieldsOf(entry).id).filter((id) => typeof id === 'string' && id !== '');
   if (ids.length < data.length)
     return {
@@ -147,7 +145,7 @@ function judgeList(
 }
 
 async function checkRefusal(subject: Subject, token: string | null): Promise<SelfCheckOutcome> {
-  const asked: Asked = await askAndRead(subject, { path: LIST_PATH, token, seconds: SECONDS });
+  const asked: Asked = await askAsClient(subject, { path: LIST_PATH, token, seconds: SECONDS });
   const { answer } = asked;
   const foreign = foreignAnswer(answer);
   if (foreign !== undefined)
@@ -180,7 +178,7 @@ async function checkRefusal(subject: Subject, token: string | null): Promise<Sel
   });
 }
 
-function tooLate({ total_ms }: Answer): Omit<SelfCheckOutcome, 'sent' | 'came'> | undefined {
+function tooLate({ total_ms }: Answer): CheckOutcome | undefined {
   if (total_ms <= PATIENCE_MS) return undefined;
   return {
     verdict: 'failed',

@@ -1,6 +1,6 @@
-import { cameLine, sentLine } from '../answer-lines.ts';
+import type { CheckOutcome } from '../../contract/checks.ts';
+import { type Asked, askFor } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
-import { type Answer, readAnswer } from '../read-answer.ts';
 import type { Ask, Subject } from '../subject.ts';
 
 /** A question that takes one word to answer. */
@@ -24,32 +24,27 @@ export function shortBody(subject: Pick<Subject, 'model'>, changes: object = {})
   };
 }
 
-/** An answer that can be read, with what travelled in lines. */
-export interface Asked {
-  readonly answer: Answer;
-  readonly sent: string;
-  readonly came: string;
-}
-
-/** Asks, and reads what comes; `note` says what is special about the request. */
-export async function askAndRead(subject: Pick<Subject, 'ask'>, ask: Ask, note?: string): Promise<Asked> {
-  const headers = { ...CLIENT_HEADERS, ...ask.headers };
-  const answer = await readAnswer(await subject.ask({ ...ask, headers }));
-  return { answer, sent: sentLine(ask, note), came: cameLine(answer) };
+/** Asks as clients do, and reads what comes; `note` says what is special about the request. */
+export function askAsClient(subject: Subject, ask: Ask, note?: string): Promise<Asked> {
+  const method = ask.method ?? (ask.json === undefined ? 'GET' : 'POST');
+  const token_note =
+    ask.token === undefined ? undefined : ask.token === null ? 'without a token' : 'with a wrong token';
+  const notes = [note, token_note].filter((each) => each !== undefined).join(', ');
+  return askFor(subject, { ...ask, method, headers: { ...CLIENT_HEADERS, ...ask.headers } }, notes || undefined);
 }
 
 /** Asks the Messages API. */
 export function askMessages(
-  subject: Pick<Subject, 'ask'>,
+  subject: Subject,
   json: unknown,
   { note, ...more }: Partial<Ask> & { readonly note?: string } = {},
 ): Promise<Asked> {
-  return askAndRead(subject, { path: MESSAGES_PATH, json, ...more }, note);
+  return askAsClient(subject, { path: MESSAGES_PATH, json, ...more }, note);
 }
 
 /** What was found, with what travelled. */
-export function outcome({ sent, came }: Asked, found: Omit<SelfCheckOutcome, 'sent' | 'came'>): SelfCheckOutcome {
-  return { ...found, sent, came };
+export function outcome({ travelled }: Asked, found: CheckOutcome): SelfCheckOutcome {
+  return { ...found, ...travelled };
 }
 
 /** For checks that ask a model. */

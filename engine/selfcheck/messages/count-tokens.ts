@@ -1,9 +1,11 @@
+import type { CheckOutcome } from '../../contract/checks.ts';
 import { describeJson, errorText } from '../answer-lines.ts';
+import type { Asked } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { foreignAnswer } from '../foreign-answers.ts';
 import { type Answer, fieldsOf } from '../read-answer.ts';
 import type { Subject } from '../subject.ts';
-import { type Asked, askAndRead, outcome, SHORT_QUESTION } from './ask.ts';
+import { askAsClient, outcome, SHORT_QUESTION } from './ask.ts';
 import { isCount } from './judge-message.ts';
 import { errorProblem, isRefusedAtTheDoor } from './refusals.ts';
 
@@ -37,7 +39,7 @@ export async function checkTokenCounting(subject: Subject): Promise<SelfCheckOut
 
 function askToCount(subject: Subject, content: string, note: string): Promise<Asked> {
   const json = { model: subject.model, messages: [{ role: 'user', content }] };
-  return askAndRead(subject, { path: PATH, json }, note);
+  return askAsClient(subject, { path: PATH, json }, note);
 }
 
 function countIn({ json }: Answer): number | undefined {
@@ -45,14 +47,14 @@ function countIn({ json }: Answer): number | undefined {
   return isCount(input_tokens) ? input_tokens : undefined;
 }
 
-function madeUp({ json }: Answer, count: number | undefined): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+function madeUp({ json }: Answer, count: number | undefined): CheckOutcome {
   const found =
     count === 0 ? '0 tokens for a sentence: the count is made up' : `no count came, but ${describeJson(json)}`;
   return { verdict: 'failed', found, remedy: MADE_UP };
 }
 
 /** What is said of an answer that is no count; `undefined` for one with status 200 and JSON. */
-function notCounted(answer: Answer): Omit<SelfCheckOutcome, 'sent' | 'came'> | undefined {
+function notCounted(answer: Answer): CheckOutcome | undefined {
   const { status, json } = answer;
   if (status === 200 && json !== undefined && answer.fault === undefined) return undefined;
   const foreign = foreignAnswer(answer);
@@ -72,7 +74,7 @@ function notCounted(answer: Answer): Omit<SelfCheckOutcome, 'sent' | 'came'> | u
   return { verdict: 'failed', ...problem };
 }
 
-function unsupported({ status, json }: Answer): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+function unsupported({ status, json }: Answer): CheckOutcome {
   return {
     verdict: 'ok',
     found: `not supported, and it says so with status ${status}: ${errorText(json)}; clients estimate`,

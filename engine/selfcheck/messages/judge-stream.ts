@@ -1,6 +1,6 @@
+import type { CheckOutcome } from '../../contract/checks.ts';
 import { isEventStream, isPlain } from '../../kit/media-type.ts';
 import { shortText } from '../answer-lines.ts';
-import type { SelfCheckOutcome } from '../check.ts';
 import { makerOf } from '../products.ts';
 import type { Answer } from '../read-answer.ts';
 import { type Arriving, judgeArrivals, tellArrivals } from '../streams/judge-arrivals.ts';
@@ -52,7 +52,7 @@ function brokenOff(answer: Answer, fault: NonNullable<Answer['fault']>): Problem
 }
 
 /** What is said of a long stream that was held back or not, next to a short one where that was needed. */
-export function judgeContinuity(long: Answer, short: Answer | undefined): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+export function judgeContinuity(long: Answer, short: Answer | undefined): CheckOutcome {
   const details = tellArrivals(long);
   const { 'content-length': length, 'content-encoding': encoding } = long.headers;
   if (length !== undefined)
@@ -77,7 +77,7 @@ function compare(given: {
   readonly short: Answer;
   readonly arriving: Arriving;
   readonly details: readonly string[];
-}): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+}): CheckOutcome {
   const { long, short, arriving } = given;
   const [first_long, first_short] = [firstByte(long), firstByte(short)];
   const line = `a short answer began after ${first_short} ms and ended after ${Math.round(short.total_ms)} ms`;
@@ -92,7 +92,7 @@ function firstByte({ arrivals, total_ms }: Answer): number {
   return Math.round(arrivals[0]?.at_ms ?? total_ms);
 }
 
-function untold(arriving: Arriving, details: readonly string[]): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+function untold(arriving: Arriving, details: readonly string[]): CheckOutcome {
   if (arriving === 'at_once')
     return {
       verdict: 'warning',
@@ -109,7 +109,7 @@ function untold(arriving: Arriving, details: readonly string[]): Omit<SelfCheckO
   };
 }
 
-function held(answer: Answer, found: string, details: readonly string[]): Omit<SelfCheckOutcome, 'sent' | 'came'> {
+function held(answer: Answer, found: string, details: readonly string[]): CheckOutcome {
   return { verdict: 'failed', found, remedy: remedyFor(answer), details };
 }
 

@@ -1,7 +1,6 @@
-import { createParser } from 'eventsource-parser';
-import { parseBounded } from '../../kit/json/bounded.ts';
 import { shortText } from '../answer-lines.ts';
 import { fieldsOf } from '../read-answer.ts';
+import { readEvents } from '../read-events.ts';
 import { wrongUsage } from './judge-message.ts';
 
 /** What a stream of the Messages API says, as far as it was read. */
@@ -29,30 +28,17 @@ export function readStream(text: string): StreamReading {
     if (faults.length < FAULTS_MAX && !faults.includes(what)) faults.push(what);
   };
   const state = createState(fault);
-  const parser = createParser({
-    onEvent: ({ event, data }) => {
-      const fields = fieldsOf(parsed(data));
-      if (typeof fields.type !== 'string') {
-        fault(data === '[DONE]' ? 'a [DONE] as chat completions have it' : 'data that is no JSON object with a type');
-        return;
-      }
-      if (event === undefined) fault('data lines without event lines');
-      else if (event !== fields.type)
-        fault(`an event ${shortText(event, 40)} with data of ${shortText(fields.type, 40)}`);
-      state.take(fields.type, fields);
-    },
-  });
-  parser.feed(text);
+  for (const { name, data, fields } of readEvents(text)) {
+    if (typeof fields.type !== 'string') {
+      fault(data === '[DONE]' ? 'a [DONE] as chat completions have it' : 'data that is no JSON object with a type');
+      continue;
+    }
+    if (name === undefined) fault('data lines without event lines');
+    else if (name !== fields.type) fault(`an event ${shortText(name, 40)} with data of ${shortText(fields.type, 40)}`);
+    state.take(fields.type, fields);
+  }
   state.end();
   return { faults, error: state.error(), ...state.facts() };
-}
-
-function parsed(data: string): unknown {
-  try {
-    return parseBounded(data);
-  } catch {
-    return undefined;
-  }
 }
 
 function createState(fault: (what: string) => void) {
