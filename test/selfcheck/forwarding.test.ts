@@ -229,6 +229,17 @@ describe('what a gateway changes on the way is found', () => {
       found: /^selfcheck_unknown is missing$/,
     },
     {
+      does: 'puts a field on top',
+      habits: {
+        body: jsonBody((fields) => {
+          fields.litter = 'secret-of-the-gateway';
+        }),
+      },
+      id: 'fields',
+      verdict: 'warning',
+      found: /^litter was put in$/,
+    },
+    {
       does: 'drops a field deep in a block',
       habits: {
         body: jsonBody((fields) => {

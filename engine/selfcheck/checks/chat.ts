@@ -62,7 +62,7 @@ async function checkModels(subject: Subject): Promise<SelfCheckOutcome> {
     return unservedOutcome(asked, { ...UNSERVED, what: 'lists of models' }) ?? refusedOutcome(asked);
   const foreign = foreignOutcome(asked);
   if (foreign !== undefined) return foreign;
-  const { data, object } = fieldsOf(answer.json);
+  const { data } = fieldsOf(answer.json);
   const ids = Array.isArray(data) ? data.map((entry) => fieldsOf(entry).id) : undefined;
   return outcomeOfFaults(asked, {
     good: `${ids?.length} models`,
@@ -70,7 +70,6 @@ async function checkModels(subject: Subject): Promise<SelfCheckOutcome> {
       ...(ids === undefined ? ['there is no list "data"'] : []),
       ...(ids?.every((id) => typeof id === 'string' && id !== '') === false ? ['an entry of "data" has no id'] : []),
     ],
-    lesser: object === 'list' || ids === undefined ? [] : ['"object" is not "list", which strict clients look for'],
     remedy: 'have GET /v1/models answer {"object": "list", "data": [{"id": "...", "object": "model"}]}',
   });
 }

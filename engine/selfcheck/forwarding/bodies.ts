@@ -44,7 +44,8 @@ const isOfSystem = ({ path }: Difference) => /^system(?:[.[]|$)/.test(path);
 /** A gateway may call a model otherwise at its upstream. */
 const isOfModel = ({ path }: Difference) => path === 'model';
 const isOfMetadata = ({ path }: Difference) => /^metadata(?:\.|$)/.test(path);
-const isLesser = (each: Difference) => isOfMetadata(each) || each.lost_digits === true;
+/** What clients and caches notice at most. */
+const isLesser = (each: Difference) => isOfMetadata(each) || each.lost_digits === true || each.put_in_on_top === true;
 const tell = ({ path, is }: Difference) => `${path} ${is}`;
 
 /** Whether fields arrive, known or not, or unknown ones are refused by name. */

@@ -9,6 +9,8 @@ export interface Difference {
   readonly is: string;
   /** It is a number that lost digits because something on the way took it for one of 64 bits. */
   readonly lost_digits?: true;
+  /** It is a field of the whole body that was put in: it changes no prompt. */
+  readonly put_in_on_top?: true;
 }
 
 /** What became of a body on its way. `unreadable`: what arrived is no JSON object. */
@@ -91,7 +93,10 @@ class Comparison {
       else this.#add(below(key), 'is missing');
     }
     const added = Object.keys(after).filter((key) => !Object.hasOwn(before, key));
-    for (const key of added) this.#add(below(shortName(key)), 'was put in');
+    for (const key of added) {
+      const difference = { path: below(shortName(key)), is: 'was put in' };
+      this.differences.push(path === '' ? { ...difference, put_in_on_top: true } : difference);
+    }
     const order = Object.keys(after).filter((key) => Object.hasOwn(before, key));
     if (kept.some((key, index) => key !== order[index])) this.reordered.push(path === '' ? 'the body' : path);
   }

@@ -53,6 +53,8 @@ function bodyOf(protocol: CompatProtocol, model: string | undefined, text: strin
   };
 }
 
+const tell = ({ path, is }: Difference) => `${path} ${is}`;
+
 /** A gateway may call a model otherwise, and ask for usage that it has to count. */
 const mayChange = ({ path }: Difference) => path === 'model' || path.startsWith('stream_options');
 
@@ -80,7 +82,16 @@ export async function checkCompatBody(subject: Subject, protocol: CompatProtocol
   const others = differences.filter((each) => !mayChange(each));
   return outcomeOfFaults(asked, {
     good: same_bytes ? `${body.length} bytes arrive as they were sent` : 'all fields arrive as they were sent',
-    faults: unreadable ? ['what arrives is no JSON object'] : others.slice(0, 5).map(({ path, is }) => `${path} ${is}`),
+    faults: unreadable
+      ? ['what arrives is no JSON object']
+      : others
+          .filter((each) => !each.put_in_on_top)
+          .map(tell)
+          .slice(0, 5),
+    lesser: others
+      .filter((each) => each.put_in_on_top)
+      .map(tell)
+      .slice(0, 3),
     remedy: 'have the gateway pass the body on as it is: new clients send fields that no gateway knows yet',
   });
 }

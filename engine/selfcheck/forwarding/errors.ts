@@ -27,7 +27,7 @@ const OVERLOADED: UpstreamError = {
   status: 529,
   type: 'overloaded_error',
   message: 'Overloaded: a self-check asked for this',
-  headers: { 'retry-after': '7' },
+  headers: { 'retry-after': '2' },
 };
 
 const PASS_ON =
