@@ -20,6 +20,8 @@ export interface ReportOptions {
 export interface Report {
   /** Lets a person who watches see what is being done; the next result takes it away. */
   begin(title: string): void;
+  /** Takes away what `begin` showed, before something else is printed. */
+  clear(): void;
   add(result: CheckResult): void;
   /** Prints what can only be told of all together; the exit code: 0, or 1 when there is something to put right. */
   end(facts: Readonly<Record<string, unknown>>): number;
@@ -46,13 +48,14 @@ export function openReport(
   const [started, started_at] = [performance.now(), Date.now()];
   let shows_progress = false;
   const progress = (line: string) => {
-    if (as_text && terminal.interactive && (line !== '' || shows_progress)) terminal.rewrite(line);
+    if (terminal.interactive && (line !== '' || shows_progress)) terminal.rewrite(line);
     shows_progress = line !== '';
   };
   return {
     results,
     is_text: as_text,
     begin: (title) => progress(`         ${title} ...`.slice(0, terminal.columns - 1)),
+    clear: () => progress(''),
     add(result) {
       const bounded = boundedResult(result);
       results.push(bounded);

@@ -15,18 +15,24 @@ export interface Plan {
   readonly echo: { readonly url: string; readonly is_reached: boolean } | undefined;
 }
 
-/** What people are told before anything is spent, a sentence or two each. */
-export function describePlan(plan: Plan): string[] {
-  const { root_url, given_url } = plan;
+/** What people are told at the beginning, a sentence or two each. */
+export function describeSubject({
+  root_url,
+  given_url,
+  chosen,
+}: Pick<Plan, 'root_url' | 'given_url' | 'chosen'>): string[] {
   const taken_off = given_url.slice(root_url.length);
   return [
-    `Checks ${root_url} with ${describeModel(plan.chosen)}.`,
+    `Checks ${root_url} with ${describeModel(chosen)}.`,
     ...(taken_off === ''
       ? []
       : [`The address was given with ${taken_off}, which is left off here: paths are put behind it.`]),
-    ...describeEcho(plan),
-    ...describeCosts(plan),
   ];
+}
+
+/** What people are told before anything is spent, a sentence or two each. */
+export function describePlan(plan: Plan): string[] {
+  return [...describeEcho(plan), ...describeCosts(plan)];
 }
 
 function describeModel({ model, reason, listed = 0 }: ChosenModel): string {

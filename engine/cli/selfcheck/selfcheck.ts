@@ -22,7 +22,7 @@ import { say } from '../show.ts';
 import type { Surroundings } from '../surroundings.ts';
 import { formatTable, numbers } from '../table.ts';
 import { checksNamed, echoPlaceOf, gatewayOf, tokenIn, tokenOf } from './selfcheck-input.ts';
-import { describePlan, type Plan, roomFor, usdText } from './selfcheck-text.ts';
+import { describePlan, describeSubject, type Plan, roomFor, usdText } from './selfcheck-text.ts';
 
 /** What `appscli selfcheck` is told. */
 export interface SelfcheckOptions extends ReportOptions {
@@ -104,15 +104,17 @@ async function checkGateway(
     return unreachable(error, known, { report, seconds: given.timeout });
   }
   const subject = { ...known, model: chosen.model };
-  if (report.is_text && known.echo !== undefined && chosen.model !== undefined) {
-    say(
-      context,
-      `Asks ${chosen.model} for a word, to see whether that reaches the echo upstream at ${known.echo.url}.`,
-    );
+  const { root_url, given_url = root_url, echo } = subject;
+  const tell = (sentences: readonly string[]) => {
+    report.clear();
+    if (report.is_text) for (const sentence of sentences) say(context, sentence);
+  };
+  tell(describeSubject({ root_url, given_url, chosen }));
+  if (echo !== undefined && chosen.model !== undefined) {
+    tell([`Asks it for a word, to see whether that reaches the echo upstream at ${echo.url}.`]);
   }
   const plan = await makePlan(subject, chosen, { checks, max_usd: given.maxUsd });
-  if (report.is_text) for (const sentence of describePlan(plan)) say(context, sentence);
-  if (report.is_text) context.terminal.info('\n');
+  tell([...describePlan(plan), '']);
   const refuse = (check: SelfCheck) => whyNotMade(check, plan);
   const begin = ({ title }: SelfCheck) => report.begin(title);
   for await (const result of runChecks(checks, subject, { begin, refuse, seconds: given.timeout })) {
