@@ -1,21 +1,18 @@
 import { SELFCHECK_PATH } from '../../contract/selfcheck-endpoint.ts';
-import type { Exchange } from '../../kit/net/exchange.ts';
 import { errorText } from '../answer-lines.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { foreignAnswer } from '../foreign-answers.ts';
-import { fieldsOf, readAnswer } from '../read-answer.ts';
+import { type Answer, fieldsOf } from '../read-answer.ts';
 
 /** Whether a gateway of ours says that a request came without a credential, although one was sent. */
-export async function lostItsCredential(answer: Exchange): Promise<boolean> {
-  const { json } = await readAnswer(answer);
+export function lostItsCredential({ json }: Pick<Answer, 'json'>): boolean {
   return fieldsOf(fieldsOf(json).error).code === 'credential_missing';
 }
 
 /** Why nothing is known of the way: most gateways do not have the path. What else is wrong with such an answer, other checks tell. */
-export async function notThere(answer: Exchange): Promise<SelfCheckOutcome> {
-  const read = await readAnswer(answer);
-  const { status, json } = read;
-  const foreign = foreignAnswer(read);
+export function notThere(answer: Answer): SelfCheckOutcome {
+  const { status, json } = answer;
+  const foreign = foreignAnswer(answer);
   if (foreign !== undefined)
     return { verdict: 'skipped', found: `in place of what a gateway of this program tells comes ${foreign.what}` };
   const said = errorText(json);

@@ -4,10 +4,11 @@ import {
   SELFCHECK_TICK_MS,
   SELFCHECK_TICKS,
 } from '../../contract/selfcheck-endpoint.ts';
-import type { Exchange } from '../../kit/net/exchange.ts';
+import { isPlain } from '../../kit/media-type.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
-import { printableLine } from '../../kit/text/printable.ts';
+import { cameLine, shortText } from '../answer-lines.ts';
 import type { SelfCheckOutcome } from '../check.ts';
+import { type Answer, readAnswer } from '../read-answer.ts';
 import { type Arriving, judgeArrivals, tellArrivals } from '../streams/judge-arrivals.ts';
 import type { Ask, Subject } from '../subject.ts';
 import { changesOnTheWay, type SentOnTheWay } from './changes.ts';
@@ -35,14 +36,13 @@ const QUERY = 'beta=true&check=a%20b%2Fc';
 /** Whether headers, query and body reach the gateway as they were sent. */
 export async function probeHeaders({ header_prefixes, ask }: PathSubject): Promise<SelfCheckOutcome> {
   const sent: SentOnTheWay = { headers: headersToSend(header_prefixes), query: QUERY, body: BODY };
-  const answer = await ask({ ...request(sent), seconds: SECONDS });
+  const answer = await readAnswer(await ask({ ...request(sent), seconds: SECONDS }));
   const arrived = readArrived(answer);
-  const told = { sent: `POST ${SELFCHECK_PATH}?${QUERY}`, came: tell(answer) };
-  if (arrived === undefined)
-    return { ...((await lostItsCredential(answer)) ? TAKEN_OFF : await notThere(answer)), ...told };
+  const told = { sent: `POST ${SELFCHECK_PATH}?${QUERY}`, came: cameLine(answer) };
+  if (arrived === undefined) return { ...(lostItsCredential(answer) ? TAKEN_OFF : notThere(answer)), ...told };
   const changes = changesOnTheWay(sent, arrived);
   const details = [
-    `appscli ${printableLine(arrived.version.slice(0, 40))}, HTTP/${printableLine(arrived.http.slice(0, 8))}, ${arrived.forwarded.for_hops} addresses in X-Forwarded-For`,
+    `appscli ${shortText(arrived.version, 40)}, HTTP/${shortText(arrived.http, 8)}, ${arrived.forwarded.for_hops} addresses in X-Forwarded-For`,
   ];
   if (changes.length === 0)
     return { verdict: 'ok', found: 'headers, query and body arrive as they are sent', details, ...told };
@@ -76,18 +76,17 @@ function request({ headers, query, body }: SentOnTheWay): Ask {
 
 /** Whether events reach the client as they are made. It is known when they are, so the answer is certain. */
 export async function probeStream({ ask }: PathSubject): Promise<SelfCheckOutcome> {
-  const answer = await ask({
-    method: 'POST',
-    path: SELFCHECK_PATH,
-    body: '{"stream": true}',
-    headers: { accept: 'text/event-stream', 'accept-encoding': 'gzip, deflate, br, zstd' },
-    seconds: SECONDS,
-  });
-  const told = { sent: `POST ${SELFCHECK_PATH} {"stream": true}`, came: tell(answer) };
-  const coding = String(answer.headers['content-encoding'] ?? 'identity').toLowerCase();
-  if (coding !== 'identity' && answer.status === 200 && isEvents(answer))
-    return { ...judgeCompressed(answer, coding), ...told };
-  if (readStreamedArrived(answer) === undefined) return { ...(await notThere(answer)), ...told };
+  const answer = await readAnswer(
+    await ask({
+      method: 'POST',
+      path: SELFCHECK_PATH,
+      body: '{"stream": true}',
+      headers: { accept: 'text/event-stream', 'accept-encoding': 'gzip, deflate, br, zstd' },
+      seconds: SECONDS,
+    }),
+  );
+  const told = { sent: `POST ${SELFCHECK_PATH} {"stream": true}`, came: cameLine(answer) };
+  if (readStreamedArrived(answer) === undefined) return { ...notThere(answer), ...told };
   return { ...judgeStream(answer), ...told };
 }
 
@@ -98,12 +97,14 @@ const HELD_BACK: Readonly<Record<Exclude<Arriving, 'one_by_one' | 'unclear'>, st
 const LET_THROUGH =
   'switch buffering of responses off for /v1/ (nginx: proxy_buffering off, and no proxy_ignore_headers X-Accel-Buffering); a scanner or TLS inspection has to leave this host out';
 
+const DO_NOT_COMPRESS =
+  'do not compress text/event-stream in the proxy (nginx: leave it out of gzip_types, or gzip off for /v1/)';
+
 /** What a stream of known pace says about the way it came. */
-export function judgeStream(answer: Exchange): SelfCheckOutcome {
+export function judgeStream(answer: Answer): SelfCheckOutcome {
   const stream = { ...answer, made_every_ms: SELFCHECK_TICK_MS };
   const details = [`made: ${SELFCHECK_TICKS} events, one every ${SELFCHECK_TICK_MS} ms`, ...tellArrivals(stream)];
-  const is_whole = answer.body.includes(`event: ${SELFCHECK_EVENTS.done}`);
-  if (answer.ending !== 'whole' || !is_whole) {
+  if (answer.fault !== undefined || !answer.text.includes(`event: ${SELFCHECK_EVENTS.done}`)) {
     return {
       verdict: 'failed',
       found: `the stream broke off after ${Math.round(answer.total_ms)} ms, before its last event`,
@@ -112,6 +113,13 @@ export function judgeStream(answer: Exchange): SelfCheckOutcome {
     };
   }
   const arriving = judgeArrivals(stream);
+  const coding = answer.headers['content-encoding'];
+  const is_compressed = !isPlain(coding);
+  const compressed = is_compressed ? `event streams are compressed (${shortText(coding ?? '', 20)}) on the way` : '';
+  if (arriving === 'one_by_one' && is_compressed) {
+    const found = `${compressed}; events arrive as they are made all the same`;
+    return { verdict: 'warning', found, remedy: DO_NOT_COMPRESS, details };
+  }
   if (arriving === 'one_by_one') return { verdict: 'ok', found: 'events arrive one by one, as they are made', details };
   if (arriving === 'unclear') {
     return {
@@ -121,37 +129,29 @@ export function judgeStream(answer: Exchange): SelfCheckOutcome {
       details,
     };
   }
+  if (is_compressed) {
+    return { verdict: 'failed', found: `${compressed}, and held back for it`, remedy: DO_NOT_COMPRESS, details };
+  }
   return { verdict: 'failed', found: HELD_BACK[arriving], remedy: LET_THROUGH, details };
-}
-
-/** What is in it can't be seen piece by piece; when the pieces came can. */
-function judgeCompressed({ arrivals, total_ms }: Exchange, coding: string): SelfCheckOutcome {
-  const pieces = new Set(arrivals.map(({ at_ms }) => Math.round(at_ms / (SELFCHECK_TICK_MS / 3)))).size;
-  const details = [
-    `${pieces} times something arrived in ${Math.round(total_ms)} ms; ${SELFCHECK_TICKS} events were made`,
-  ];
-  const what = `event streams are compressed (${printableLine(coding.slice(0, 20))}) on the way`;
-  const remedy =
-    'do not compress text/event-stream in the proxy (nginx: leave it out of gzip_types; or gzip off for /v1/)';
-  return pieces >= SELFCHECK_TICKS / 2
-    ? { verdict: 'warning', found: `${what}; they arrive in time all the same`, remedy, details }
-    : { verdict: 'failed', found: `${what} and held back for it`, remedy, details };
 }
 
 /** Whether a request as large as those of long sessions gets through. */
 export async function probeLargeBody({ ask }: PathSubject): Promise<SelfCheckOutcome> {
-  const small = await ask({ method: 'POST', path: SELFCHECK_PATH, body: '{}', seconds: SECONDS });
+  const small = await readAnswer(await ask({ method: 'POST', path: SELFCHECK_PATH, body: '{}', seconds: SECONDS }));
   if (readArrived(small) === undefined)
-    return { ...(await notThere(small)), sent: `POST ${SELFCHECK_PATH}`, came: tell(small) };
+    return { ...notThere(small), sent: `POST ${SELFCHECK_PATH}`, came: cameLine(small) };
   const body = JSON.stringify({ padding: 'self-check '.repeat(LARGE_BODY_BYTES / 11) });
   const sent = `POST ${SELFCHECK_PATH} with ${body.length} bytes`;
   const remedy =
     'let the proxy take requests of 32 MiB (nginx: client_max_body_size 32m); long sessions and pictures need them';
   try {
-    const answer = await ask({ method: 'POST', path: SELFCHECK_PATH, body, seconds: LARGE_BODY_SECONDS });
-    return { ...judgeLargeBody(answer, body, remedy), sent, came: tell(answer) };
+    const answer = await readAnswer(
+      await ask({ method: 'POST', path: SELFCHECK_PATH, body, seconds: LARGE_BODY_SECONDS }),
+    );
+    return { ...judgeLargeBody(answer, body, remedy), sent, came: cameLine(answer) };
   } catch (error) {
-    const why = formatNetworkError(error, LARGE_BODY_SECONDS);
+    const { seconds = LARGE_BODY_SECONDS } = error as { seconds?: number };
+    const why = formatNetworkError(error, seconds);
     const is_slow = /no answer within/.test(why);
     return {
       verdict: is_slow ? 'warning' : 'failed',
@@ -162,14 +162,14 @@ export async function probeLargeBody({ ask }: PathSubject): Promise<SelfCheckOut
   }
 }
 
-function judgeLargeBody(answer: Exchange, body: string, remedy: string): SelfCheckOutcome {
+function judgeLargeBody(answer: Answer, body: string, remedy: string): SelfCheckOutcome {
   const arrived = readArrived(answer);
   if (arrived !== undefined) {
     if (arrived.body.bytes === body.length)
       return { verdict: 'ok', found: `a request of ${body.length} bytes arrives whole` };
     return { verdict: 'failed', found: `of ${body.length} bytes ${arrived.body.bytes} arrive`, remedy };
   }
-  if (answer.status === 413 && /"body_too_large"/.test(answer.body.toString('utf8'))) {
+  if (answer.status === 413 && /"body_too_large"/.test(answer.text)) {
     const own = 'raise server.limits.body_bytes of the gateway';
     return {
       verdict: 'failed',
@@ -190,14 +190,4 @@ function judgeLargeBody(answer: Exchange, body: string, remedy: string): SelfChe
     found: `a request of ${body.length} bytes is answered with status ${answer.status}, a small one with 200`,
     remedy: 'look for a limit or a scanner of requests in the proxy in front of the gateway',
   };
-}
-
-function isEvents({ headers }: Exchange): boolean {
-  return /^text\/event-stream\b/i.test(String(headers['content-type'] ?? ''));
-}
-
-function tell({ status, headers, body }: Exchange): string {
-  return printableLine(
-    `${status} ${String(headers['content-type'] ?? 'without a content type').slice(0, 60)}, ${body.length} bytes`,
-  );
 }
