@@ -8,6 +8,9 @@ import type { Subject } from '../subject.ts';
 /** The path of the Messages API. */
 export const MESSAGES_PATH = '/v1/messages';
 
+/** What real clients take, so that what compresses streams on the way does it here, too. */
+const TAKES = { 'accept-encoding': 'gzip, deflate, br, zstd' };
+
 const HOW =
   'needs --echo with an address such as 127.0.0.1:4010, an upstream of the gateway that points there, and with --model a model that goes to it';
 
@@ -44,7 +47,8 @@ export interface Forwarded extends Asked {
 
 /** Sends a request for the echo upstream. Rejects where the gateway does not answer. */
 export async function forward(subject: Subject, echo: Echo, probe: Probe): Promise<Forwarded> {
-  const { path = MESSAGES_PATH, fields = {}, headers = {}, note, seconds } = probe;
+  const { path = MESSAGES_PATH, fields = {}, note, seconds } = probe;
+  const headers = { ...TAKES, ...probe.headers };
   const expected = echo.expect(probe.answer);
   const messages = [{ role: 'user', content: expected.text }];
   const body =
