@@ -31,6 +31,8 @@ export interface DeskQuestion {
   readonly root_url?: string | undefined;
   /** Ask no gateway, and run no key helper. */
   readonly is_offline: boolean;
+  /** The profile with the names of all desks but the first. */
+  readonly profile_of_others?: string;
 }
 
 /** What people may be told while they wait. */
@@ -52,6 +54,7 @@ export async function* examineDesk(question: DeskQuestion, onStep: OnStep = () =
     for (const { desk, examination } of found) {
       yield overview(desk, examination);
       yield* examination.diagnoses;
+      yield* misnamed(question, desk, { examination, found: found.map((each) => each.examination) });
       const { connection } = examination;
       if (connection === undefined) continue;
       if (root_url !== undefined && connection.root_url !== root_url) yield elsewhere(connection, root_url);
@@ -92,6 +95,31 @@ const idOf = (client: ClientKind) => client.replaceAll('-', '_');
 function namesOf(desk: Desk, client: ClientKind) {
   return { messages: desk.names.messages, 'coding-cli': desk.names.coding_cli, 'build-cli': desk.names.build_cli }[
     client
+  ];
+}
+
+/** A client that is told everything by names that are not its own. */
+function misnamed(
+  { desks: [neutral, ...others], profile_of_others }: DeskQuestion,
+  desk: Desk,
+  {
+    examination: { client, connection },
+    found,
+  }: { readonly examination: Examination; readonly found: readonly Examination[] },
+): Diagnosis[] {
+  const other = others.find((each) => each.find(namesOf(each, client).program) !== undefined);
+  const is_set_up = found.some((each) => each.connection !== undefined && each.connection !== connection);
+  if (desk !== neutral || connection === undefined || profile_of_others === undefined) return [];
+  if (other === undefined || is_set_up || neutral.find(namesOf(neutral, client).program) !== undefined) return [];
+  const { program } = namesOf(other, client);
+  return [
+    {
+      id: `${idOf(client)}.names`,
+      title: `names of the ${TITLES[client]}`,
+      verdict: 'warning',
+      found: `files and variables have neutral names, which ${program} does not read`,
+      remedy: `appscli client ${client} --base-url ${connection.root_url} --profile ${profile_of_others}`,
+    },
   ];
 }
 

@@ -5,6 +5,7 @@ import type { Diagnosis } from '../../doctor/diagnosis.ts';
 import { type DeskQuestion, examineDesk } from '../../doctor/examine-desk.ts';
 import { composeFixes } from '../../doctor/fixes.ts';
 import { PACKAGE_ROOT } from '../../kit/package-root.ts';
+import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import { counted } from '../amounts.ts';
 import { type Input, processInput } from '../client/client-input.ts';
 import { namesOf, rootUrl } from '../client/client-options.ts';
@@ -45,6 +46,7 @@ export async function doctorDesk(
     only,
     root_url: given.baseUrl === undefined ? undefined : rootUrl(given.baseUrl, context.env),
     is_offline: given.offline === true,
+    ...(given.profile === undefined && { profile_of_others: SHIPPED_NAMES }),
   };
   return given.fix
     ? mend(context, question, given, surroundings.input ?? processInput())
@@ -66,26 +68,36 @@ async function look(context: CommandContext, question: DeskQuestion, given: Desk
   return exit_code;
 }
 
-/** Makes all checks, and reports those that are wanted. */
-async function tell(
-  report: Report | undefined,
-  question: DeskQuestion,
-  wants: (diagnosis: Diagnosis) => boolean = () => true,
-): Promise<Diagnosis[]> {
+/** Makes all checks, and reports each. */
+async function tell(report: Report | undefined, question: DeskQuestion): Promise<Diagnosis[]> {
   const diagnoses: Diagnosis[] = [];
   let began = performance.now();
   for await (const diagnosis of examineDesk(question, (title) => report?.begin(title))) {
     diagnoses.push(diagnosis);
-    if (wants(diagnosis)) report?.add(resultOf(diagnosis, Math.round(performance.now() - began)));
+    report?.add(resultOf(diagnosis, question.desks[0], Math.round(performance.now() - began)));
     began = performance.now();
   }
   return diagnoses;
 }
 
-function resultOf({ fixes, ...outcome }: Diagnosis, duration_ms: number): CheckResult {
-  if (fixes === undefined || outcome.verdict === 'ok') return { ...outcome, duration_ms };
-  const details = [...(outcome.details ?? []), 'appscli doctor --fix can do it'];
-  return { ...outcome, details, duration_ms };
+/** A result that shows no credential, also where somebody put one into a place that is no secret. */
+function resultOf(diagnosis: Diagnosis, { env }: Desk, duration_ms: number): CheckResult {
+  const { fixes, ...outcome } = diagnosis;
+  const is_fixable = fixes !== undefined && outcome.verdict !== 'ok';
+  const details = [...(outcome.details ?? []), ...(is_fixable ? ['appscli doctor --fix can do it'] : [])];
+  const result = { ...outcome, ...(details.length > 0 && { details }), duration_ms };
+  return withoutSecrets(result, [...(fixes ?? []).flatMap(({ hides = [] }) => hides), ...secretsIn(env)]);
+}
+
+const SECRET_LENGTH_MIN = 12;
+
+/** Values of variables that are called after credentials; files and sentences are none. */
+function secretsIn(env: NodeJS.ProcessEnv): string[] {
+  return Object.entries(env).flatMap(([name, value = '']) =>
+    /(?:TOKEN|KEY|SECRET|PASSWORD)$/i.test(name) && value.length >= SECRET_LENGTH_MIN && !/[\s/\\]/.test(value)
+      ? [value]
+      : [],
+  );
 }
 
 /**
@@ -109,7 +121,7 @@ async function mend(
   if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;
   if (is_text) terminal.info('\nLooking again:\n\n');
   const second = openReport(context, given, NAME);
-  await tell(second, question, ({ verdict }) => !is_text || verdict !== 'ok');
+  await tell(second, question);
   const exit_code_after = second.end({ files });
   return is_proposed ? EXIT_FINDINGS : exit_code_after;
 }

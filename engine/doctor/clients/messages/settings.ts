@@ -143,9 +143,14 @@ export function isSet(found: Found | undefined): found is Found {
 
 const CREDENTIAL_NAME = /(?:_AUTH_TOKEN|_API_KEY|_OAUTH_TOKEN|_CUSTOM_HEADERS|_OTLP_HEADERS)$/;
 
+/** Whether a variable of this name holds a credential. */
+export function isCredential(name: string): boolean {
+  return CREDENTIAL_NAME.test(name);
+}
+
 /** Names of the variables in the `env` of a file that hold credentials. */
 export function credentialsIn({ env }: Source): string[] {
-  return Object.keys(env).filter((name) => CREDENTIAL_NAME.test(name) && env[name]!.trim() !== '');
+  return Object.keys(env).filter((name) => isCredential(name) && env[name]!.trim() !== '');
 }
 
 /** A change of the file where something was found; none where it is in a shell, or in a file of an administrator. */

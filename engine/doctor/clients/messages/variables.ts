@@ -2,7 +2,17 @@ import { TIERS } from '../../../client-files/messages.ts';
 import { closest } from '../../../kit/text/suggest.ts';
 import type { Desk } from '../../desk.ts';
 import type { Diagnosis } from '../../diagnosis.ts';
-import { credentialsIn, type Found, fixIn, howToChange, isOn, isSet, placeOf, type Settings } from './settings.ts';
+import {
+  credentialsIn,
+  type Found,
+  fixIn,
+  howToChange,
+  isCredential,
+  isOn,
+  isSet,
+  placeOf,
+  type Settings,
+} from './settings.ts';
 
 /** Ends of names that other programs read, or that people expect, by what this client reads instead. */
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
@@ -91,7 +101,9 @@ function misplaced(source: Settings['sources'][number], prefix: string): Diagnos
         where: placeOf(source, [name]),
         found: `${name} stands beside env, where the client does not look for variables`,
         remedy: 'move it into env',
-        ...(fix !== undefined && { fixes: [{ ...fix, hides: [...(fix.hides ?? []), value] }] }),
+        ...(fix !== undefined && {
+          fixes: [isCredential(name) ? { ...fix, hides: [...(fix.hides ?? []), value] } : fix],
+        }),
       },
     ];
   });
