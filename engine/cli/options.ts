@@ -103,7 +103,11 @@ export function seconds(text: string): number {
 export function offerGateway(command: Command): void {
   const { config, baseUrl } = command.opts<{ config?: string; baseUrl?: string }>();
   const has_gateway = command.options.some(({ long }) => long === '--base-url');
-  if (!has_gateway || baseUrl !== undefined || config === undefined || existsSync(config)) return;
+  // Where nothing is used without being named, a gateway is not in its place.
+  const has_default = command.options.some(
+    ({ long, defaultValue }) => long === '--config' && defaultValue !== undefined,
+  );
+  if (!has_gateway || !has_default || baseUrl !== undefined || config === undefined || existsSync(config)) return;
   const remedy = 'name the configuration to use with --config, or the gateway you signed in at with --base-url';
   throw new StartError(`${config} does not exist; ${remedy}`, { exit_code: EXIT_CONFIGURATION });
 }

@@ -1,6 +1,7 @@
 import { BrokenFile } from '../client-files/broken-file.ts';
 import type { FileChange } from '../client-files/user-file.ts';
 import { StartError } from '../contract/start-error.ts';
+import { isKeyAnywhere } from './clients/credential-text.ts';
 import type { Desk } from './desk.ts';
 import type { Diagnosis, Fix } from './diagnosis.ts';
 
@@ -39,7 +40,8 @@ export function composeFixes(
       return [];
     }
   });
-  return { changes, hides: fixes.flatMap(({ hides = [] }) => hides), failures };
+  const texts = changes.flatMap(({ before = '', after = '' }) => [before, after]);
+  return { changes, hides: [...fixes.flatMap(({ hides = [] }) => hides), ...texts.flatMap(keysIn)], failures };
 }
 
 function changeOf(desk: Pick<Desk, 'read' | 'rights'>, path: string, fixes: readonly Fix[]): FileChange | undefined {
@@ -48,4 +50,9 @@ function changeOf(desk: Pick<Desk, 'read' | 'rights'>, path: string, fixes: read
   const secret = fixes.some((fix) => fix.secret);
   const is_open = secret && after !== undefined && ((desk.rights(path) ?? 0) & OTHERS) !== 0;
   return after === before && !is_open ? undefined : { path, before, after, secret };
+}
+
+/** Texts in quotes that can be nothing but keys, wherever somebody put them. */
+function keysIn(text: string): string[] {
+  return [...text.matchAll(/"([^"\n]{8,})"|'([^'\n]{8,})'/g)].map(([, a, b]) => a ?? b!).filter(isKeyAnywhere);
 }

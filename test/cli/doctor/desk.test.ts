@@ -123,8 +123,9 @@ describe('appscli doctor', () => {
     put(SETTINGS, MENDED);
     put('bin/claude', '#!/bin/sh\n', 0o755);
     const { stdout } = await doctor({ env: { PATH: at('bin') } });
-    assert.match(stdout, /warning +names of the Messages client: .*neutral names, which claude/);
-    assert.match(stdout.replace(/\s+/g, ' '), /--profile \S+vendor-names\.yaml/);
+    const text = stdout.replace(/\s+/g, ' ');
+    assert.match(text, /warning names of the Messages client: .*neutral names, which claude/);
+    assert.match(text, /--profile \S+vendor-names\.yaml/);
   });
 
   test('says when a client goes to another gateway than it is meant to', async () => {
@@ -273,7 +274,7 @@ describe('a key helper', { skip: process.platform === 'win32' && 'the lines are 
     signedIn(new Date(Date.now() + 1_800_000).toISOString());
     assert.match((await doctor()).stdout, /ok +sign-in of appscli: good for 30 more minutes/);
     put('.config/appscli/credentials.json', '{');
-    assert.match((await doctor()).stdout, /failed +sign-in of appscli: .* not JSON/s);
+    assert.match((await doctor()).stdout, /failed +sign-in of appscli:.* not JSON/s);
   });
 });
 
@@ -287,7 +288,8 @@ describe('the words of appscli doctor', () => {
     [['nobody'], /messages, coding-cli, build-cli/],
   ] as const) {
     test(`${line.join(' ')} is refused`, async () => {
-      const { exit_code, stderr } = await cli(['doctor', ...line], { env: { HOME: home } });
+      put('gateway.yaml', '');
+      const { exit_code, stderr } = await cli(['doctor', ...line], { env: { HOME: home }, cwd: home });
       assert.equal(exit_code, 64);
       assert.match(stderr, message);
     });

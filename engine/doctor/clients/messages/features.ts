@@ -5,6 +5,7 @@ import { TIERS } from '../../../client-files/messages.ts';
 import { StartError } from '../../../contract/start-error.ts';
 import type { Desk } from '../../desk.ts';
 import type { Diagnosis } from '../../diagnosis.ts';
+import { shownText } from '../credential-text.ts';
 import { type Found, fixIn, howToChange, isOn, isSet, type Settings, userSettingsPath } from './settings.ts';
 
 /** Variables that keep the client from asking for prompts to be kept for an hour, or at all. */
@@ -139,7 +140,7 @@ function examineWindow(window: Found | undefined): Pick<ExaminedModel, 'context_
     ...(fixed !== undefined && fixIn(window.source, { values: { env: { [window.name]: fixed } } })),
   });
   if (!/^\d+$/.test(given)) {
-    const found = `"${given}" is no whole number of tokens, and the client reads something else from it`;
+    const found = `${shownText(given)} is no whole number of tokens, and the client reads something else from it`;
     return { context_window: meant, diagnoses: [failed(found, meant === undefined ? undefined : String(meant))] };
   }
   const tokens = Number(given);
