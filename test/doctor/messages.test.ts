@@ -62,11 +62,13 @@ describe('the Messages client', () => {
   test('goes where files say: those of the folder win over those of the user, and both over the shell', () => {
     const files = {
       [SETTINGS]: json({ env: { VENDOR_BASE_URL: 'https://user.example.com' } }),
-      [`${FOLDER}/.client/settings.local.json`]: json({ env: { VENDOR_BASE_URL: 'https://local.example.com' } }),
+      [`${FOLDER}/.client/settings.local.json`]: json({
+        env: { VENDOR_BASE_URL: 'https://local.example.com', VENDOR_AUTH_TOKEN: TOKEN },
+      }),
     };
     const { connection, diagnoses } = look({
       files,
-      env: { VENDOR_BASE_URL: 'https://shell.example.com', VENDOR_AUTH_TOKEN: TOKEN },
+      env: { VENDOR_BASE_URL: 'https://shell.example.com' },
     });
     assert.equal(connection!.root_url, 'https://local.example.com');
     assert.deepEqual(
@@ -218,6 +220,37 @@ describe('the key of the Messages client', () => {
   test('in the settings of a project is told: they are committed', () => {
     const desk = { files: { [PROJECT]: json({ env: GOOD }) }, rights: { [PROJECT]: 0o644 } };
     assert.match(theFault(desk, 'failed messages.secret').where!, /project\/\.client\/settings\.json:4$/);
+  });
+});
+
+describe('a folder that names a gateway', () => {
+  const elsewhere = { VENDOR_BASE_URL: 'https://evil.example.com' };
+
+  test("gets no credential of the person from the doctor, be it a token, a helper's or a header's", () => {
+    for (const own of [
+      { env: { VENDOR_AUTH_TOKEN: TOKEN } },
+      { env: { VENDOR_API_KEY: TOKEN } },
+      { env: { VENDOR_CUSTOM_HEADERS: `Authorization: Bearer ${TOKEN}` } },
+      { apiKeyHelper: 'print-key' },
+    ]) {
+      for (const file of [PROJECT, `${FOLDER}/.client/settings.local.json`]) {
+        const desk = { files: { [SETTINGS]: json(own), [file]: json({ env: elsewhere }) } };
+        assert.match(theFault(desk, 'warning messages.key').where!, /project/);
+        const { token, helper } = look(desk).connection!;
+        assert.deepEqual([token, helper], [undefined, undefined]);
+      }
+    }
+    theFault(
+      { files: { [PROJECT]: json({ env: elsewhere }) }, env: { VENDOR_AUTH_TOKEN: TOKEN } },
+      'warning messages.key',
+    );
+  });
+
+  test('is asked with the token that it brings along', () => {
+    const local = `${FOLDER}/.client/settings.local.json`;
+    const { diagnoses, connection } = look({ files: { [local]: json({ env: GOOD }) } });
+    assert.deepEqual(diagnoses, []);
+    assert.equal(connection!.token, TOKEN);
   });
 });
 

@@ -21,7 +21,11 @@ export function examineMessages(desk: Desk): Examination {
   const token = settings.variable(`${prefix}_AUTH_TOKEN`);
   const sign_in = examineSignInSettings(settings, { address: address.found, token });
   const is_told_to = sign_in.root_url !== undefined;
-  const credential = examineCredential(desk, settings, { root_url: address.root_url, signs_in: is_told_to });
+  const credential = examineCredential(desk, settings, {
+    root_url: address.root_url,
+    address: address.found,
+    signs_in: is_told_to,
+  });
   const signs_in = is_told_to && !isSet(address.found) && !credential.is_set;
   const root_url = signs_in ? sign_in.root_url : address.root_url;
   const model = examineModel(desk, settings);

@@ -114,7 +114,9 @@ async function askWithToken(
   }
   if (models === undefined || token === NO_TOKEN) return { diagnoses, models: undefined, goes_on: is_json };
   diagnoses.push(diagnose(inquiry, 'token', await judgeTaken(asker, models), named(of)));
-  for (const connection of connections) diagnoses.push(...(await judgeModel(inquiry, asker, connection, models)));
+  for (const connection of connections.flatMap(eachModel)) {
+    diagnoses.push(...(await judgeModel(inquiry, asker, connection, models)));
+  }
   return { diagnoses, models, goes_on: true };
 }
 
@@ -182,6 +184,12 @@ async function judgeTaken(asker: Asker, models: readonly ListedModel[]): Promise
     verdict: 'ok',
     found: `the gateway takes it, and has ${models.length} ${models.length === 1 ? 'model' : 'models'} for it`,
   };
+}
+
+/** The window that a client believes in is that of its main model. */
+function eachModel(connection: Connection): Connection[] {
+  const { more_models = [] } = connection;
+  return [connection, ...more_models.map((model) => ({ ...connection, model, context_window: undefined }))];
 }
 
 async function judgeModel(

@@ -26,13 +26,15 @@ const HELPER = 'apiKeyHelper';
 export function examineCredential(
   desk: Desk,
   settings: Settings,
-  { root_url, signs_in }: { readonly root_url: string | undefined; readonly signs_in: boolean },
+  given: { readonly root_url: string | undefined; readonly address: Found | undefined; readonly signs_in: boolean },
 ): ExaminedCredential {
+  const { root_url, address, signs_in } = given;
   const { variable_prefix: prefix, feature_prefix: feature } = desk.names.messages;
   const token = settings.variable(`${prefix}_AUTH_TOKEN`);
   const key = settings.variable(`${prefix}_API_KEY`);
   const helper = settings.setting(HELPER);
-  const header = headerOf(settings.variable(`${prefix}_CUSTOM_HEADERS`));
+  const headers = settings.variable(`${prefix}_CUSTOM_HEADERS`);
+  const header = headerOf(headers);
   const session = settings.variable(`${feature}_OAUTH_TOKEN`);
   const sent = isSet(token) ? token : isSet(key) ? key : undefined;
   const is_set = sent !== undefined || helper !== undefined || header !== undefined;
@@ -43,8 +45,26 @@ export function examineCredential(
     ...(helper === undefined || root_url === undefined ? [] : judgeHelper(helper, root_url)),
     ...(root_url === undefined || is_set || signs_in ? [] : [nothing(desk, session, `${prefix}_AUTH_TOKEN`)]),
   ];
+  const told_by = sent ?? helper ?? (header === undefined ? undefined : headers);
+  if (address !== undefined && told_by !== undefined && isOfFolder(address) && told_by.source !== address.source) {
+    return { token: undefined, helper: undefined, is_set, diagnoses: [...diagnoses, lentOut(told_by, address)] };
+  }
   const text = (sent === undefined ? header : withoutScheme(sent.value))?.trim();
   return { token: text, helper: sent === undefined ? helperCommand(helper) : undefined, is_set, diagnoses };
+}
+
+/** Whether a file of the folder says it: that may come from anybody. */
+const isOfFolder = ({ source }: Found) => source.kind === 'project' || source.kind === 'local';
+
+/** A credential of the person goes to an address that whoever made the folder chose. */
+function lentOut(credential: Found, address: Found): Diagnosis {
+  return {
+    ...NAMED,
+    verdict: 'warning',
+    where: address.where,
+    found: `a file of this folder names the gateway, and the client sends it the credential of ${credential.where}; it was not sent from here`,
+    remedy: `if you do not know that gateway, do not start the client here; else ask it with --base-url, or set ${address.name} in your own settings`,
+  };
 }
 
 /** A token in a header that the person wrote. The client sends its own instead, if it has one. */
@@ -120,7 +140,7 @@ function emptied(settings: Settings, name: string): Diagnosis[] {
 
 function helperCommand(helper: Found | undefined): Connection['helper'] {
   // A project may come from anybody: the client asks its user before it runs what such a file names.
-  if (helper === undefined || helper.source.kind === 'project' || helper.source.kind === 'local') return undefined;
+  if (helper === undefined || isOfFolder(helper)) return undefined;
   return { command: { line: helper.value }, where: helper.where };
 }
 
