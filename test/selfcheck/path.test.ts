@@ -170,7 +170,7 @@ describe('large requests on the way', () => {
   test('are a fault where a proxy refuses them', async () => {
     const { verdict, found, remedy } = await probeLargeBody(await behind(takesUpTo(1_048_576)));
     assert.equal(verdict, 'failed');
-    assert.match(found, /something on the way refuses requests of \d+ bytes with status 413/);
+    assert.match(found, /something on the way refuses requests of 2 MiB with status 413/);
     assert.match(remedy ?? '', /client_max_body_size/);
   });
 

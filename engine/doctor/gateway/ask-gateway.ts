@@ -7,7 +7,7 @@ import { probeHeaders, probeLargeBody, probeStream } from '../../selfcheck/path/
 import { type Answer, readAnswer } from '../../selfcheck/read-answer.ts';
 import type { Connection, Diagnosis } from '../diagnosis.ts';
 import { judgeClock } from './clock.ts';
-import { clientsOf, diagnose, type Inquiry } from './inquiry.ts';
+import { CLIENT_TITLES, clientsOf, diagnose, type Inquiry } from './inquiry.ts';
 import { askedModel, findModel, judgeWindow, type ListedModel, missingModel, readModels } from './models.ts';
 import { examineTelemetry } from './telemetry.ts';
 import { refusedToken } from './token.ts';
@@ -27,7 +27,12 @@ export async function askGateway(inquiry: Inquiry, ca: readonly string[] | undef
   const diagnoses: Diagnosis[] = [];
   let is_path_known = false;
   for (const [token, connections] of by_token) {
-    const of = by_token.size === 1 ? undefined : clientsOf(connections).join(', ');
+    const of =
+      by_token.size === 1
+        ? undefined
+        : clientsOf(connections)
+            .map((client) => CLIENT_TITLES[client])
+            .join(', ');
     const told = { ...inquiry, connections };
     const problem = token === NO_TOKEN ? undefined : tokenTextProblem(token);
     if (problem !== undefined) {
@@ -200,7 +205,7 @@ async function judgeModel(
 ): Promise<Diagnosis[]> {
   const model = askedModel(connection);
   if (model === undefined || model === '') return [];
-  const of = { of: connection.client };
+  const of = { of: CLIENT_TITLES[connection.client] };
   const listed = findModel(models, model);
   if (listed === undefined) {
     const path = `/v1/models/${encodeURIComponent(model)}`;

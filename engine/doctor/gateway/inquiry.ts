@@ -19,6 +19,13 @@ export interface Inquiry {
   readonly seconds: number;
 }
 
+/** What clients are called in what is printed. */
+export const CLIENT_TITLES: Readonly<Record<ClientKind, string>> = {
+  messages: 'Messages client',
+  'coding-cli': 'coding CLI',
+  'build-cli': 'build CLI',
+};
+
 /** Which clients use a gateway, each once. */
 export function clientsOf(connections: readonly Connection[]): ClientKind[] {
   return [...new Set(connections.map(({ client }) => client))];
@@ -54,7 +61,7 @@ export function diagnose(
   const tokens = connections.flatMap(({ token }) => (token === undefined ? [] : [token]));
   const diagnosis: Diagnosis = {
     id: `gateway.${what}`,
-    title: more.of === undefined ? TITLES[what] : `${TITLES[what]} of ${more.of}`,
+    title: more.of === undefined ? TITLES[what] : `${TITLES[what]} of the ${more.of}`,
     where: more.where ?? root_url,
     verdict,
     found,

@@ -3,6 +3,7 @@ import { listed } from '../../kit/text/suggest.ts';
 import type { ClientKind } from '../desk.ts';
 import { AUTHORITIES_VARIABLE } from './authorities.ts';
 import type { SeenCertificate } from './certificate.ts';
+import { CLIENT_TITLES } from './inquiry.ts';
 import { interceptorIn } from './interceptors.ts';
 
 const DAY_MS = 86_400_000;
@@ -100,7 +101,7 @@ function judgeUnknown(seen: SeenCertificate, { clients }: CertificateSurrounding
 
 /** What it means that an authority is named in the variable that the Messages client alone reads. */
 export function trustedByMessagesOnly(seen: SeenCertificate, others: readonly ClientKind[]): CheckOutcome {
-  const names = listed(others).replace(' or ', ' and ');
+  const names = `the ${namesOf(others)}`;
   return {
     verdict: 'failed',
     found: `${whoShows(seen)}; NODE_EXTRA_CA_CERTS names it, and ${names} ${others.length === 1 ? 'does' : 'do'} not read that`,
@@ -109,13 +110,17 @@ export function trustedByMessagesOnly(seen: SeenCertificate, others: readonly Cl
   };
 }
 
+function namesOf(clients: readonly ClientKind[]): string {
+  return listed([...new Set(clients)].map((client) => CLIENT_TITLES[client])).replace(' or ', ' and the ');
+}
+
 /** Which variable each client reads. */
 function howToTrust(clients: readonly ClientKind[]): string {
   const variables = [...new Set(clients.map((client) => AUTHORITIES_VARIABLE[client]))];
   const told = variables.map((variable) => {
     const readers = clients.filter((client) => AUTHORITIES_VARIABLE[client] === variable);
     const note = variable === 'SSL_CERT_FILE' ? ', in place of all others, so add those of the system to the file' : '';
-    return `${variable} for ${listed([...new Set(readers)]).replace(' or ', ' and ')}${note}`;
+    return `${variable} for the ${namesOf(readers)}${note}`;
   });
   return told.join('; ');
 }

@@ -56,7 +56,7 @@ export function missingModel(model: string, models: readonly ListedModel[], answ
       remedy: 'ask whoever runs the gateway for a token of a group that may use models',
     };
   }
-  const remedy = `${meant ?? `set the model of the client to ${listed(ids)}`.replace(/[^?.]$/, '$&.')} ${other}`;
+  const remedy = `${meant === undefined ? '' : `${meant} `}This token may use ${listed(ids).replace(/ or ([^,]*)$/, ' and $1')}. ${other}`;
   // Others answer so where they have no such path.
   if (answer?.status === 404 && fieldsOf(fieldsOf(answer.json).error).code === 'model_not_found') {
     const found = `the gateway has no model "${name}" for this token: its token group may not use it, or the name is wrong`;

@@ -141,7 +141,7 @@ export async function probeLargeBody({ ask }: PathSubject): Promise<SelfCheckOut
   if (readArrived(small) === undefined)
     return { ...notThere(small), sent: `POST ${SELFCHECK_PATH}`, came: cameLine(small) };
   const body = JSON.stringify({ padding: 'self-check '.repeat(LARGE_BODY_BYTES / 11) });
-  const sent = `POST ${SELFCHECK_PATH} with ${body.length} bytes`;
+  const sent = `POST ${SELFCHECK_PATH} with 2 MiB`;
   const remedy =
     'let the proxy take requests of 32 MiB (nginx: client_max_body_size 32m); long sessions and pictures need them';
   try {
@@ -155,7 +155,7 @@ export async function probeLargeBody({ ask }: PathSubject): Promise<SelfCheckOut
     const is_slow = /no answer within/.test(why);
     return {
       verdict: is_slow ? 'warning' : 'failed',
-      found: `a request of ${body.length} bytes is not answered, a small one is: ${why}`,
+      found: `a request of 2 MiB is not answered, a small one is: ${why}`,
       remedy: is_slow ? 'try it again over a faster network; clients send so much in long sessions' : remedy,
       sent,
     };
@@ -165,15 +165,14 @@ export async function probeLargeBody({ ask }: PathSubject): Promise<SelfCheckOut
 function judgeLargeBody(answer: Answer, body: string, remedy: string): SelfCheckOutcome {
   const arrived = readArrived(answer);
   if (arrived !== undefined) {
-    if (arrived.body.bytes === body.length)
-      return { verdict: 'ok', found: `a request of ${body.length} bytes arrives whole` };
+    if (arrived.body.bytes === body.length) return { verdict: 'ok', found: `a request of 2 MiB arrives whole` };
     return { verdict: 'failed', found: `of ${body.length} bytes ${arrived.body.bytes} arrive`, remedy };
   }
   if (answer.status === 413 && /"body_too_large"/.test(answer.text)) {
     const own = 'raise server.limits.body_bytes of the gateway';
     return {
       verdict: 'failed',
-      found: `the gateway itself refuses requests of ${body.length} bytes as too large`,
+      found: `the gateway itself refuses requests of 2 MiB as too large`,
       remedy: own,
     };
   }
@@ -182,12 +181,12 @@ function judgeLargeBody(answer: Answer, body: string, remedy: string): SelfCheck
   if (answer.status === 413)
     return {
       verdict: 'failed',
-      found: `something on the way refuses requests of ${body.length} bytes with status 413`,
+      found: `something on the way refuses requests of 2 MiB with status 413`,
       remedy,
     };
   return {
     verdict: 'failed',
-    found: `a request of ${body.length} bytes is answered with status ${answer.status}, a small one with 200`,
+    found: `a request of 2 MiB is answered with status ${answer.status}, a small one with 200`,
     remedy: 'look for a limit or a scanner of requests in the proxy in front of the gateway',
   };
 }

@@ -53,7 +53,7 @@ describe('the certificate of a gateway', () => {
     assert.match(tls.found, /^Zscaler ends TLS on the way.*nobody here knows$/);
     assert.match(
       tls.remedy!,
-      /authority of your company.*NODE_EXTRA_CA_CERTS for messages; SSL_CERT_FILE for build-cli/,
+      /authority of your company.*NODE_EXTRA_CA_CERTS for the Messages client; SSL_CERT_FILE for the build CLI/,
     );
     assert.deepEqual(asked, []);
   });
@@ -62,7 +62,7 @@ describe('the certificate of a gateway', () => {
     const only_messages = { NODE_EXTRA_CA_CERTS: INTERCEPTOR };
     const { tls } = await tlsOf(DOCTORED.good, only_messages, ['messages', 'coding-cli']);
     assert.equal(tls.verdict, 'failed');
-    assert.match(tls.found, /NODE_EXTRA_CA_CERTS names it, and coding-cli does not read that$/);
+    assert.match(tls.found, /NODE_EXTRA_CA_CERTS names it, and the coding CLI does not read that$/);
     assert.equal((await tlsOf(DOCTORED.good, only_messages)).tls.verdict, 'ok');
     assert.equal(
       (await tlsOf(DOCTORED.good, { SSL_CERT_FILE: INTERCEPTOR }, ['messages', 'coding-cli'])).tls.verdict,

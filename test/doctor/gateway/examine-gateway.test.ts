@@ -28,7 +28,7 @@ describe('a gateway that does what it should', () => {
     ] as const;
     const { diagnoses, of } = await examine(await at(), { connections });
     assert.deepEqual(faultsOf(diagnoses), []);
-    assert.equal(of('token').title, 'Token of messages, coding-cli');
+    assert.equal(of('token').title, 'Token of the Messages client, coding CLI');
     assert.equal(of('model').verdict, 'ok');
     assert.equal(of('context_window').verdict, 'ok');
     // It is none of ours: how streams arrive can't be told for nothing.
@@ -118,7 +118,7 @@ describe('a model', () => {
     const { of } = await examine(await at({ models }), { connections: [{ model: 'planner-9' }] });
     assert.equal(of('model').verdict, 'failed');
     assert.match(of('model').found, /no model "planner-9" for this token: its token group may not use it/);
-    assert.match(of('model').remedy!, /coder-1 or coder-2\. For another model ask/);
+    assert.match(of('model').remedy!, /^This token may use coder-1 and coder-2\. For another model ask/);
   });
 
   test('that is written wrong is told with the one that is meant', async () => {
