@@ -3,6 +3,7 @@ import { isEventStream, isPlain } from '../../kit/media-type.ts';
 import { shortText } from '../answer-lines.ts';
 import { makerOf } from '../products.ts';
 import type { Answer } from '../read-answer.ts';
+import { arrivedEvents } from '../streams/arrived-events.ts';
 import { type Arriving, judgeArrivals, tellArrivals } from '../streams/judge-arrivals.ts';
 import { type Problem, refusal } from './refusals.ts';
 import { readStream, type StreamReading } from './stream-events.ts';
@@ -67,11 +68,11 @@ export function judgeContinuity(long: Answer, short: Answer | undefined): CheckO
     return { verdict: 'ok', found: 'events arrive one by one, as they are made', details: [...details, ...note] };
   }
   if (arriving === 'in_blocks') return held(long, 'events arrive in blocks, as a buffer on the way gets full', details);
-  if (short === undefined) return untold(arriving, details);
+  if (short === undefined) return untold(long, arriving, details);
   return compare({ long, short, arriving, details });
 }
 
-/** A longer answer takes longer before anything of it comes only where somebody waits for its end. */
+/** A longer answer takes longer before its text comes only where somebody waits for its end. */
 function compare(given: {
   readonly long: Answer;
   readonly short: Answer;
@@ -79,29 +80,32 @@ function compare(given: {
   readonly details: readonly string[];
 }): CheckOutcome {
   const { long, short, arriving } = given;
-  const [first_long, first_short] = [firstByte(long), firstByte(short)];
-  const line = `a short answer began after ${first_short} ms and ended after ${Math.round(short.total_ms)} ms`;
+  const text_ms = textTime(long);
+  const line = `a short answer was over after ${Math.round(short.total_ms)} ms`;
   const details = [...given.details, line];
-  const waited_longer = first_long - short.total_ms >= 500 && first_long >= 2 * short.total_ms;
-  if (arriving === 'at_once' && waited_longer && first_long >= long.total_ms * 0.9)
+  const waited_longer = text_ms - short.total_ms >= 500 && text_ms >= 2 * short.total_ms;
+  if (arriving === 'at_once' && waited_longer && text_ms >= long.total_ms * 0.9)
     return held(long, 'a long answer comes all at once at its end, a short one much earlier', details);
-  return untold(arriving, details);
+  return untold(long, arriving, details);
 }
 
-function firstByte({ arrivals, total_ms }: Answer): number {
-  return Math.round(arrivals[0]?.at_ms ?? total_ms);
+/** When the text began to come: events before it may have been made by somebody on the way. */
+function textTime({ body, arrivals, total_ms }: Answer): number {
+  const events = arrivedEvents(body, arrivals);
+  return events[Math.floor(events.length / 10)]?.at_ms ?? total_ms;
 }
 
-function untold(arriving: Arriving, details: readonly string[]): CheckOutcome {
-  if (arriving === 'at_once')
+function untold(answer: Answer, arriving: Arriving, details: readonly string[]): CheckOutcome {
+  if (arriving === 'at_once') {
+    const is_compressed = !isPlain(answer.headers['content-encoding']);
     return {
       verdict: 'warning',
       found:
         'all events came at once: either something holds streams back, or the model makes its whole answer before it sends any',
-      remedy:
-        'find out which with --echo, or with a model that streams; a proxy has to pass streams on at once (nginx: proxy_buffering off)',
+      remedy: `find out which with --echo, or with a model that streams; ${is_compressed ? COMPRESSES : 'a proxy has to pass streams on at once (nginx: proxy_buffering off)'}`,
       details,
     };
+  }
   return {
     verdict: 'skipped',
     found: 'can not be told: the answer was too short or too quick; --echo or a slower model tells',
@@ -120,10 +124,12 @@ const BUFFERS: Readonly<Record<string, string>> = {
   Envoy: 'Envoy: no buffer and no compressor filter for /v1/',
 };
 
+const COMPRESSES =
+  'something on the way compresses streams and holds them back for that: leave text/event-stream out (nginx: gzip_types, gzip off for /v1/)';
+
 function remedyFor(answer: Answer): string {
   const { headers } = answer;
-  if (!isPlain(headers['content-encoding']))
-    return 'something on the way compresses streams and holds them back for that: leave text/event-stream out (nginx: gzip_types, gzip off for /v1/)';
+  if (!isPlain(headers['content-encoding'])) return COMPRESSES;
   const known = BUFFERS[makerOf(answer)?.name ?? ''];
   if (known !== undefined) return `have proxies pass streams on at once (${known})`;
   return 'have proxies and scanners on the way pass streams on at once (nginx: proxy_buffering off for /v1/), or the gateway, if it collects them itself';

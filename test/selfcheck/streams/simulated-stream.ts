@@ -27,7 +27,7 @@ export function madeEvents(given: {
 
 interface Arrived {
   readonly body: Buffer;
-  readonly arrivals: Arrival[];
+  readonly arrivals: readonly Arrival[];
   readonly total_ms: number;
 }
 
