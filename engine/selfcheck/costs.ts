@@ -13,8 +13,8 @@ export interface Price {
  */
 export type PriceSource = 'gateway' | 'assumed' | 'echo';
 
-/** That of large models of today; smaller ones cost less. */
-export const ASSUMED_PRICE: Price = { input_usd_per_million: 5, output_usd_per_million: 25 };
+/** That of a model of middle size; all checks but the runs of clients cost less than one cent at it. */
+export const ASSUMED_PRICE: Price = { input_usd_per_million: 3, output_usd_per_million: 15 };
 
 /** Where nothing reaches a provider. */
 export const NO_PRICE: Price = { input_usd_per_million: 0, output_usd_per_million: 0 };

@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type SelfcheckOptions, selfcheck } from '../../engine/cli/selfcheck/selfcheck.ts';
 import type { SelfCheck } from '../../engine/selfcheck/check.ts';
+import { CHECKS } from '../../engine/selfcheck/checks.ts';
+import { ASSUMED_PRICE, planCosts } from '../../engine/selfcheck/costs.ts';
 import type { Subject } from '../../engine/selfcheck/subject.ts';
 import { freePort } from '../support/free-port.ts';
 import { cli, collectingTerminal } from './support.ts';
@@ -40,7 +42,7 @@ const DEAR: SelfCheck = {
   ...OK,
   id: 'messages.json',
   title: 'An answer',
-  uses: { requests: 2, input: 1000, output: 100 },
+  uses: { requests: 2, input: 1500, output: 200 },
 };
 const FAILS: SelfCheck = {
   ...OK,
@@ -127,10 +129,17 @@ describe('appscli selfcheck', () => {
     const { data, info } = await run({ maxUsd: 0.01 }, [OK, DEAR, { ...DEAR, id: 'messages.more' }]);
     assert.match(
       info.replaceAll('\n', ' '),
-      /Costs at most 0\.0075 USD: 2 requests to the model, 1,000 tokens in and 100 out, at 5 USD for a million in and 25 out, which is assumed: the gateway tells no price\. 1 check more would pass --max-usd 0\.01; --max-usd 0\.02 makes all\./,
+      /Costs at most 0\.0075 USD: 2 requests to the model, 1,500 tokens in and 200 out, at 3 USD for a million in and 15 out, which is assumed: the gateway tells no price\. 1 check more would pass --max-usd 0\.01; --max-usd 0\.02 makes all\./,
     );
     assert.match(data, /ok {7}An answer: it is there\nskipped {2}An answer: it may cost 0\.0075 USD/);
     assert.match(data, /help {6}--max-usd 0\.02 makes all checks/);
+  });
+
+  it('makes all checks but the runs of clients for less than one cent by default', () => {
+    const cheap = CHECKS.filter(({ id }) => !id.startsWith('clients.'));
+    const { usd, too_dear } = planCosts(cheap, ASSUMED_PRICE, 0.01);
+    assert.deepEqual([...too_dear.keys()], []);
+    assert.ok(usd < 0.01 && usd > 0);
   });
 
   it('asks nothing that costs with --max-usd 0', async () => {
@@ -183,10 +192,10 @@ describe('appscli selfcheck', () => {
         costs_at_most: {
           usd: 0.0075,
           requests: 2,
-          input_tokens: 1000,
-          output_tokens: 100,
+          input_tokens: 1500,
+          output_tokens: 200,
           max_usd: 0.01,
-          price: { source: 'assumed', input_usd_per_million: 5, output_usd_per_million: 25 },
+          price: { source: 'assumed', input_usd_per_million: 3, output_usd_per_million: 15 },
         },
         summary: { ok: 2, warning: 0, failed: 0, skipped: 0 },
         duration_ms: 0,
