@@ -585,6 +585,6 @@ test('files of the coding CLI of any form crash nothing, and show no key', () =>
       for (const secret of SECRETS) assert.ok(!told.includes(secret), told);
       mendAll(examineCodingCli, given, SECRETS);
     }),
-    { numRuns: times(60) },
+    { numRuns: times(40) },
   );
 });

@@ -4,7 +4,7 @@ import { printableLine } from '../../kit/text/printable.ts';
 import type { Diagnosis, Fix } from '../diagnosis.ts';
 import { examineRights, lineInJson, positionOf } from './client-file.ts';
 import type { CodingCli } from './coding-cli-file.ts';
-import { readKeyText } from './credential-text.ts';
+import { isKeyAnywhere, readKeyText } from './credential-text.ts';
 import { fixToml, whereIs } from './toml-layers.ts';
 
 /** What the file with the key gives the client, and what is wrong with it. */
@@ -26,11 +26,13 @@ export function keyInAuth({ auth, names }: CodingCli): string | undefined {
 
 /** A change of the file with the key, which nobody else may read. */
 export function fixAuth(
-  { auth_path }: CodingCli,
+  { auth_path, auth }: CodingCli,
   { set = {}, drop = [] }: { readonly set?: Values; readonly drop?: readonly string[][] },
   hides: readonly string[],
 ): Fix {
-  return { path: auth_path, change: (before) => mergeJson(before ?? '', set, drop), secret: true, hides };
+  const astray = Object.values(auth?.values ?? {}).filter((text) => typeof text === 'string' && isKeyAnywhere(text));
+  const change = (before: string | undefined) => mergeJson(before ?? '', set, drop);
+  return { path: auth_path, change, secret: true, hides: [...hides, ...(astray as string[])] };
 }
 
 /** Looks at the file with the key, which is where a provider with the flag takes it from. */
@@ -131,12 +133,9 @@ function noKey(client: CodingCli): Diagnosis[] {
     const found = `${names.key_name} is missing, and the client sends the gateway the sign-in to its vendor instead, which it should not see`;
     return [{ ...named, verdict: 'failed', found, remedy, ...told }];
   }
-  const wrong_name = Object.entries(auth?.values ?? {}).filter(
-    ([name, value]) =>
-      name !== names.key_name &&
-      /key|token/i.test(name) &&
-      typeof value === 'string' &&
-      readKeyText(value).kind === 'key',
+  const others = Object.entries(auth?.values ?? {}).filter(([name]) => name !== names.key_name && name !== 'tokens');
+  const wrong_name = others.filter(
+    ([name, value]) => /key|token/i.test(name) && typeof value === 'string' && readKeyText(value).kind === 'key',
   );
   if (wrong_name.length === 1) {
     const [name, value] = wrong_name[0]! as [string, string];

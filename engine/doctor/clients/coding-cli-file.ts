@@ -7,7 +7,7 @@ import type { CodingCliNames } from '../../contract/config.ts';
 import { closest } from '../../kit/text/suggest.ts';
 import type { Desk } from '../desk.ts';
 import type { Diagnosis } from '../diagnosis.ts';
-import { type ClientFile, positionOf, readJsonFile } from './client-file.ts';
+import { type ClientFile, lineInJson, positionOf, readJsonFile } from './client-file.ts';
 import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
 import { isFlat, readLayers, type TomlLayers, tablesIn, tomlFix, valuesAt } from './toml-layers.ts';
 
@@ -78,10 +78,7 @@ export function openCodingCli(desk: Desk): CodingCli {
     { ...named, mend: [moveToTop, renameKeys(names)], secretsOf: (values) => secretsOf(values, desk.env) },
   );
   const auth_path = pathOfFile(names.auth_file, desk.env, names.folder_variable);
-  const auth = readJsonFile(desk, auth_path, {
-    id: 'coding_cli.auth_file',
-    title: 'file with the key of the coding CLI',
-  });
+  const auth = readAuth(desk, auth_path, names);
   return {
     desk,
     names,
@@ -92,6 +89,18 @@ export function openCodingCli(desk: Desk): CodingCli {
     broken_auth: auth !== undefined && 'broken' in auth ? auth.broken : undefined,
     project: readProject(desk, names),
   };
+}
+
+function readAuth(desk: Desk, path: string, { key_name }: CodingCliNames) {
+  const named = { id: 'coding_cli.auth_file', title: 'file with the key of the coding CLI' };
+  const auth = readJsonFile(desk, path, named);
+  if (auth === undefined || 'broken' in auth) return auth;
+  const wrong = [key_name, 'auth_mode'].find((name) => isTable(auth.values[name]) || Array.isArray(auth.values[name]));
+  if (wrong === undefined) return auth;
+  const found = `${wrong} is no text`;
+  const remedy = `mend it by hand, or move the file away: appscli client coding-cli writes another`;
+  const where = positionOf(path, lineInJson(auth.text, [wrong]));
+  return { broken: { ...named, verdict: 'failed', where, found, remedy } satisfies Diagnosis };
 }
 
 function readProject(desk: Desk, names: CodingCliNames): ClientFile | undefined {
