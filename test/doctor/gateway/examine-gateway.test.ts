@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { freePort } from '../../support/free-port.ts';
 import {
@@ -11,13 +14,10 @@ import {
   stripsHeaders,
 } from '../../support/proxies/behaviours.ts';
 import { startProxy } from '../../support/proxies/proxy.ts';
+import { DOCTORED } from './certificates.ts';
 import { examine, faultsOf, listen, type StandIn, standIn, TOKEN } from './support.ts';
 
 const at = async (given?: StandIn) => `http://127.0.0.1:${await listen(standIn(given))}`;
-
-/** A session token that ended at this second. */
-const sessionToken = (exp: number) =>
-  `eyJhbGciOiJIUzI1NiJ9.${Buffer.from(JSON.stringify({ sub: 'ada', exp })).toString('base64url')}.c2lnbmF0dXJl`;
 
 describe('a gateway that does what it should', () => {
   test('has no faults, whichever client asks', async () => {
@@ -55,97 +55,6 @@ describe('a gateway that does what it should', () => {
     assert.equal(of('token').verdict, 'skipped');
     assert.match(of('token').found, /to everybody/);
     assert.deepEqual(faultsOf(diagnoses), []);
-  });
-});
-
-describe('a token', () => {
-  const refusals: readonly (readonly [code: string, token: string, found: RegExp, remedy: RegExp])[] = [
-    ['credential_expired', TOKEN, /^the token has expired$/, /make a new token/],
-    ['credential_revoked', TOKEN, /^the token was revoked$/, /new token/],
-    ['credential_missing', TOKEN, /sent and did not arrive/, /pass authorization on/],
-    ['credential_invalid', TOKEN, /does not know the token/, /one of this gateway/],
-    [
-      'credential_expired',
-      sessionToken(1_700_000_000),
-      /^the sign-in has expired, on 2023-11-14/,
-      /^sign in again: appscli login --base-url http:/,
-    ],
-    ['whatever', sessionToken(1_700_000_000), /^the sign-in has expired/, /appscli login/],
-    ['credential_revoked', sessionToken(4_000_000_000), /^the token was revoked$/, /appscli login/],
-    ['whatever', sessionToken(4_000_000_000), /does not know the token/, /appscli login/],
-  ];
-  for (const [code, token, found, remedy] of refusals) {
-    test(`that is refused with ${code} is told as that: ${found.source}`, async () => {
-      const root_url = await at({ accepts: [], code });
-      const { of, diagnoses } = await examine(root_url, { connections: [{ token }] });
-      assert.deepEqual(faultsOf(diagnoses), ['token']);
-      assert.match(of('token').found, found);
-      assert.match(of('token').remedy!, remedy);
-      assert.ok(!JSON.stringify(diagnoses).includes(token));
-    });
-  }
-
-  test('that is known and may not list models is told as that', async () => {
-    const { of } = await examine(await at({ accepts: [], status: 403 }));
-    assert.match(of('token').found, /does not allow it/);
-  });
-
-  test('that can be no token is told before it is sent', async () => {
-    const asked: string[] = [];
-    const root_url = `http://127.0.0.1:${await listen((req, res) => {
-      asked.push(String(req.headers.authorization));
-      res.end();
-    })}`;
-    for (const token of [
-      'gw_secret-part\n',
-      'Bearer gw_secret-part',
-      '"gw_secret-part"',
-      '<API_KEY>',
-      '$TOKEN',
-      'gw_sécret-part',
-    ]) {
-      const { of, diagnoses } = await examine(root_url, { connections: [{ token }] });
-      assert.equal(of('token').verdict, 'failed', token);
-      assert.ok(!JSON.stringify(diagnoses).includes('secret-part'));
-    }
-    assert.deepEqual(asked, []);
-  });
-});
-
-describe('a model', () => {
-  test('that its token group may not use is told with those that it may', async () => {
-    const models = [{ id: 'coder-1' }, { id: 'coder-2' }];
-    const { of } = await examine(await at({ models }), { connections: [{ model: 'planner-9' }] });
-    assert.equal(of('model').verdict, 'failed');
-    assert.match(of('model').found, /no model "planner-9" for this token: its token group may not use it/);
-    assert.match(of('model').remedy!, /^This token may use coder-1 and coder-2\. For another model ask/);
-  });
-
-  test('that is written wrong is told with the one that is meant', async () => {
-    const { of } = await examine(await at(), { connections: [{ model: 'codr-1' }] });
-    assert.match(of('model').remedy!, /did you mean `coder-1`\?/);
-  });
-
-  test('is told as one of a group without models where the list is empty', async () => {
-    const { of } = await examine(await at({ models: [] }), { connections: [{ model: 'coder-1' }] });
-    assert.equal(of('model').verdict, 'failed');
-    assert.match(of('model').found, /no model at all for this token/);
-  });
-
-  test('is fine where an entry stands for all of its family', async () => {
-    const { of } = await examine(await at({ models: [{ id: 'coder/*' }] }), {
-      connections: [{ model: 'coder/large' }],
-    });
-    assert.equal(of('model').verdict, 'ok');
-  });
-
-  test('has a window that the client must not believe larger than it is', async () => {
-    const { of } = await examine(await at(), { connections: [{ model: 'coder-1', context_window: 500_000 }] });
-    assert.equal(of('context_window').verdict, 'failed');
-    assert.match(
-      of('context_window').remedy!,
-      /context window of the client to 200000, and its compaction limit to 190000/,
-    );
   });
 });
 
@@ -214,7 +123,7 @@ describe('the way to a gateway', () => {
 
 describe('a proxy of this machine', () => {
   /** Opens ways as it is told to, and counts them. */
-  async function tunnel(status = 200) {
+  async function tunnel(status = 200, to?: number) {
     const asked: string[] = [];
     const server = createServer((req, res) => {
       asked.push(`${req.method} ${req.url}`);
@@ -227,7 +136,7 @@ describe('a proxy of this machine', () => {
         socket.end(`HTTP/1.1 ${status} No\r\n\r\n`);
         return;
       }
-      const port = Number(req.url!.split(':')[1]);
+      const port = to ?? Number(req.url!.split(':')[1]);
       const behind = connect(port, '127.0.0.1', () => {
         socket.write('HTTP/1.1 200 OK\r\n\r\n');
         behind.pipe(socket).pipe(behind);
@@ -259,6 +168,21 @@ describe('a proxy of this machine', () => {
     );
     assert.deepEqual(proxy.asked, [`CONNECT Basic ${Buffer.from('ada:planted-word').toString('base64')}`]);
     assert.ok(!JSON.stringify(diagnoses).includes('planted-word'));
+  });
+
+  test('that opens ways leads to a gateway that only it can reach, and to its certificate', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'appscli-test-'));
+    const file = join(folder, 'authority.pem');
+    writeFileSync(file, DOCTORED.interceptor);
+    const proxy = await tunnel(200, await listen(standIn(), DOCTORED.other));
+    const env = { HTTPS_PROXY: `http://127.0.0.1:${proxy.port}`, NODE_EXTRA_CA_CERTS: file };
+    const { diagnoses, of } = await examine('https://other.example.com', { env });
+    proxy.close();
+    rmSync(folder, { recursive: true });
+    assert.deepEqual(faultsOf(diagnoses), []);
+    assert.match(of('connection').found, /the proxy that HTTPS_PROXY names takes connections/);
+    assert.equal(of('tls').verdict, 'ok');
+    assert.equal(of('token').verdict, 'ok');
   });
 
   test('that is away is named, and what NO_PROXY would do', async () => {
