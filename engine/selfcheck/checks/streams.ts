@@ -5,8 +5,8 @@ import { judgeContinuity, judgeStream } from '../messages/judge-stream.ts';
 import { judgeArrivals } from '../streams/judge-arrivals.ts';
 import type { Subject } from '../subject.ts';
 
-/** Long enough for some seconds of most models, and for less than half a cent. */
-const LONG_ANSWER_TOKENS = 150;
+/** Long enough for a second or more of most models; all checks together stay below a cent. */
+const LONG_ANSWER_TOKENS = 120;
 
 /** Streams of the Messages API: that events arrive one by one as they are made. */
 export const STREAM_CHECKS: readonly SelfCheck[] = [

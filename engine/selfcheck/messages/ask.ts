@@ -7,7 +7,7 @@ import type { Ask, Subject } from '../subject.ts';
 export const SHORT_QUESTION = 'Answer with the single word: pong';
 
 /** Tokens of a request with the short question, at most, in every tokeniser; and of its answer. */
-export const SHORT = { input: 40, output: 16 };
+export const SHORT = { input: 30, output: 16 };
 
 const MESSAGES_PATH = '/v1/messages';
 
