@@ -65,7 +65,7 @@ async function checkModels(subject: Subject): Promise<SelfCheckOutcome> {
   const { data } = fieldsOf(answer.json);
   const ids = Array.isArray(data) ? data.map((entry) => fieldsOf(entry).id) : undefined;
   return outcomeOfFaults(asked, {
-    good: `${ids?.length} models`,
+    good: ids?.length === 1 ? 'one model' : `${ids?.length} models`,
     faults: [
       ...(ids === undefined ? ['there is no list "data"'] : []),
       ...(ids?.every((id) => typeof id === 'string' && id !== '') === false ? ['an entry of "data" has no id'] : []),
