@@ -40,7 +40,9 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
     process.stderr.write(`appscli: standard output cannot be written: ${error.message}\n`, () => process.exit());
   });
   process.stderr.on('error', () => {});
-  const columns = /^[1-9]\d{0,3}$/.test(env.COLUMNS ?? '') ? Number(env.COLUMNS) : process.stdout.columns;
+  // A terminal that does not know its width says that it is 0.
+  const own_columns = process.stdout.columns === 0 ? undefined : process.stdout.columns;
+  const columns = /^[1-9]\d{0,3}$/.test(env.COLUMNS ?? '') ? Number(env.COLUMNS) : own_columns;
   const data_color = colorful && process.stdout.isTTY === true;
   const info_color = colorful && process.stderr.isTTY === true;
   const shown = (text: string, color: boolean) => (color ? printableStyled(text) : printable(text));

@@ -25,7 +25,10 @@ const REMEDIES: readonly (readonly [codes: RegExp, remedy: string])[] = [
   [/^(?:EPROTO|ERR_SSL)/, 'https is spoken to something that does not: are scheme and port right?'],
   [/^HPE_HEADER_OVERFLOW/, 'no model API has such headers: which proxy or login in front of the gateway adds them?'],
   [/^HPE_/, 'is this the port of the gateway, and is https needed?'],
-  [/^(?:ECONNRESET|EPIPE|UND_ERR_SOCKET)/, 'look into the logs of the gateway and of the proxies in front of it'],
+  [
+    /^(?:ECONNRESET|EPIPE|UND_ERR_SOCKET)/,
+    'look into the logs of the gateway and of the proxies in front of it; is it http where https is needed?',
+  ],
 ];
 
 const WAITS =
@@ -35,13 +38,22 @@ const WAITS =
 export function noAnswer(error: unknown, root_url: string, usual_seconds: number): SelfCheckOutcome {
   const { code = '', seconds = usual_seconds } = (error ?? {}) as { code?: string; seconds?: number };
   const known = REMEDIES.find(([codes]) => codes.test(code))?.[1];
+  const why = formatNetworkError(error, seconds);
   const host = new URL(root_url).host;
   const reach = `can ${host} be reached from here, and is it the address of the gateway?`;
   return {
     verdict: 'failed',
-    found: `no answer: ${formatNetworkError(error, seconds)}`,
+    found: isTimeout(error) ? why : `no answer: ${why}`,
     remedy: known ?? (isTimeout(error) ? WAITS : reach),
   };
+}
+
+/** What is worth knowing where the environment names a proxy for an address: then it may be the proxy that gives no answer. */
+export function proxyNotes(root_url: string, env: NodeJS.ProcessEnv): string[] {
+  const name = root_url.startsWith('https:') ? 'https_proxy' : 'http_proxy';
+  const set = [name, name.toUpperCase()].find((each) => (env[each] ?? '') !== '');
+  if (set === undefined) return [];
+  return [`${set} is set: the way to the gateway leads through that proxy, unless NO_PROXY names the host`];
 }
 
 /** Whether time was over before an answer came. */

@@ -8,7 +8,7 @@ import { ASSUMED_PRICE, NO_PRICE, planCosts } from '../../selfcheck/costs.ts';
 import { type Asker, createAsker } from '../../selfcheck/create-ask.ts';
 import { ECHO_MODEL, openEcho } from '../../selfcheck/echo/open-echo.ts';
 import { reachesEcho } from '../../selfcheck/echo/reaches-echo.ts';
-import { noAnswer } from '../../selfcheck/no-answer.ts';
+import { noAnswer, proxyNotes } from '../../selfcheck/no-answer.ts';
 import { NotAsked } from '../../selfcheck/not-asked.ts';
 import { isUnreachable } from '../../selfcheck/reach.ts';
 import { runChecks } from '../../selfcheck/run.ts';
@@ -101,7 +101,7 @@ async function checkGateway(
   try {
     chosen = await firstAnswer(known, given);
   } catch (error) {
-    return unreachable(error, known, { report, seconds: given.timeout });
+    return unreachable(error, known, { report, seconds: given.timeout, env: context.env });
   }
   const subject = { ...known, model: chosen.model };
   const { root_url, given_url = root_url, echo } = subject;
@@ -140,12 +140,12 @@ async function firstAnswer(known: Omit<Subject, 'model'>, { model }: SelfcheckOp
 function unreachable(
   error: unknown,
   { root_url, given_url = root_url }: Omit<Subject, 'model'>,
-  { report, seconds }: { readonly report: Report; readonly seconds: number },
+  { report, seconds, env }: { readonly report: Report; readonly seconds: number; readonly env: NodeJS.ProcessEnv },
 ): number {
   const stopped = error instanceof NotAsked;
   const outcome: SelfCheckOutcome = stopped
     ? { verdict: 'skipped', found: `not made: ${error.message}` }
-    : noAnswer(error, root_url, seconds);
+    : { ...noAnswer(error, root_url, seconds), details: proxyNotes(root_url, env) };
   const { host } = new URL(root_url);
   report.add({ id: 'reach', title: `The gateway at ${host}`, ...outcome, duration_ms: 0 });
   report.end({ command: 'selfcheck', version: programVersion(), base_url: root_url, given_url });
