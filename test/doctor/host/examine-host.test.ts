@@ -18,7 +18,7 @@ import {
   showsLoginPage,
   stripsHeaders,
 } from '../../support/proxies/behaviours.ts';
-import { type Behaviour, type Proxy as FrontProxy, startProxy } from '../../support/proxies/proxy.ts';
+import { type Behaviour, copyHead, type Proxy as FrontProxy, startProxy } from '../../support/proxies/proxy.ts';
 import { examineAll, only } from './support.ts';
 
 let upstream: ScriptedUpstream;
@@ -146,6 +146,16 @@ describe('a gateway that runs behind a proxy', () => {
     const forwarded = only(results, 'public_url.forwarded');
     assert.equal(forwarded.verdict, 'warning');
     assert.match(forwarded.remedy ?? '', /server\.trusted_proxies/);
+  });
+
+  test('a proxy that does not say whom requests come from is found where it shows itself', async () => {
+    const named: Behaviour = async ({ res, ask }) => {
+      const answer = await ask();
+      copyHead(res, answer, { server: 'nginx/1.22.1' });
+      answer.pipe(res);
+    };
+    const results = await behind(named, { token: gateway.token, until: 'public_url.forwarded' });
+    assert.match(only(results, 'public_url.forwarded').found, /there is a proxy, and it sends no X-Forwarded-For/);
   });
 
   test('a token that is refused is told of, and is not taken for a fault of the proxy', async () => {

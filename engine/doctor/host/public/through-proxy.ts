@@ -153,7 +153,10 @@ async function examineForwarded({ host, where }: PublicGiven, ask: PathSubject['
       },
     ];
   }
-  if (for_hops === 0 && (ends_tls_elsewhere || trusted_proxies.length > 0)) {
+  // The gateway names no server, and requests leave here as HTTP/1.1.
+  const { server, via } = answer.headers;
+  const shows_itself = ends_tls_elsewhere || server !== undefined || via !== undefined || arrived.http !== '1.1';
+  if (for_hops === 0 && (shows_itself || trusted_proxies.length > 0)) {
     return [
       {
         ...base,
@@ -167,7 +170,7 @@ async function examineForwarded({ host, where }: PublicGiven, ask: PathSubject['
   }
   const found =
     for_hops === 0
-      ? 'no proxy shows itself: the gateway sees the addresses of clients'
+      ? 'no X-Forwarded-For arrives, and nothing shows that there is a proxy'
       : `X-Forwarded-For comes from a trusted proxy, with ${for_hops === 1 ? 'one address' : `${for_hops} addresses`}`;
   return [{ ...base, verdict: 'ok', found }];
 }
