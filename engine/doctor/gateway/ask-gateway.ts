@@ -153,15 +153,15 @@ function judgeList(
 }
 
 function judgeNoList({ status, json }: Answer): CheckOutcome {
+  const said = errorText(json) ?? describeJson(json);
   if (status === 404 || status === 405 || status === 501) {
     return {
       verdict: 'warning',
-      found: `there is no list of models at this address (status ${status})`,
+      found: `there is no list of models at this address (status ${status}: ${said})`,
       remedy:
         'is it the root of the gateway, without /v1 or another path? If it has no list, write the model into the files of clients',
     };
   }
-  const said = errorText(json) ?? describeJson(json);
   if (status === 429 || status === 503) {
     return {
       verdict: 'warning',

@@ -8,7 +8,7 @@ import { type Authorities, authoritiesOutcomes, readAuthorities } from './author
 import { diagnose, type Inquiry } from './inquiry.ts';
 import { wayOut } from './proxy-variables.ts';
 import { reachGateway } from './reach-gateway.ts';
-import { examineTls } from './tls-of-gateway.ts';
+import { examineTls, speaksTls } from './tls-of-gateway.ts';
 
 /** Longest time of one step, in seconds: slower than clients wait, so that a slow gateway is told from one that is away. */
 const SECONDS = 10;
@@ -68,9 +68,25 @@ async function examineOne(given: {
     const found = `what is behind a SOCKS proxy is not looked at from here; curl --proxy with ${root_url} shows whether it gets through`;
     return [...so_far, diagnose(inquiry, 'models', { verdict: 'skipped', found })];
   }
-  if (inquiry.url.protocol === 'http:') return [...so_far, ...(await askGateway(inquiry, undefined))];
+  if (inquiry.url.protocol === 'http:') return [...so_far, ...(await askPlain(inquiry))];
   const tls = await examineTls(inquiry);
   return [...so_far, ...tls.diagnoses, ...(tls.ca === undefined ? [] : await askGateway(inquiry, tls.ca))];
+}
+
+async function askPlain(inquiry: Inquiry): Promise<Diagnosis[]> {
+  const diagnoses = await askGateway(inquiry, undefined);
+  const is_strange = diagnoses.some(({ id, verdict }) => id === 'gateway.models' && verdict === 'failed');
+  if (!is_strange || !(await speaksTls(inquiry))) return diagnoses;
+  const { href } = new URL(inquiry.root_url.replace(/^http:/i, 'https:'));
+  const remedy = `give clients ${href.replace(/\/+$/, '')}`;
+  return [
+    diagnose(inquiry, 'address', {
+      verdict: 'failed',
+      found: 'TLS is spoken there, and the address begins with http',
+      remedy,
+    }),
+    ...diagnoses,
+  ];
 }
 
 /** Over http everybody on the way can read the token; clients send it all the same, and so it is tried. */

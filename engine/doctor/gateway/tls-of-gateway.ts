@@ -36,6 +36,15 @@ export async function examineTls(inquiry: Inquiry): Promise<TlsFound> {
   }
 }
 
+/** Whether TLS is spoken where plain HTTP was meant to be. */
+export function speaksTls(inquiry: Inquiry): Promise<boolean> {
+  if (inquiry.way.proxy !== undefined) return Promise.resolve(false);
+  return see(inquiry, []).then(
+    () => true,
+    () => false,
+  );
+}
+
 /** Looks at the certificate with some authorities, and with those of the system where they are not enough. */
 async function trust(inquiry: Inquiry, authorities: readonly string[]) {
   const seen = await see(inquiry, authorities);

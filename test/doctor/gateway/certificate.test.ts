@@ -116,6 +116,14 @@ describe('the certificate of a gateway', () => {
   });
 });
 
+test('an address that begins with http where TLS is spoken is told as that', async () => {
+  const port = await listen(standIn(), DOCTORED.good);
+  const { of } = await examine(`http://localhost:${port}`);
+  assert.equal(of('address').verdict, 'failed');
+  assert.match(of('address').found, /TLS is spoken there/);
+  assert.match(of('address').remedy!, new RegExp(`give clients https://localhost:${port}$`));
+});
+
 describe('variables about certificates', () => {
   test('are told where they name no file, no certificate, or switch checking off', async () => {
     const port = await listen(standIn(), DOCTORED.good);
