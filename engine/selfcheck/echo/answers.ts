@@ -93,7 +93,14 @@ const messages: Voice = {
 };
 
 function chatUsage({ usage = {} }: EchoAnswer): Json {
-  return { prompt_tokens: 11, completion_tokens: 5, total_tokens: 16, ...usage };
+  return {
+    prompt_tokens: 11,
+    completion_tokens: 5,
+    total_tokens: 16,
+    prompt_tokens_details: { cached_tokens: 0 },
+    completion_tokens_details: { reasoning_tokens: 0 },
+    ...usage,
+  };
 }
 
 const chat: Voice = {

@@ -90,7 +90,7 @@ async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox): P
   if (served === undefined) return send(res, 404, echoError('messages', 'not_found_error', 'There is nothing here.'));
   const [end, protocol] = served;
   const raw = await readBody(req, inbox);
-  if (raw === undefined) return refuseLarge(res, protocol);
+  if (raw === undefined) return refuseLarge(req, res, protocol);
   const body = await decoded(raw, req.headers['content-encoding'], inbox);
   const request = { method: 'POST', path: req.url!, raw_headers: req.rawHeaders, headers: req.headers, body, protocol };
   const { answer: wished, is_kept } = inbox.accept(request);
@@ -151,8 +151,9 @@ function modelList() {
   return { object: 'list', data: [model], has_more: false, first_id: ECHO_MODEL, last_id: ECHO_MODEL };
 }
 
-function refuseLarge(res: ServerResponse, protocol: Protocol): void {
-  res.shouldKeepAlive = false;
+function refuseLarge(req: IncomingMessage, res: ServerResponse, protocol: Protocol): void {
+  // Closed with bytes unread, the connection would be reset, and the answer lost to who is still sending.
+  req.resume();
   send(
     res,
     413,

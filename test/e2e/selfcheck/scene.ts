@@ -34,7 +34,12 @@ type ModelUpstream = Readonly<Record<string, unknown>>;
 
 /** What upstreams of a protocol are in gateway.yaml. */
 export const UPSTREAMS = {
-  messages: { type: 'vendor', api_key_env: 'TEST_UPSTREAM_KEY', profile: 'anthropic' },
+  messages: {
+    type: 'vendor',
+    api_key_env: 'TEST_UPSTREAM_KEY',
+    profile: 'anthropic',
+    supports: { prompt_cache_1h: true, count_tokens: true },
+  },
   chat: { type: 'compat', protocols: ['chat'], auth_token_env: 'TEST_UPSTREAM_KEY' },
   responses: { type: 'compat', protocols: ['responses'], auth_token_env: 'TEST_UPSTREAM_KEY' },
 } as const satisfies Readonly<Record<string, ModelUpstream>>;
@@ -51,7 +56,6 @@ export async function openScene(
   const upstreams = Object.entries(models).map(([model, protocol]) => ({
     name: `of-${model}`,
     base_url: `http://127.0.0.1:${ports.get(model)}${protocol === 'messages' ? '' : '/v1'}`,
-    supports: { prompt_cache_1h: true, count_tokens: true },
     ...UPSTREAMS[protocol],
     ...ONE_ATTEMPT,
   }));
@@ -72,13 +76,16 @@ export async function openScene(
     async check(model, { base_url = gateway.url, arguments: more = [], env = {} } = {}) {
       const where = ['--base-url', base_url, '--token-env', 'TEST_TOKEN', '--model', model];
       const echo = ['--echo', `127.0.0.1:${ports.get(model)}`];
+      // How often one caller may ask how requests arrive is limited.
+      const token = await gateway.newToken({ user: `${model}@example.com` });
       // Programs of coding clients that are installed here stay out of it.
-      const around = { ...process.env, PATH: '/nowhere', TEST_TOKEN: gateway.token, ...env };
+      const around = { ...process.env, PATH: '/nowhere', TEST_TOKEN: token, ...env };
       const ended = await cli(['selfcheck', ...where, ...echo, '--json', ...more], { env: around });
       const results = (JSON.parse(ended.stdout) as { checks: CheckResult[] }).checks;
       const checks = new Map(results.map((result) => [result.id, result]));
       const having = (verdict: CheckResult['verdict']) =>
         results.filter((result) => result.verdict === verdict).map(({ id }) => id);
+      if (`${ended.stdout}${ended.stderr}`.includes(token)) throw new Error('the report holds the token');
       return { ...ended, checks, having };
     },
     close: () => gateway.close(),

@@ -1,0 +1,176 @@
+/** Faults that proxies and company networks add to a gateway that is right: each is found, and called what it is. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import {
+  answersErrorPage,
+  answersNothing,
+  answersOkToAll,
+  buffersInBlocks,
+  buffersWhole,
+  compresses,
+  compressesDocuments,
+  cutsStreamsAfter,
+  passesOn,
+  redirectsToLogin,
+  replacesErrors,
+  rewritesJson,
+  saysCharset,
+  setsHeader,
+  showsLoginPage,
+  stripsHeaders,
+  takesUpTo,
+} from '../../support/proxies/behaviours.ts';
+import { type Behaviour, startProxy } from '../../support/proxies/proxy.ts';
+import { openScene, type Report, type Scene } from './scene.ts';
+
+interface Case {
+  readonly behaviour: Behaviour;
+  /** Checks that have to fail, each with what it has to say. */
+  readonly named: Readonly<Record<string, RegExp>>;
+  /** Beginnings of the checks that may fail as well; no others may. */
+  readonly also?: readonly string[];
+}
+
+const EVERYTHING = [''];
+const STREAMS = [
+  'messages.stream',
+  'path.stream',
+  'forwarding.stream',
+  'forwarding.events',
+  'forwarding.usage',
+  'chat.stream',
+  'responses.stream',
+];
+const HELD_BACK = /keeps streams|held back|at once|in blocks/;
+
+const CASES: Readonly<Record<string, Case>> = {
+  'that sends callers to a login page': {
+    behaviour: redirectsToLogin('https://id.example.com/login?return=%2Fv1'),
+    named: { 'models.list': /redirect .*id\.example\.com.*sign in/, 'messages.json': /sign in/ },
+    also: EVERYTHING,
+  },
+  'that shows a login page': {
+    behaviour: showsLoginPage,
+    named: { 'models.list': /Sign in - Example Corp/, 'messages.json': /Sign in - Example Corp/ },
+    also: EVERYTHING,
+  },
+  'that answers with an error page for want of a gateway': {
+    behaviour: answersErrorPage(502),
+    named: { 'models.list': /502.*nginx/, 'messages.json': /502.*nginx/ },
+    also: EVERYTHING,
+  },
+  'that answers 200 to everything': {
+    behaviour: answersOkToAll,
+    named: { 'models.list': /./, 'messages.json': /./, 'models.no_token': /./ },
+    also: EVERYTHING,
+  },
+  'that answers 200 and nothing': {
+    behaviour: answersNothing,
+    named: { 'models.list': /empty/, 'messages.json': /empty/ },
+    also: EVERYTHING,
+  },
+  'that keeps streams until they are complete': {
+    behaviour: buffersWhole,
+    named: { 'path.stream': HELD_BACK, 'forwarding.stream': HELD_BACK },
+    also: STREAMS,
+  },
+  'that passes streams on in blocks': {
+    behaviour: buffersInBlocks(4096),
+    named: { 'path.stream': HELD_BACK, 'forwarding.stream': HELD_BACK },
+    also: STREAMS,
+  },
+  'that compresses streams': {
+    behaviour: compresses,
+    named: { 'path.stream': /compressed \(gzip\)/ },
+    also: STREAMS,
+  },
+  'that cuts streams': {
+    behaviour: cutsStreamsAfter(1000),
+    named: { 'path.stream': /broke off/, 'messages.stream': /broke off|cut/ },
+    also: STREAMS,
+  },
+  'that takes version and beta headers off': {
+    behaviour: stripsHeaders('vendor-', 'anthropic-'),
+    named: { 'path.headers': /vendor-version is taken off/, 'forwarding.headers': /vendor-version/ },
+    also: ['forwarding.', 'path.'],
+  },
+  'that sets an old version': {
+    behaviour: setsHeader('vendor-version', '2020-01-01'),
+    named: { 'path.headers': /arrived as "2020-01-01"/, 'forwarding.headers': /2020-01-01/ },
+    also: ['forwarding.', 'path.'],
+  },
+  'that takes the token off': {
+    behaviour: stripsHeaders('authorization', 'x-api-key'),
+    named: { 'path.headers': /the token does not arrive/, 'models.list': /401/ },
+    also: EVERYTHING,
+  },
+  'that writes bodies anew': {
+    behaviour: rewritesJson(),
+    named: { 'path.headers': /body/ },
+    also: ['forwarding.', 'path.'],
+  },
+  'that drops fields it does not know': {
+    behaviour: rewritesJson(({ model, max_tokens, messages, stream, system, tools, input }) => ({
+      ...{ model, max_tokens, messages, stream, system, tools, input },
+    })),
+    named: { 'forwarding.fields': /missing/ },
+    also: ['forwarding.', 'path.', 'messages.unknown_field', 'chat.', 'responses.'],
+  },
+  'that takes small requests only': {
+    behaviour: takesUpTo(100_000),
+    named: { 'path.large_body': /413/ },
+  },
+  'that puts pages in place of errors': {
+    behaviour: replacesErrors,
+    named: { 'models.no_token': /page/, 'messages.error': /page/ },
+    also: ['models.', 'messages.', 'chat.error', 'responses.error', 'forwarding.refusal', 'forwarding.overload'],
+  },
+};
+
+const HARMLESS: Readonly<Record<string, Behaviour>> = {
+  'that changes nothing': passesOn,
+  'that says the charset and writes headers in capitals': saysCharset,
+  'that compresses documents for clients that take it': compressesDocuments,
+};
+
+let scene: Scene;
+before(async () => {
+  const names = [...Object.keys(CASES), ...Object.keys(HARMLESS)];
+  scene = await openScene(Object.fromEntries(names.map((_, i) => [`m-${i}`, 'messages'])));
+});
+after(() => scene?.close());
+
+async function checkBehind(behaviour: Behaviour, number: number): Promise<Report> {
+  const proxy = await startProxy(scene.gateway.url, behaviour);
+  try {
+    return await scene.check(`m-${number}`, { base_url: proxy.url });
+  } finally {
+    await proxy.close();
+  }
+}
+
+describe('a gateway behind a proxy', { concurrency: 6 }, () => {
+  for (const [number, [name, { behaviour, named, also = [] }]] of Object.entries(CASES).entries()) {
+    test(`${name} does not pass, and the proxy is named`, async () => {
+      const { checks, exit_code, having, stdout } = await checkBehind(behaviour, number);
+      assert.equal(exit_code, 1, stdout);
+      for (const [id, said] of Object.entries(named)) {
+        const { verdict, found, remedy } = checks.get(id)!;
+        assert.match(verdict, /^(failed|warning)$/, `${id}: ${found}`);
+        assert.match(found, said, id);
+        assert.ok(remedy, `${id} says what to do`);
+      }
+      const allowed = [...Object.keys(named), ...also];
+      const others = having('failed').filter((id) => !allowed.some((beginning) => id.startsWith(beginning)));
+      assert.deepEqual(others, [], stdout);
+    });
+  }
+
+  for (const [index, [name, behaviour]] of Object.entries(HARMLESS).entries()) {
+    test(`${name} passes`, async () => {
+      const { exit_code, having, stdout } = await checkBehind(behaviour, Object.keys(CASES).length + index);
+      assert.deepEqual([...having('failed'), ...having('warning')], [], stdout);
+      assert.equal(exit_code, 0);
+    });
+  }
+});
