@@ -4,6 +4,7 @@ import type { CheckResult } from '../../engine/contract/checks.ts';
 import { ECHO_CHECKS } from '../../engine/selfcheck/checks/forwarding.ts';
 import type { Echo } from '../../engine/selfcheck/echo/echo.ts';
 import { openEcho } from '../../engine/selfcheck/echo/open-echo.ts';
+import { reachesEcho } from '../../engine/selfcheck/echo/reaches-echo.ts';
 import type { Subject } from '../../engine/selfcheck/subject.ts';
 import { forwardTo, type Habits, makeCheck, subjectAt, TOKEN } from './support.ts';
 
@@ -93,6 +94,36 @@ describe('without an upstream to look at', () => {
     assert.match(results[0]?.remedy ?? '', new RegExp(`point an upstream of the gateway at ${echo.url}`));
     assert.deepEqual([...new Set(results.slice(1).map(({ verdict }) => verdict))], ['skipped']);
     assert.equal(asked, 1);
+  });
+
+  test('a gateway of Responses alone is asked in them', async () => {
+    const responses_only: Habits = {
+      instead({ req, res }) {
+        if (req.url === '/v1/responses') return false;
+        res.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}');
+        return true;
+      },
+    };
+    for (const id of ['reached', 'credential', 'responses_body'])
+      assert.equal((await check(id, responses_only)).verdict, 'ok', id);
+    assert.equal((await check('bytes', responses_only)).verdict, 'skipped');
+  });
+
+  test('a gateway that is known not to reach it is asked once for all checks, and one that gave no answer again', async () => {
+    let asked = 0;
+    const gateway = await forwardTo(echo.url, {
+      instead({ res }) {
+        asked++;
+        if (asked === 1) res.destroy();
+        return asked === 1;
+      },
+    });
+    const subject = subjectAt(gateway.url, { echo });
+    assert.equal(await reachesEcho(subject, echo), false);
+    assert.equal(await reachesEcho(subject, echo), true);
+    assert.equal((await makeCheck(ECHO_CHECKS, 'forwarding.reached', subject)).verdict, 'ok');
+    assert.equal(asked, 2);
+    await gateway.close();
   });
 
   test('a gateway of chat completions is asked in them', async () => {

@@ -1,4 +1,4 @@
-import type { Protocol } from '../../contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../contract/protocol.ts';
 import { type Asked, askFor } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { NO_MODEL } from '../compat-request.ts';
@@ -7,6 +7,12 @@ import type { Subject } from '../subject.ts';
 
 /** The path of the Messages API. */
 export const MESSAGES_PATH = '/v1/messages';
+
+const PATHS = {
+  messages: MESSAGES_PATH,
+  chat: '/v1/chat/completions',
+  responses: '/v1/responses',
+} as const satisfies Readonly<Record<Protocol, string>>;
 
 /** What real clients take, so that what compresses streams on the way does it here, too. */
 const TAKES = { 'accept-encoding': 'gzip, deflate, br, zstd' };
@@ -45,14 +51,18 @@ export interface Forwarded extends Asked {
   readonly count: number;
 }
 
+function shortRequest({ model }: Subject, path: string, text: string): object {
+  if (path === PATHS.responses) return { model, max_output_tokens: 16, input: text };
+  return { model, max_tokens: 16, messages: [{ role: 'user', content: text }] };
+}
+
 /** Sends a request for the echo upstream. Rejects where the gateway does not answer. */
 export async function forward(subject: Subject, echo: Echo, probe: Probe): Promise<Forwarded> {
   const { path = MESSAGES_PATH, fields = {}, note, seconds } = probe;
   const headers = { ...TAKES, ...probe.headers };
   const expected = echo.expect(probe.answer);
-  const messages = [{ role: 'user', content: expected.text }];
-  const body =
-    probe.body?.(expected.text) ?? JSON.stringify({ model: subject.model, max_tokens: 16, messages, ...fields });
+  const { text } = expected;
+  const body = probe.body?.(text) ?? JSON.stringify({ ...shortRequest(subject, path, text), ...fields });
   const asked = await askFor(
     subject,
     { method: 'POST', path, body, headers, ...(seconds !== undefined && { seconds }) },
@@ -63,33 +73,36 @@ export async function forward(subject: Subject, echo: Echo, probe: Probe): Promi
 
 /** The first request to the echo upstream. */
 export interface First extends Forwarded {
-  /** What the gateway serves of Messages and chat completions, Messages first. */
-  readonly served: 'messages' | 'chat';
+  /** What the gateway serves for the model; of several protocols the first one of `PATHS`. */
+  readonly served: Protocol;
 }
-
-const PATHS = { messages: MESSAGES_PATH, chat: '/v1/chat/completions' } as const;
-const NOT_SERVED = [404, 405, 501];
 
 const firsts = new WeakMap<Subject, Promise<First>>();
 
-/** Makes the first request once, with what clients of Messages and of chat completions both send. */
+/** Makes the first request once, in one protocol after the other until one is answered. Rejects where the gateway does not answer. */
 export function firstForwarded(subject: Subject, echo: Echo): Promise<First> {
   const known = firsts.get(subject);
   if (known !== undefined) return known;
   const first = sendFirst(subject, echo);
   firsts.set(subject, first);
+  // What had no answer is tried anew by the next check.
+  first.catch(() => firsts.delete(subject));
   return first;
 }
 
 async function sendFirst(subject: Subject, echo: Echo): Promise<First> {
-  const by_messages = await forward(subject, echo, {});
-  if (by_messages.received !== undefined || !NOT_SERVED.includes(by_messages.answer.status))
-    return { ...by_messages, served: 'messages' };
-  const by_chat = await forward(subject, echo, { path: PATHS.chat });
-  return by_chat.received === undefined ? { ...by_messages, served: 'messages' } : { ...by_chat, served: 'chat' };
+  let first: First | undefined;
+  for (const served of PROTOCOLS) {
+    const forwarded = { ...(await forward(subject, echo, { path: PATHS[served] })), served };
+    first ??= forwarded;
+    if (forwarded.received !== undefined) return forwarded;
+    // Another upstream answered, which may cost something: it would do so again.
+    if (forwarded.answer.status < 300) break;
+  }
+  return first!;
 }
 
-/** The path at which the gateway takes a request that both kinds of clients could send. */
+/** The path at which the gateway takes requests for the model. */
 export async function servedPath(subject: Subject, echo: Echo): Promise<string> {
   return PATHS[(await firstForwarded(subject, echo)).served];
 }
