@@ -13,6 +13,9 @@ import type { LiveOutcome } from './live-check.ts';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 
+/** SQLSTATE of a right that is missing. */
+const FORBIDDEN = '42501';
+
 /** What is done with a connection that only reads; its outcome is told as it is. */
 export type LookInto<T> = (client: pg.Client) => Promise<T>;
 
@@ -89,6 +92,10 @@ async function connected<T>(
     await client.query('set default_transaction_read_only = on');
     return await look(client);
   } catch (error) {
+    if ((error as { readonly code?: unknown }).code === FORBIDDEN) {
+      const help = 'name the user in the URL who made them, or give them to this one (reassign owned by ... to ...)';
+      return { ok: false, what: 'this user may not read the tables of the gateway, which another one made', help };
+    }
     return { ok: false, what: describeTrouble(error), help: remedy };
   } finally {
     // A server that does not answer would not answer this either.

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import pg from 'pg';
+import { examineDatabase } from '../../../engine/doctor/host/database.ts';
+import type { Host } from '../../../engine/doctor/host/host.ts';
+import { thisMachine } from '../../../engine/doctor/host/machine.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { createTestDatabase } from '../../support/database.ts';
+
+let database: Awaited<ReturnType<typeof createTestDatabase>>;
+before(async () => {
+  database = await createTestDatabase();
+});
+after(() => database.drop());
+
+/** What is wrong with the database once a setting of it was changed; the setting is put back. */
+async function wrongWith(set: string, reset: string): Promise<string> {
+  await run(`alter database ${name()} ${set}`);
+  try {
+    return (await wrong()).join('\n');
+  } finally {
+    await run(`alter database ${name()} ${reset}`);
+  }
+}
+
+const name = () => new URL(database.url).pathname.slice(1);
+
+async function run(text: string): Promise<void> {
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  await client.query('set default_transaction_read_only = off');
+  await client.query(text);
+  await client.end();
+}
+
+async function wrong(url = database.url): Promise<string[]> {
+  const host = {
+    config: stageConfig({ database: { postgres: { url_env: 'URL', pool_max: 10 } } }),
+    env: { URL: url },
+    machine: thisMachine(),
+    loaded: { positionOf: () => undefined },
+    config_file: 'gateway.yaml',
+    timeout_seconds: 10,
+    running: undefined,
+  } as unknown as Host;
+  const { diagnoses } = await examineDatabase(host);
+  return diagnoses
+    .filter(({ verdict }) => verdict !== 'ok')
+    .map(({ id, verdict, found }) => `${verdict} ${id}: ${found}`);
+}
+
+test('a database as the gateway made it has nothing wrong', async () => {
+  assert.deepEqual(await wrong(), []);
+});
+
+test('faults of a real database are found: read-only, too few connections, no schema', async () => {
+  const read_only = await wrongWith('set default_transaction_read_only = on', 'reset default_transaction_read_only');
+  assert.match(read_only, /^failed database\.writable: transactions are read-only by default/);
+  const few = await wrongWith('connection limit 4', 'connection limit -1');
+  assert.match(few, /^failed database\.connections: \d of 4 in use \(the connection limit of the database\)/);
+  const nowhere = await wrongWith('set search_path = nowhere', 'reset search_path');
+  assert.match(nowhere, /^failed database\.rights: \S+ has no schema to make tables in/m);
+});
+
+test('a database that is away is one failure, without its password', async () => {
+  const url = new URL(database.url);
+  url.pathname = '/no_such_database';
+  const found = await wrong(url.href);
+  assert.deepEqual(found, ['failed database.reach: the database does not exist']);
+});
