@@ -2,6 +2,7 @@ import { callsHelper, isHelperCall } from '../client-files/key-helper.ts';
 import { StartError } from '../contract/start-error.ts';
 import { examineBuildCli } from './clients/build-cli.ts';
 import { examineCodingCli } from './clients/coding-cli.ts';
+import { isKeyAnywhere } from './clients/credential-text.ts';
 import { tryHelper } from './clients/key-helper.ts';
 import { examineMessages } from './clients/messages.ts';
 import { examineSignIn } from './clients/sign-in.ts';
@@ -38,8 +39,12 @@ export interface DeskQuestion {
 /** What people may be told while they wait. */
 export type OnStep = (title: string) => void;
 
-/** Looks at all clients of a desk, then at their gateways; each diagnosis comes as soon as it is known. */
+/** Looks at all clients of a desk, then at their gateways; each diagnosis comes as soon as it is known, and shows no key. */
 export async function* examineDesk(question: DeskQuestion, onStep: OnStep = () => {}): AsyncGenerator<Diagnosis> {
+  for await (const diagnosis of examineAll(question, onStep)) yield withoutKeys(diagnosis);
+}
+
+async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerator<Diagnosis> {
   const { desks, only, root_url, is_offline } = question;
   const connections: Connection[] = [];
   let is_any_there = false;
@@ -76,6 +81,13 @@ export async function* examineDesk(question: DeskQuestion, onStep: OnStep = () =
   if (is_offline || connections.length === 0) return;
   onStep('asking the gateway');
   yield* await examineGateway(desks[0], connections);
+}
+
+/** What is wrong with the files and variables of clients, asking nobody and running nothing. */
+export function examineFiles({ desks, only }: Pick<DeskQuestion, 'desks' | 'only'>): Diagnosis[] {
+  return EXAMINATIONS.filter(([kind]) => only === undefined || only === kind).flatMap(([kind, examine]) =>
+    desks.flatMap((desk) => examined(desk, kind, examine).diagnoses.map(withoutKeys)),
+  );
 }
 
 function examined(desk: Desk, client: ClientKind, examine: (desk: Desk) => Examination): Examination {
@@ -180,4 +192,19 @@ function signInOf(
 function ofSignIn(desk: Desk, root_url: string): Connection {
   const { token } = examineSignIn(desk, root_url);
   return { client: 'messages', root_url, token, model: undefined, context_window: undefined };
+}
+
+const WORD = /[A-Za-z0-9_=+-]{12,}/g;
+
+/** A diagnosis without what can be nothing but a key, wherever somebody put it: into a model, an address, a number. */
+function withoutKeys(diagnosis: Diagnosis): Diagnosis {
+  const clean = (text: string) => text.replace(WORD, (word) => (isKeyAnywhere(word) ? '***' : word));
+  const { found, remedy, where, details } = diagnosis;
+  return {
+    ...diagnosis,
+    found: clean(found),
+    ...(remedy !== undefined && { remedy: clean(remedy) }),
+    ...(where !== undefined && { where: clean(where) }),
+    ...(details !== undefined && { details: details.map(clean) }),
+  };
 }

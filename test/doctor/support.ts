@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { type ClientNames, clientNames } from '../../engine/client-files/names.ts';
 import type { Desk } from '../../engine/doctor/desk.ts';
 import type { Diagnosis } from '../../engine/doctor/diagnosis.ts';
-import { composeFixes } from '../../engine/doctor/fixes.ts';
+import { composeAllFixes } from '../../engine/doctor/fixes.ts';
 
 /** The home directory of the desk. */
 export const HOME = '/home/ada';
@@ -46,8 +46,13 @@ export function deskWith(given: PretendedDesk = {}): Desk {
 }
 
 /** The same desk after everything was mended that can be. */
-export function mended(given: PretendedDesk, diagnoses: readonly Pick<Diagnosis, 'fixes'>[]): PretendedDesk {
-  const { changes } = composeFixes(deskWith(given), diagnoses);
+export function mended(
+  given: PretendedDesk,
+  diagnoses: readonly Pick<Diagnosis, 'fixes'>[],
+  lookAgain: (desk: Desk) => readonly Pick<Diagnosis, 'fixes'>[] = () => [],
+): PretendedDesk {
+  const desk = deskWith(given);
+  const { changes } = composeAllFixes(desk, diagnoses, (files) => lookAgain({ ...desk, ...files }));
   const [files, rights] = [byPath(given.files), byPath(given.rights)];
   for (const { path, after, secret } of changes) {
     if (after === undefined) files.delete(path);

@@ -1,9 +1,10 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CheckResult } from '../../contract/checks.ts';
 import { type ClientKind, type Desk, openDesk } from '../../doctor/desk.ts';
 import type { Diagnosis } from '../../doctor/diagnosis.ts';
-import { type DeskQuestion, examineDesk } from '../../doctor/examine-desk.ts';
-import { composeFixes } from '../../doctor/fixes.ts';
+import { type DeskQuestion, examineDesk, examineFiles } from '../../doctor/examine-desk.ts';
+import { type ComposedFixes, composeAllFixes } from '../../doctor/fixes.ts';
 import { PACKAGE_ROOT } from '../../kit/package-root.ts';
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import { counted } from '../amounts.ts';
@@ -55,17 +56,26 @@ export async function doctorDesk(
 
 function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: typeof openDesk): [Desk, ...Desk[]] {
   if (profile !== undefined) return [open(env, namesOf(profile))];
-  return [open(env, namesOf(undefined)), open(env, namesOf(SHIPPED_NAMES))];
+  const neutral = open(env, namesOf(undefined));
+  // A package may have been cut down to what a gateway needs.
+  return existsSync(SHIPPED_NAMES) ? [neutral, open(env, namesOf(SHIPPED_NAMES))] : [neutral];
 }
 
 async function look(context: CommandContext, question: DeskQuestion, given: DeskOptions): Promise<number> {
   const report = openReport(context, given, NAME);
   const diagnoses = await tell(report, question);
-  const fixable = composeFixes(question.desks[0], diagnoses).changes.length;
+  const fixable = fixesOf(question, diagnoses).changes.length;
   const exit_code = report.end({ fixable_files: fixable });
   if (fixable > 0)
     context.terminal.info(`${counted(fixable, 'file')} can be mended: appscli doctor --fix shows how, and asks.\n`);
   return exit_code;
+}
+
+function fixesOf({ desks, only }: DeskQuestion, diagnoses: readonly Diagnosis[]): ComposedFixes {
+  return composeAllFixes(desks[0], diagnoses, (files) => {
+    const [first, ...others] = desks.map((desk) => ({ ...desk, ...files }));
+    return examineFiles({ desks: [first!, ...others], only });
+  });
 }
 
 /** Makes all checks, and reports each. */
@@ -115,7 +125,7 @@ async function mend(
   const first = is_text ? openReport(context, given, NAME) : undefined;
   const diagnoses = await tell(first, question);
   const exit_code = first?.end({});
-  const fixes = composeFixes(question.desks[0], diagnoses);
+  const fixes = fixesOf(question, diagnoses);
   const { is_written, files } = await offerFixes(context, fixes, { write: given.write === true, input });
   const is_proposed = files.length > 0 && !is_written;
   if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;

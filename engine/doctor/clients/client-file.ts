@@ -12,9 +12,14 @@ export function positionOf(path: string, line?: number): string {
 
 /** The line of a member of a JSON text, counted from 1; `undefined` where there is none. */
 export function lineInJson(text: string, keys: readonly string[]): number | undefined {
-  const tree = parseTree(text);
-  const value = tree && findNodeAtLocation(tree, [...keys]);
-  return value && text.slice(0, (value.parent ?? value).offset).split('\n').length;
+  try {
+    const tree = parseTree(text);
+    const value = tree && findNodeAtLocation(tree, [...keys]);
+    return value && text.slice(0, (value.parent ?? value).offset).split('\n').length;
+  } catch {
+    // It is nested too deeply to be looked at.
+    return undefined;
+  }
 }
 
 /** A file of a client that was read. */

@@ -71,6 +71,20 @@ describe('a model', () => {
     assert.match(of('model').remedy!, /^This token may use coder-1 and coder-2\. For another model ask/);
   });
 
+  test('of each tier is looked for, too', async () => {
+    const models = [
+      { id: 'coder-1', context_window: 200_000 },
+      { id: 'small-1', context_window: 100_000 },
+    ];
+    const connection = { model: 'coder-1', more_models: ['small-1', 'planner-9'], context_window: 200_000 };
+    const { diagnoses } = await examine(await at({ models }), { connections: [connection] });
+    const told = diagnoses.filter(({ id }) => id === 'gateway.model' || id === 'gateway.context_window');
+    assert.deepEqual(
+      told.map(({ id, verdict }) => `${verdict} ${id}`),
+      ['ok gateway.model', 'ok gateway.context_window', 'ok gateway.model', 'failed gateway.model'],
+    );
+  });
+
   test('that is written wrong is told with the one that is meant', async () => {
     const { of } = await examine(await at(), { connections: [{ model: 'codr-1' }] });
     assert.match(of('model').remedy!, /did you mean `coder-1`\?/);
