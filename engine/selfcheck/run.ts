@@ -62,7 +62,8 @@ async function untilStopped<T>(running: Promise<T>, signal: AbortSignal | undefi
   let onStop = () => {};
   const over = new Promise<never>((_, reject) => {
     onStop = () => (patience = setTimeout(() => reject(signal.reason), CLEANING_MS));
-    signal.addEventListener('abort', onStop, { once: true });
+    if (signal.aborted) onStop();
+    else signal.addEventListener('abort', onStop, { once: true });
   });
   try {
     return await Promise.race([running, over]);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -262,6 +262,21 @@ describe('appscli selfcheck', () => {
     });
     assert.equal(exit_code, 64);
     assert.match(stderr, /--token-env, or sign in: appscli login --base-url/);
+  });
+
+  it('uses the token of a sign-in where none is named', async () => {
+    const APPSCLI_CREDENTIALS = join(mkdtempSync(join(tmpdir(), 'selfcheck-')), 'credentials.json');
+    const expires_at = new Date(Date.now() + 3_000_000).toISOString();
+    const held = { access_token: 'access-of-a-sign-in', expires_at, lifetime_seconds: 3600 };
+    const file = JSON.stringify({ version: 1, gateways: { [base_url]: held } });
+    writeFileSync(APPSCLI_CREDENTIALS, file, { mode: 0o600 });
+    asked = [];
+    const { terminal } = collectingTerminal();
+    const context = { terminal, env: { APPSCLI_CREDENTIALS }, stages: async () => [] };
+    // With /v1, as people copy it.
+    const given = { baseUrl: `${base_url}/v1`, maxUsd: 0, timeout: 60 };
+    assert.equal(await selfcheck(context, given, { checks: [OK] }), 0);
+    assert.equal(asked[0]?.headers.authorization, 'Bearer access-of-a-sign-in');
   });
 
   it('hides the token in whatever a check found', async () => {

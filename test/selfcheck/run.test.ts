@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { CheckResult } from '../../engine/contract/checks.ts';
 import type { SelfCheck } from '../../engine/selfcheck/check.ts';
+import { NotAsked } from '../../engine/selfcheck/not-asked.ts';
 import { runChecks } from '../../engine/selfcheck/run.ts';
 import type { Subject } from '../../engine/selfcheck/subject.ts';
 
@@ -50,4 +51,48 @@ test('a check that says why it can not be made is skipped', async () => {
   const [result] = await all([check]);
   assert.equal(result?.verdict, 'skipped');
   assert.equal(result?.found, 'name a token with --limit-token-env');
+});
+
+test('a check that breaks is a warning that asks to be reported, and says nothing about the gateway', async () => {
+  const breaks = async () => {
+    throw new TypeError('x is not a function');
+  };
+  const [result] = await all([{ ...named('messages.json'), run: breaks }]);
+  assert.equal(result?.verdict, 'warning');
+  assert.match(
+    result.found,
+    /^this check broke \(TypeError: x is not a function\), which says nothing about the gateway$/,
+  );
+  assert.match(result.remedy ?? '', /report it/);
+});
+
+test('an answer that nobody can read is a fault of the gateway', async () => {
+  const recurse = (depth: number): number => 1 + recurse(depth + 1);
+  const [result] = await all([{ ...named('messages.json'), run: async () => ({ found: `${recurse(0)}` }) as never }]);
+  assert.deepEqual(
+    [result?.verdict, result?.found],
+    ['failed', 'its answer is too large or nested too deeply to be read'],
+  );
+});
+
+test('once it is stopped, what is under way is not waited for, and what is left is skipped with the reason', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const stop = new AbortController();
+  const results: CheckResult[] = [];
+  const hangs: SelfCheck = { ...named('hangs'), run: () => new Promise(() => {}) };
+  const begin = () => {
+    stop.abort(new NotAsked('it was stopped'));
+    // Cleaning up has its time, which is over at once here.
+    queueMicrotask(() => t.mock.timers.runAll());
+  };
+  for await (const result of runChecks([hangs, named('later')], { ...SUBJECT, signal: stop.signal }, { begin })) {
+    results.push(result);
+  }
+  assert.deepEqual(
+    results.map(({ id, verdict, found }) => [id, verdict, found]),
+    [
+      ['hangs', 'skipped', 'not made: it was stopped'],
+      ['later', 'skipped', 'not made: it was stopped'],
+    ],
+  );
 });
