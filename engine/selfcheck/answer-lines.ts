@@ -7,9 +7,12 @@ const CHARS_MAX = 200;
 
 /** Text of an answer within a line: printable, with single spaces, and cut where it is long. */
 export function shortText(text: string, chars_max = CHARS_MAX): string {
-  const line = printableLine(text.slice(0, 4 * chars_max))
-    .replace(/\s+/g, ' ')
-    .trim();
+  const line = printableLine(
+    text
+      .slice(0, 4 * chars_max)
+      .replace(/\s+/g, ' ')
+      .trim(),
+  );
   return line.length <= chars_max ? line : `${line.slice(0, chars_max - 3).trimEnd()}...`;
 }
 

@@ -30,6 +30,20 @@ function isHtmlType(headers: Answer['headers'], text: string): boolean {
   return /^(text\/html|application\/xhtml\+xml)$/.test(mediaType(headers['content-type'])) && !/^\s*[{[]/.test(text);
 }
 
+/**
+ * The same for an answer that had to be an error: what answers with pages of its own may do so only in place of errors of
+ * the gateway, which then says nothing about whether it reaches that.
+ */
+export function foreignError(answer: Answer): ForeignAnswer | undefined {
+  const foreign = foreignAnswer(answer);
+  if (foreign === undefined || foreign.kind === 'login' || foreign.kind === 'redirect' || answer.status < 400)
+    return foreign;
+  const { kind, what, remedy } = foreign;
+  const intercepts =
+    'where other answers come through, a proxy puts pages of its own in place of errors: switch that off (nginx: proxy_intercept_errors off)';
+  return { kind, what, remedy: `${intercepts}; else: ${remedy}` };
+}
+
 const SIGN_IN_ADDRESS =
   /(^|[./_-])(log[-_]?in|sign[-_]?in|sso|saml2?|oauth2?|openid(-connect)?|authorize|accounts?|idp|okta|auth0|cloudflareaccess|cdn-cgi\/access)([./_?-]|$)/i;
 
@@ -183,7 +197,7 @@ function remedyFor({ status, headers }: Answer, maker: Maker | undefined): strin
       return `${proxy} gets no answer from the gateway: is that running, and at the address that the proxy forwards to?`;
     default:
       return status < 300
-        ? 'a web application or a proxy answers in place of the gateway: is the address right, and is /v1/ passed on?'
+        ? 'does something in front, or a web application, answer in place of the gateway? Is the address right, and is /v1/ passed on?'
         : 'a gateway answers in JSON: does something in front answer in its place?';
   }
 }

@@ -50,7 +50,7 @@ describe('at a gateway that does it right', () => {
 
 describe('a message', () => {
   const faults: [string, Said, RegExp, RegExp][] = [
-    ['is a page', PAGE, /web page "Console" .* in place of JSON/, /web application/],
+    ['is a page', PAGE, /in place of JSON comes the web page "Console"/, /web application/],
     [
       'is a redirect',
       { status: 302, headers: { location: 'https://sso.example.com/login' }, text: '' },
@@ -148,10 +148,22 @@ describe('a wrong token', () => {
       [{ status: 401, json: { detail: 'no' } }, /not in the form of the Messages API: JSON with detail/],
       [error(400, 'invalid_request_error', 'bad key'), /status 400 in place of 401/],
       [error(500, 'api_error', 'oops'), /status 500/],
+      [{ json: { status: 'ok' } }, /no error came, but status 200 and JSON with status/],
     ];
     for (const [said, found] of cases) assertFound(await checkAt('messages.wrong_token', () => said), 'failed', found);
     const forbidden = error(403, 'permission_error', 'no');
     assertFound(await checkAt('messages.wrong_token', () => forbidden), 'ok', /status 403: permission_error: no/);
+  });
+
+  test('that gets the error page of a proxy may have lost an error of the gateway to it', async () => {
+    const page = { status: 502, headers: HTML, text: '<title>502</title><hr><center>nginx</center>' };
+    const result = await checkAt('messages.wrong_token', () => page);
+    assertFound(
+      result,
+      'failed',
+      /in place of an error in JSON comes the web page "502"/,
+      /proxy_intercept_errors off/,
+    );
   });
 
   test('is sent in place of the token, and not beside it', async () => {

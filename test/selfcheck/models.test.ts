@@ -109,6 +109,7 @@ describe('the list of models without a good token', () => {
 
   const cases: [string, Said, Verdict, RegExp, RegExp?][] = [
     ['given all the same', LIST, 'warning', /not refused/, /public on purpose/],
+    ['another JSON', { json: { status: 'ok' } }, 'failed', /status 200 in place of 401 or 403: JSON with status/],
     ['refused', UNAUTHORISED, 'ok', /status 401: authentication_error: This token/],
     [
       'refused in the form of chat completions',
@@ -122,7 +123,7 @@ describe('the list of models without a good token', () => {
       'a page',
       { status: 401, headers: { 'content-type': 'text/html' }, text: '<h1>401</h1>' },
       'failed',
-      /in place of an error in JSON/,
+      /in place of an error in JSON comes the web page/,
     ],
     [
       'a redirect',

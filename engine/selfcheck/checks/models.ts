@@ -5,7 +5,7 @@ import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { describeJson, errorText, shortText } from '../answer-lines.ts';
 import type { Asked } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
-import { foreignAnswer } from '../foreign-answers.ts';
+import { foreignAnswer, foreignError } from '../foreign-answers.ts';
 import { askAsClient, outcome } from '../messages/ask.ts';
 import { refusal } from '../messages/refusals.ts';
 import { isOfNetwork } from '../no-answer.ts';
@@ -147,17 +147,17 @@ function judgeList(data: readonly unknown[], answer: Answer, model: string | und
 async function checkRefusal(subject: Subject, token: string | null): Promise<SelfCheckOutcome> {
   const asked: Asked = await askAsClient(subject, { path: LIST_PATH, token, seconds: SECONDS });
   const { answer } = asked;
-  const foreign = foreignAnswer(answer);
+  const foreign = foreignError(answer);
   if (foreign !== undefined)
     return outcome(asked, {
       verdict: 'failed',
-      found: `${foreign.what} came in place of an error in JSON`,
+      found: `in place of an error in JSON comes ${foreign.what}`,
       remedy: foreign.remedy,
     });
   const late = tooLate(answer);
   if (late !== undefined) return outcome(asked, late);
   const { status, json } = answer;
-  if (status === 200)
+  if (status === 200 && Array.isArray(fieldsOf(json).data))
     return outcome(asked, {
       verdict: 'warning',
       found: `it was not refused: ${token === null ? 'anybody who reaches the gateway can read it' : 'nobody sees by it that a token is wrong'}`,

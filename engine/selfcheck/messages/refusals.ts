@@ -1,6 +1,6 @@
 import { isJson } from '../../kit/media-type.ts';
 import { describeJson, errorText } from '../answer-lines.ts';
-import { foreignAnswer } from '../foreign-answers.ts';
+import { foreignAnswer, foreignError } from '../foreign-answers.ts';
 import { type Answer, fieldsOf } from '../read-answer.ts';
 
 /** What is wrong, and what to do about it. */
@@ -12,7 +12,7 @@ export interface Problem {
 /** Why an answer to a request that is right is none, such as an error or a page; `undefined` for status 200 with JSON. */
 export function refusal(answer: Answer): Problem | undefined {
   const foreign = foreignAnswer(answer);
-  if (foreign !== undefined) return { found: `${foreign.what} came in place of JSON`, remedy: foreign.remedy };
+  if (foreign !== undefined) return { found: `in place of JSON comes ${foreign.what}`, remedy: foreign.remedy };
   if (answer.status === 200) return undefined;
   const text = errorText(answer.json) ?? describeJson(answer.json);
   return { found: `the request was refused with status ${answer.status}: ${text}`, remedy: remedyFor(answer, text) };
@@ -34,10 +34,15 @@ function remedyFor({ status }: Answer, text: string): string {
 
 /** What is wrong with an error for clients of the Messages API: `{"type":"error","error":{"type","message"}}` with 4xx. */
 export function errorProblem(answer: Answer): Problem | undefined {
-  const foreign = foreignAnswer(answer);
+  const foreign = foreignError(answer);
   if (foreign !== undefined)
-    return { found: `${foreign.what} came in place of an error in JSON`, remedy: foreign.remedy };
+    return { found: `in place of an error in JSON comes ${foreign.what}`, remedy: foreign.remedy };
   const { status, headers, json } = answer;
+  if (status < 400)
+    return {
+      found: `no error came, but status ${status} and ${describeJson(json)}`,
+      remedy: 'does something else answer in place of the gateway? Is the address right, and is /v1/ passed on?',
+    };
   if (status >= 500)
     return {
       found: `status ${status} (${errorText(json) ?? describeJson(json)}): clients try again and again what can not succeed`,

@@ -64,7 +64,7 @@ export function tellArrivals(given: ArrivedStream): string[] {
     `${count(events.length, 'event')}: the first after ${Math.round(events[0]!.at_ms)} ms, the last after ` +
       `${Math.round(events.at(-1)!.at_ms)} ms, the end after ${Math.round(given.total_ms)} ms`,
     ...shown,
-    ...(left > 0 ? [`and ${left} times more`] : []),
+    ...(left > 0 ? [`and ${left} more`] : []),
   ];
 }
 
