@@ -4,6 +4,7 @@ import { examineRights } from './client-file.ts';
 import { examineAddress } from './messages/address.ts';
 import { examineCredential, examineSignInSettings } from './messages/credential.ts';
 import { examineCaching, examineDiscovery, examineModel } from './messages/features.ts';
+import { networkVariables } from './messages/network-variables.ts';
 import { credentialsIn, isSet, readSettings, type Settings } from './messages/settings.ts';
 import { examineProviders, examineSecrets, examineVariables, isToldByShell } from './messages/variables.ts';
 
@@ -40,6 +41,7 @@ export function examineMessages(desk: Desk): Examination {
           model: model.model,
           more_models: model.more_models,
           context_window: model.context_window,
+          network_variables: networkVariables(settings),
           ...(credential.helper !== undefined && !signs_in && { helper: credential.helper }),
         };
   const diagnoses = [

@@ -22,18 +22,30 @@ export async function examineGateway(
   connections: readonly Connection[],
   { seconds = SECONDS }: { readonly seconds?: number } = {},
 ): Promise<Diagnosis[]> {
-  const by_root = Map.groupBy(connections, ({ root_url }) => root_url.replace(/\/+$/, ''));
-  const authorities = readAuthorities(desk.env);
-  const diagnoses = authoritiesOutcomes(desk.env).map(({ variable, outcome }) =>
-    diagnose({ root_url: variable, connections }, 'authorities', outcome),
+  // Clients whose files lead them other ways are looked at one by one.
+  const alike = Map.groupBy(connections, ({ root_url, network_variables = {} }) =>
+    JSON.stringify([root_url.replace(/\/+$/, ''), network_variables]),
   );
-  const is_tls_used = connections.some(({ root_url }) => /^https:/i.test(root_url));
-  const all = is_tls_used ? diagnoses : [];
+  const diagnoses: Diagnosis[] = [];
+  const said = new Set<string>();
   // One after the other: how streams arrive is measured.
-  for (const [root_url, own] of by_root) {
-    all.push(...(await examineOne({ desk, root_url, connections: own, authorities, seconds })));
+  for (const own of alike.values()) {
+    const { root_url, network_variables = {} } = own[0]!;
+    const values = Object.entries(network_variables).map(([name, { value }]) => [name, value]);
+    const with_own: Desk = { ...desk, env: { ...desk.env, ...Object.fromEntries(values) } };
+    if (/^https:/i.test(root_url)) {
+      for (const { variable, outcome } of authoritiesOutcomes(with_own.env)) {
+        const where = network_variables[variable]?.where ?? variable;
+        if (said.has(where)) continue;
+        said.add(where);
+        diagnoses.push(diagnose({ root_url, connections }, 'authorities', outcome, { where }));
+      }
+    }
+    const authorities = readAuthorities(with_own.env);
+    const given = { desk: with_own, root_url: root_url.replace(/\/+$/, ''), connections: own, authorities, seconds };
+    diagnoses.push(...(await examineOne(given)));
   }
-  return all;
+  return diagnoses;
 }
 
 async function examineOne(given: {

@@ -159,7 +159,11 @@ function stream(res: ServerResponse, arrived: SelfcheckArrived, clock: Clock): P
 }
 
 function headersOf(res: ServerResponse): Record<string, string> {
-  return { 'cache-control': 'no-store', [REQUEST_ID_HEADER]: identityOf(res).request_id };
+  return {
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    [REQUEST_ID_HEADER]: identityOf(res).request_id,
+  };
 }
 
 function refuse(res: ServerResponse, error: unknown, { log, telemetry }: SelfcheckRouteOptions): void {

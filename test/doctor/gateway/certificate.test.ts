@@ -125,6 +125,18 @@ test('an address that begins with http where TLS is spoken is told as that', asy
 });
 
 describe('variables about certificates', () => {
+  test('count for the client in whose files they are, and for no other', async () => {
+    const port = await listen(standIn(), DOCTORED.good);
+    const network_variables = { NODE_EXTRA_CA_CERTS: { value: INTERCEPTOR, where: 'settings.json:1' } };
+    const connections = [{ network_variables }, { client: 'build-cli' as const }];
+    const { diagnoses } = await examine(`https://localhost:${port}`, { connections });
+    const verdicts = diagnoses.filter(({ id }) => id === 'gateway.tls').map(({ verdict }) => verdict);
+    assert.deepEqual(verdicts, ['ok', 'failed']);
+    const away = { NODE_EXTRA_CA_CERTS: { value: join(folder, 'nowhere.pem'), where: 'settings.json:1' } };
+    const { of } = await examine(`https://localhost:${port}`, { connections: [{ network_variables: away }] });
+    assert.equal(of('authorities').where, 'settings.json:1');
+  });
+
   test('are told where they name no file, no certificate, or switch checking off', async () => {
     const port = await listen(standIn(), DOCTORED.good);
     const env = {

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
+import { examineMessages } from '../../../engine/doctor/clients/messages.ts';
 import { judgeClock } from '../../../engine/doctor/gateway/clock.ts';
 import { isException, wayOut } from '../../../engine/doctor/gateway/proxy-variables.ts';
 import { sessionEnd, tokenTextProblem } from '../../../engine/doctor/gateway/token-text.ts';
 import { times } from '../../support/times.ts';
+import { deskWith, FOLDER } from '../support.ts';
 
 const GATEWAY = 'https://gateway.example.com';
 const PROXY = 'http://proxy.example.com:3128';
@@ -84,6 +86,17 @@ describe('the variables of proxies', () => {
   test('are a fault where they stand before this machine itself', () => {
     assert.equal(verdict({ HTTP_PROXY: PROXY }, 'http://localhost:8080')[1], 'failed');
   });
+});
+
+test("variables in files of a person count as the client takes them, and those of a folder, which may be anybody's, do not", () => {
+  const settings = (env: object) => JSON.stringify({ env: { VENDOR_BASE_URL: GATEWAY, ...env } });
+  const files = {
+    '~/.client/settings.json': settings({ HTTPS_PROXY: PROXY, NODE_EXTRA_CA_CERTS: '/etc/company.pem' }),
+    [`${FOLDER}/.client/settings.json`]: settings({ NODE_EXTRA_CA_CERTS: '/tmp/stranger.pem', NO_PROXY: '*' }),
+  };
+  const { connection } = examineMessages(deskWith({ files, env: { HTTPS_PROXY: 'http://shell.example.com' } }));
+  const taken = Object.entries(connection!.network_variables!).map(([name, { value }]) => [name, value]);
+  assert.deepEqual(Object.fromEntries(taken), { HTTPS_PROXY: PROXY, NODE_EXTRA_CA_CERTS: '/etc/company.pem' });
 });
 
 describe('the text of a token', () => {
