@@ -106,7 +106,7 @@ async function askListener(
     return told(
       {
         verdict: 'ok',
-        found: `a gateway of this configuration runs there, version ${printableLine(known.version)}${process}`,
+        found: `a gateway with this public URL runs there, version ${printableLine(known.version)}${process}`,
       },
       running,
       ask,

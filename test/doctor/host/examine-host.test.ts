@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import type { CheckResult } from '../../../engine/contract/checks.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -81,7 +82,7 @@ describe('a gateway that runs behind a proxy', () => {
     for (const begins of ['gateway.', 'database.', 'public_url.', 'upstream.', 'host.clock', 'host.spool']) {
       assert.deepEqual(wrongAmong(results, begins), [], begins);
     }
-    assert.match(only(results, 'host.listen').found, /a gateway of this configuration runs there, version \d/);
+    assert.match(only(results, 'host.listen').found, /a gateway with this public URL runs there, version \d/);
     assert.match(only(results, 'database.reach').found, /schema up to date/);
     assert.equal(only(results, 'public_url.stream').verdict, 'ok');
     assert.equal(only(results, 'public_url.large_body').verdict, 'ok');
@@ -242,6 +243,21 @@ describe('a machine on which the gateway does not run', () => {
     const found = only(await examineAll(file, env as NodeJS.ProcessEnv), 'host.variables');
     assert.equal(found.verdict, 'failed');
     assert.match(found.found, /TEST_UPSTREAM_KEY \(api_key_env\)/);
+  });
+
+  test('whoever says nothing is waited for as long as was said, and no longer', async () => {
+    const silent = createServer(() => {});
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    const address = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const file = `${gateway.config_file}.silent.yaml`;
+    const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, address.slice(7));
+    writeFileSync(file, text.replaceAll(upstream.url, address).replaceAll(proxy.url, `${address}/public`));
+    const results = await examineAll(file, gateway.env, { token: gateway.token, timeout_seconds: 0.2 });
+    silent.closeAllConnections();
+    silent.close();
+    assert.match(only(results, 'host.listen').found, /does not answer as a gateway: no answer within 0\.2 seconds/);
+    assert.match(only(results, 'upstream.reach').found, /no answer within 0\.2 seconds/);
+    assert.equal(only(results, 'public_url.gateway').verdict, 'skipped');
   });
 
   test('a configuration with errors is told of, and nothing else is asked', async () => {
