@@ -490,7 +490,7 @@ describe('names of tables and keys of the coding CLI', () => {
       ['wire_api', 'wireapi'],
       ['requires_compat_auth', 'require_compat_auth'],
     ] as const) {
-      assertMended(withFault(text, by), 'warning coding_cli.names', /does not know the key/);
+      assertMended(withFault(text, by), 'failed coding_cli.names', /does not know the key/);
     }
   });
 

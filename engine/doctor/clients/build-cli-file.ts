@@ -195,7 +195,7 @@ function renameKeys({ path, text, values }: ClientFile, hides: readonly string[]
       return [
         {
           ...NAMES,
-          verdict: 'warning',
+          verdict: renamed ? 'failed' : 'warning',
           where,
           found,
           remedy,

@@ -179,10 +179,12 @@ function renameKeys(names: CodingCliNames) {
       const value = table[key];
       if (meant === undefined || isTable(value) || !isFlat({ value })) return [];
       const change = { set: valuesAt([...place, meant], value as Scalar), drop: [[...place, key]] };
-      const fixes = Object.hasOwn(table, meant) ? {} : { fixes: [tomlFix(path, change, hides)] };
+      const is_free = !Object.hasOwn(table, meant);
       const where = positionOf(path, lineInToml(text, [...place, key]));
       const found = `the client does not know the key ${[...place, key].join('.')}`;
-      return [{ ...NAMES, verdict: 'warning', where, found, remedy: `${meant} is probably meant`, ...fixes }];
+      const verdict = is_free ? 'failed' : 'warning';
+      const fixes = is_free && { fixes: [tomlFix(path, change, hides)] };
+      return [{ ...NAMES, verdict, where, found, remedy: `${meant} is probably meant`, ...fixes }];
     });
   };
 }
