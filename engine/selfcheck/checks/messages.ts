@@ -73,7 +73,11 @@ async function checkWrongToken(subject: Subject): Promise<SelfCheckOutcome> {
   if (answer.status === 200 && fieldsOf(answer.json).type === 'message')
     return outcome(asked, {
       verdict: 'failed',
-      found: 'a model answered: whoever reaches this gateway can use it without a token of its own',
+      // The echo upstream takes every credential; with it, the gateway may still leave the refusal to a real one.
+      found:
+        subject.echo === undefined
+          ? 'a model answered: whoever reaches this gateway can use it without a token of its own'
+          : 'the request reached an upstream: the gateway does not check the token itself',
       remedy: 'have the gateway check tokens; one that must be open belongs where nobody else reaches it',
     });
   const problem = errorProblem(answer);

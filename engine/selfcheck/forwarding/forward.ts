@@ -1,5 +1,5 @@
 import { PROTOCOLS, type Protocol } from '../../contract/protocol.ts';
-import { type Asked, askFor } from '../asked.ts';
+import { type Asked, askFor, foreignOutcome } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { NO_MODEL } from '../compat-request.ts';
 import type { Echo, EchoAnswer, EchoedRequest } from '../echo/echo.ts';
@@ -137,8 +137,12 @@ export function translated(protocol: Protocol): SelfCheckOutcome {
 }
 
 /** The outcome where this request did not arrive, although others do; `undefined` where it did. */
-export function notForwarded({ received, answer, travelled }: Forwarded): SelfCheckOutcome | undefined {
+export function notForwarded(forwarded: Forwarded): SelfCheckOutcome | undefined {
+  const { received, answer, travelled } = forwarded;
   if (received !== undefined) return undefined;
+  const foreign = foreignOutcome(forwarded);
+  if (foreign !== undefined)
+    return { ...foreign, found: `the request did not reach the upstream; what came back is ${foreign.found}` };
   return {
     verdict: 'failed',
     found: `the request did not reach the upstream; the gateway answered with status ${answer.status}`,

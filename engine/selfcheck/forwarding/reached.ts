@@ -8,7 +8,10 @@ export async function checkReached(subject: Subject): Promise<SelfCheckOutcome> 
   const echo = subject.echo!;
   const forwarded = await firstForwarded(subject, echo);
   const { received, answer, travelled, count } = forwarded;
+  const foreign = foreignOutcome(forwarded);
   if (received === undefined) {
+    // A login page was no upstream: where it answers, nothing is known of what is behind it.
+    if (foreign !== undefined) return { ...foreign, found: `nothing arrived, and what came back is ${foreign.found}` };
     return {
       verdict: 'failed',
       found:
@@ -20,8 +23,7 @@ export async function checkReached(subject: Subject): Promise<SelfCheckOutcome> 
     };
   }
   const details = count > 1 ? [`the gateway sent the request ${count} times`] : [];
-  const foreign = answer.status === 200 ? foreignOutcome(forwarded) : undefined;
-  if (foreign !== undefined) return foreign;
+  if (foreign !== undefined && answer.status === 200) return foreign;
   if (answer.status !== 200) {
     return {
       verdict: 'failed',

@@ -51,7 +51,11 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   'that shows a login page': {
     behaviour: showsLoginPage,
-    named: { 'models.list': /Sign in - Example Corp/, 'messages.json': /Sign in - Example Corp/ },
+    named: {
+      'models.list': /Sign in - Example Corp/,
+      'messages.json': /Sign in - Example Corp/,
+      'forwarding.reached': /nothing arrived.*Sign in - Example Corp/,
+    },
     also: EVERYTHING,
   },
   'that answers with an error page for want of a gateway': {
