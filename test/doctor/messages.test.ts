@@ -136,8 +136,7 @@ describe('the address of the Messages client', () => {
 
   test('that is empty in a file hides that of the shell, and is mended', () => {
     const desk = { ...withEnv({ VENDOR_BASE_URL: '', VENDOR_AUTH_TOKEN: TOKEN }), env: GOOD };
-    assert.deepEqual(wrong(look(desk)), ['failed messages.address', 'failed messages.address']);
-    assert.deepEqual(wrong(look(mended(desk, look(desk).diagnoses))), []);
+    theMended(desk, 'failed messages.address');
   });
 
   test('that is missing beside a token has the token sent to the vendor', () => {
@@ -193,10 +192,8 @@ describe('the key of the Messages client', () => {
 
   test('that is empty in a file hides that of the shell, and is mended', () => {
     const desk = { ...withEnv({ VENDOR_BASE_URL: GATEWAY, VENDOR_AUTH_TOKEN: '' }), env: { VENDOR_AUTH_TOKEN: TOKEN } };
-    assert.deepEqual(wrong(look(desk)), ['failed messages.key', 'failed messages.key']);
-    const after = mended(desk, look(desk).diagnoses);
-    assert.deepEqual(wrong(look(after)), []);
-    assert.equal(look(after).connection!.token, TOKEN);
+    theMended(desk, 'failed messages.key');
+    assert.equal(look(mended(desk, look(desk).diagnoses)).connection!.token, TOKEN);
   });
 
   test('in a header that the person wrote is the one that is sent', () => {

@@ -49,7 +49,7 @@ export function examineMessages(desk: Desk): Examination {
     ...address.diagnoses,
     ...sign_in.diagnoses,
     // A file that counts for nothing may be where all of it is.
-    ...(broken.length > 0 ? [] : lost(desk, { goes_anywhere, token })),
+    ...(broken.length > 0 || address.diagnoses.length > 0 ? [] : lost(desk, { goes_anywhere, token })),
     ...credential.diagnoses.filter(({ id }) => id !== 'messages.key' || broken.length === 0 || credential.is_set),
     ...examineProviders(desk, settings, address.found),
     ...examineVariables(desk, settings),

@@ -38,12 +38,15 @@ export function examineCredential(
   const session = settings.variable(`${feature}_OAUTH_TOKEN`);
   const sent = isSet(token) ? token : isSet(key) ? key : undefined;
   const is_set = sent !== undefined || helper !== undefined || header !== undefined;
+  const empty = emptied(settings, `${prefix}_AUTH_TOKEN`);
   const diagnoses = [
     ...(sent === undefined ? [] : judgeText(sent)),
     ...twice(token, key, helper),
-    ...emptied(settings, `${prefix}_AUTH_TOKEN`),
+    ...empty,
     ...(helper === undefined || root_url === undefined ? [] : judgeHelper(helper, root_url)),
-    ...(root_url === undefined || is_set || signs_in ? [] : [nothing(desk, session, `${prefix}_AUTH_TOKEN`)]),
+    ...(root_url === undefined || is_set || signs_in || empty.length > 0
+      ? []
+      : [nothing(desk, session, `${prefix}_AUTH_TOKEN`)]),
   ];
   const told_by = sent ?? helper ?? (header === undefined ? undefined : headers);
   if (address !== undefined && told_by !== undefined && isOfFolder(address) && told_by.source !== address.source) {
