@@ -129,7 +129,7 @@ describe('appscli selfcheck', () => {
     const { data, info } = await run({ maxUsd: 0.01 }, [OK, DEAR, { ...DEAR, id: 'messages.more' }]);
     assert.match(
       info.replaceAll('\n', ' '),
-      /Costs at most 0\.0075 USD: 2 requests to the model, 1,500 tokens in and 200 out, at 3 USD for a million in and 15 out, which is assumed: the gateway tells no price\. 1 check more would pass --max-usd 0\.01; --max-usd 0\.02 makes all\./,
+      /Costs at most 0\.0075 USD: 2 requests to the model, 1,500 tokens in and 200 out, at 3 USD for a million in and 15 out, which is assumed: the gateway tells no price\. 1 check more would go beyond --max-usd 0\.01; --max-usd 0\.02 makes all\./,
     );
     assert.match(data, /ok {7}An answer: it is there\nskipped {2}An answer: it may cost 0\.0075 USD/);
     assert.match(data, /help {6}--max-usd 0\.02 makes all checks/);

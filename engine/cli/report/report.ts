@@ -46,6 +46,14 @@ export function openReport(
   const as_text = !json && junit !== true;
   const results: CheckResult[] = [];
   const [started, started_at] = [performance.now(), Date.now()];
+  const tell = (result: CheckResult) =>
+    terminal.data(renderCheck(result, { color: terminal.data_color, columns: terminal.columns, verbose }));
+  /** Skipped for the same reason, one after the other; they wait to be told in one. */
+  const alike: CheckResult[] = [];
+  const tellAlike = () => {
+    const skipped = alike.splice(0);
+    if (skipped.length > 0) tell(inOne(skipped));
+  };
   let shows_progress = false;
   const progress = (line: string) => {
     if (terminal.interactive && (line !== '' || shows_progress)) terminal.rewrite(line);
@@ -61,10 +69,14 @@ export function openReport(
       results.push(bounded);
       progress('');
       if (!as_text) return;
-      terminal.data(renderCheck(bounded, { color: terminal.data_color, columns: terminal.columns, verbose }));
+      const [first] = alike;
+      if (first !== undefined && (verbose || !isAlike(first, bounded))) tellAlike();
+      if (bounded.verdict === 'skipped') alike.push(bounded);
+      else tell(bounded);
     },
     end(facts) {
       progress('');
+      tellAlike();
       const duration_ms = Math.round(performance.now() - started);
       const xml = () => renderJunit(results, { name, facts, duration_ms, started_at, strict });
       if (json) terminal.data(renderJson(results, { facts, duration_ms }));
@@ -75,6 +87,17 @@ export function openReport(
       return summary.failed > 0 || (strict && summary.warning > 0) ? EXIT_FINDINGS : EXIT_OK;
     },
   };
+}
+
+function isAlike(a: CheckResult, b: CheckResult): boolean {
+  return b.verdict === 'skipped' && a.found === b.found && a.remedy === b.remedy;
+}
+
+/** Several that were skipped for the same reason as one. */
+function inOne(skipped: readonly CheckResult[]): CheckResult {
+  const [first] = skipped as readonly [CheckResult];
+  if (skipped.length === 1) return first;
+  return { ...first, title: `${skipped.length} checks, ${first.id} to ${skipped.at(-1)!.id}` };
 }
 
 function inFile(path: string, write: () => void): void {

@@ -70,7 +70,7 @@ function describeCosts({ budget, price, price_source, max_usd }: Plan): string[]
     ...(too_dear.size === 0
       ? []
       : [
-          `${counted(too_dear.size, 'check')} more would pass --max-usd ${max_usd}; --max-usd ${roomFor(budget)} makes all.`,
+          `${counted(too_dear.size, 'check')} more would go beyond --max-usd ${max_usd}; --max-usd ${roomFor(budget)} makes all.`,
         ]),
   ];
 }

@@ -182,7 +182,7 @@ function whyNotMade(check: SelfCheck, { chosen, budget, max_usd }: Plan): SelfCh
   if (usd === undefined) return undefined;
   return {
     verdict: 'skipped',
-    found: `it may cost ${usdText(usd)} USD, and all together --max-usd ${max_usd} would be passed`,
+    found: `it may cost ${usdText(usd)} USD, and all together would go beyond --max-usd ${max_usd}`,
     remedy: `--max-usd ${roomFor(budget)} makes all checks`,
   };
 }

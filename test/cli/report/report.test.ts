@@ -74,6 +74,24 @@ skipped  limits: no token for it
     assert.match(info, /^\n1 ok, 1 failed, 1 skipped in 0\.\d s\n$/);
   });
 
+  it('tells people in one of checks that were skipped one after the other for the same reason', () => {
+    const more = { ...SKIPPED, id: 'limits.stream', title: 'limits of streams' };
+    const other = { ...more, found: 'no upstream for it' };
+    assert.equal(
+      reported([SKIPPED, more, OK, SKIPPED, other]).data,
+      `skipped  2 checks, limits to limits.stream: no token for it
+ok       the list of models: 3 models
+skipped  limits: no token for it
+skipped  limits of streams: no upstream for it
+`,
+    );
+    assert.match(
+      reported([SKIPPED, more], { verbose: true }).data,
+      /limits: no token(?:.*\n)*.*limits of streams: no token/,
+    );
+    assert.equal(JSON.parse(reported([SKIPPED, more], { json: true }).data).checks.length, 2);
+  });
+
   it('tells everything of all checks when asked to', () => {
     assert.match(reported([OK], { verbose: true }).data, /came {6}status 200\n {9}expected {2}a list in JSON\n/);
   });
