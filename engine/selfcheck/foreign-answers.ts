@@ -36,8 +36,7 @@ function isHtmlType(headers: Answer['headers'], text: string): boolean {
  */
 export function foreignError(answer: Answer): ForeignAnswer | undefined {
   const foreign = foreignAnswer(answer);
-  if (foreign === undefined || foreign.kind === 'login' || foreign.kind === 'redirect' || answer.status < 400)
-    return foreign;
+  if (foreign?.kind !== 'page' || answer.status < 400 || asksForPassword(answer)) return foreign;
   const { kind, what, remedy } = foreign;
   const intercepts =
     'where other answers come through, a proxy puts pages of its own in place of errors: switch that off (nginx: proxy_intercept_errors off)';
@@ -169,11 +168,15 @@ function by(maker: Maker | undefined): string {
   return maker.is_own ? ` of ${maker.name}` : ` by way of ${maker.name}`;
 }
 
+/** Whether a proxy wants to know people by a way of its own, which no API has. */
+function asksForPassword({ status, headers }: Pick<Answer, 'status' | 'headers'>): boolean {
+  return status === 401 && /^\s*(basic|negotiate|ntlm|digest)\b/i.test(headers['www-authenticate'] ?? '');
+}
+
 function remedyFor({ status, headers }: Answer, maker: Maker | undefined): string {
   const is_known = maker?.is_own === true;
   const proxy = is_known ? maker.name : 'a proxy in front';
-  if (status === 401 && /^\s*(basic|negotiate|ntlm|digest)\b/i.test(headers['www-authenticate'] ?? ''))
-    return `${proxy} asks for a password of its own: ${LET_THROUGH}`;
+  if (asksForPassword({ status, headers })) return `${proxy} asks for a password of its own: ${LET_THROUGH}`;
   switch (status) {
     case 401:
     case 403:
@@ -192,8 +195,11 @@ function remedyFor({ status, headers }: Answer, maker: Maker | undefined): strin
       return `${proxy} refuses large requests: have it pass 32 MB (nginx: client_max_body_size 32m)`;
     case 500:
       return 'look into the logs of the gateway: an error has to be told as JSON';
-    case 502:
     case 503:
+      return maker?.is_own && maker.name === 'nginx'
+        ? 'nginx refuses by itself: by a limit of requests or connections (limit_req, limit_conn), or for maintenance'
+        : `${proxy} has nothing behind it that it may ask: is the gateway running, and does its health check pass?`;
+    case 502:
       return `${proxy} gets no answer from the gateway: is that running, and at the address that the proxy forwards to?`;
     default:
       return status < 300

@@ -75,9 +75,10 @@ describe('an answer that no API makes', () => {
   test('is the error page of a proxy, which is named, with what that one needs', async () => {
     const pages: [string, Given, RegExp, RegExp][] = [
       [NGINX_502, { status: 502, headers: HTML }, /"502 Bad Gateway" \(status 502\) of nginx$/, /nginx gets no answer/],
-      [HAPROXY_503, { status: 503, headers: HTML }, /of HAProxy$/, /HAProxy gets no answer from the gateway/],
+      [HAPROXY_503, { status: 503, headers: HTML }, /of HAProxy$/, /HAProxy has nothing behind it/],
+      [NGINX_502.replaceAll('502 Bad Gateway', '503'), { status: 503, headers: HTML }, /of nginx$/, /limit_req/],
       [APACHE_404, { status: 404, headers: HTML }, /of Apache$/, /is the address that of the gateway/],
-      ['no healthy upstream', { status: 503 }, /of Envoy: no healthy upstream$/, /Envoy gets no answer/],
+      ['no healthy upstream', { status: 503 }, /of Envoy: no healthy upstream$/, /Envoy has nothing behind it/],
       [
         '<html><title>413</title>',
         { status: 413, headers: { ...HTML, server: 'nginx' } },

@@ -87,6 +87,12 @@ describe('a message', () => {
       /status 401: authentication_error: unknown/,
       /token is not accepted/,
     ],
+    [
+      'lost its token',
+      error(401, 'authentication_error', 'Missing Authorization header'),
+      /status 401/,
+      /take "Authorization" off/,
+    ],
     ['is of no model', error(404, 'not_found_error', 'model not found'), /status 404/, /token group/],
     ['is over budget', error(429, 'rate_limit_error', 'spend limit of 5.00 USD'), /status 429/, /limit of this token/],
     ['fails', error(529, 'overloaded_error', 'Overloaded'), /status 529: overloaded_error/, /logs of the gateway/],

@@ -19,6 +19,8 @@ export function refusal(answer: Answer): Problem | undefined {
 }
 
 function remedyFor({ status }: Answer, text: string): string {
+  if (status === 401 && /no (credential|token|api key|key|auth)|missing|not provided|required/i.test(text))
+    return 'a token was sent: does a proxy on the way take "Authorization" off? If not, is the token made by this gateway?';
   if (status === 401) return 'the token is not accepted: is it whole, not expired, and made by this gateway?';
   if (status === 402 || (status === 429 && /budget|spend|credit|quota|limit.*(usd|\$)/i.test(text)))
     return 'the limit of this token is used up: wait until it resets, or use another token';
