@@ -1,16 +1,16 @@
 import { pathOfFile } from '../../client-files/names.ts';
 import type { Desk } from '../desk.ts';
 import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
-import { examineDefault, examineRoles } from './build-cli-default.ts';
-import { examineEntry } from './build-cli-entry.ts';
-import { type BuildCli, type Entry, openBuildCli } from './build-cli-file.ts';
+import { examineDefault, examineRoles } from './build-cli/default.ts';
+import { examineEntry } from './build-cli/entry.ts';
+import { type BuildCli, type Entry, openBuildCli } from './build-cli/file.ts';
 import {
   examineKey,
   examineKeyRights,
   examineKeyTexts,
   ignoredVariables,
   type KeyExamination,
-} from './build-cli-key.ts';
+} from './build-cli/key.ts';
 import { tablesIn } from './toml-layers.ts';
 import { judgeV1Address } from './v1-address.ts';
 

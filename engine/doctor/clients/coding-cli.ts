@@ -4,10 +4,10 @@ import { lineInToml } from '../../client-files/toml-lines.ts';
 import type { Desk } from '../desk.ts';
 import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
 import { positionOf } from './client-file.ts';
-import { type CodingCli, openCodingCli } from './coding-cli-file.ts';
-import { examineKey, type KeyExamination } from './coding-cli-key.ts';
-import { examineCatalogue, examineLimits } from './coding-cli-limits.ts';
-import { examineChoice, examineProvider, type Provider } from './coding-cli-provider.ts';
+import { type CodingCli, openCodingCli } from './coding-cli/file.ts';
+import { examineKey, type KeyExamination } from './coding-cli/key.ts';
+import { examineCatalogue, examineLimits } from './coding-cli/limits.ts';
+import { examineChoice, examineProvider, type Provider } from './coding-cli/provider.ts';
 import { fixToml, whereIs } from './toml-layers.ts';
 import { judgeV1Address } from './v1-address.ts';
 

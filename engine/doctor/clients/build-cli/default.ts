@@ -1,11 +1,11 @@
-import { BUILD_CLI_ROLES } from '../../client-files/build-cli.ts';
-import type { CheckOutcome } from '../../contract/checks.ts';
-import { printableLine, printableWord } from '../../kit/text/printable.ts';
-import { closest, listed } from '../../kit/text/suggest.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import type { BuildCli, Entry } from './build-cli-file.ts';
-import { shownText } from './credential-text.ts';
-import { fixToml, valueAt, whereIs } from './toml-layers.ts';
+import { BUILD_CLI_ROLES } from '../../../client-files/build-cli.ts';
+import type { CheckOutcome } from '../../../contract/checks.ts';
+import { printableLine, printableWord } from '../../../kit/text/printable.ts';
+import { closest, listed } from '../../../kit/text/suggest.ts';
+import type { Diagnosis } from '../../diagnosis.ts';
+import { shownText } from '../credential-text.ts';
+import { fixToml, valueAt, whereIs } from '../toml-layers.ts';
+import type { BuildCli, Entry } from './file.ts';
 
 const DEFAULT = ['models', 'default'];
 

@@ -1,12 +1,12 @@
-import { isTable } from '../../client-files/broken-file.ts';
-import { printableLine } from '../../kit/text/printable.ts';
-import { listed } from '../../kit/text/suggest.ts';
-import type { Diagnosis, HelperCommand } from '../diagnosis.ts';
-import { nameOf } from './build-cli-entry.ts';
-import type { BuildCli, Entry } from './build-cli-file.ts';
-import { examineRights } from './client-file.ts';
-import { readKeyText, readVariableText, shownText } from './credential-text.ts';
-import { fixToml, tablesIn, valuesAt, whereIs } from './toml-layers.ts';
+import { isTable } from '../../../client-files/broken-file.ts';
+import { printableLine } from '../../../kit/text/printable.ts';
+import { listed } from '../../../kit/text/suggest.ts';
+import type { Diagnosis, HelperCommand } from '../../diagnosis.ts';
+import { examineRights } from '../client-file.ts';
+import { readKeyText, readVariableText, shownText } from '../credential-text.ts';
+import { fixToml, tablesIn, valuesAt, whereIs } from '../toml-layers.ts';
+import { nameOf } from './entry.ts';
+import type { BuildCli, Entry } from './file.ts';
 
 /** What the client would send as its key, and what is wrong with it. */
 export interface KeyExamination {

@@ -1,14 +1,14 @@
-import { isTable, type Scalar, type Values } from '../../client-files/broken-file.ts';
-import { platformOf } from '../../client-files/key-helper.ts';
-import { pathOfFile } from '../../client-files/names.ts';
-import { lineInToml } from '../../client-files/toml-lines.ts';
-import type { BuildCliNames, ManagedFiles } from '../../contract/config.ts';
-import { closest } from '../../kit/text/suggest.ts';
-import type { Desk } from '../desk.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import { type ClientFile, positionOf } from './client-file.ts';
-import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
-import { isFlat, readLayers, type TomlLayers, tablesIn, tomlFix, valueAt } from './toml-layers.ts';
+import { isTable, type Scalar, type Values } from '../../../client-files/broken-file.ts';
+import { platformOf } from '../../../client-files/key-helper.ts';
+import { pathOfFile } from '../../../client-files/names.ts';
+import { lineInToml } from '../../../client-files/toml-lines.ts';
+import type { BuildCliNames, ManagedFiles } from '../../../contract/config.ts';
+import { closest } from '../../../kit/text/suggest.ts';
+import type { Desk } from '../../desk.ts';
+import type { Diagnosis } from '../../diagnosis.ts';
+import { type ClientFile, positionOf } from '../client-file.ts';
+import { isKeyAnywhere, readKeyText, readVariableText } from '../credential-text.ts';
+import { isFlat, readLayers, type TomlLayers, tablesIn, tomlFix, valueAt } from '../toml-layers.ts';
 
 /** What is known of the build CLI before anything is judged. */
 export interface BuildCli {

@@ -1,9 +1,9 @@
-import { printableLine } from '../../kit/text/printable.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import type { BuildCli, Entry } from './build-cli-file.ts';
-import { judgeWindow, USUAL_WINDOW } from './context-window.ts';
-import { fixToml, valuesAt, whereIs } from './toml-layers.ts';
-import { judgeV1Address } from './v1-address.ts';
+import { printableLine } from '../../../kit/text/printable.ts';
+import type { Diagnosis } from '../../diagnosis.ts';
+import { judgeWindow, USUAL_WINDOW } from '../context-window.ts';
+import { fixToml, valuesAt, whereIs } from '../toml-layers.ts';
+import { judgeV1Address } from '../v1-address.ts';
+import type { BuildCli, Entry } from './file.ts';
 
 const BACKENDS = ['chat_completions', 'responses', 'messages'];
 

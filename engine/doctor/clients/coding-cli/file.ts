@@ -1,15 +1,15 @@
 import { basename, dirname, join } from 'node:path';
-import { isTable, type Scalar, type Values } from '../../client-files/broken-file.ts';
-import { platformOf } from '../../client-files/key-helper.ts';
-import { pathOfFile } from '../../client-files/names.ts';
-import { lineInToml } from '../../client-files/toml-lines.ts';
-import type { CodingCliNames } from '../../contract/config.ts';
-import { closest } from '../../kit/text/suggest.ts';
-import type { Desk } from '../desk.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import { type ClientFile, lineInJson, positionOf, readJsonFile } from './client-file.ts';
-import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
-import { isFlat, readLayers, type TomlLayers, tablesIn, tomlFix, valuesAt } from './toml-layers.ts';
+import { isTable, type Scalar, type Values } from '../../../client-files/broken-file.ts';
+import { platformOf } from '../../../client-files/key-helper.ts';
+import { pathOfFile } from '../../../client-files/names.ts';
+import { lineInToml } from '../../../client-files/toml-lines.ts';
+import type { CodingCliNames } from '../../../contract/config.ts';
+import { closest } from '../../../kit/text/suggest.ts';
+import type { Desk } from '../../desk.ts';
+import type { Diagnosis } from '../../diagnosis.ts';
+import { type ClientFile, lineInJson, positionOf, readJsonFile } from '../client-file.ts';
+import { isKeyAnywhere, readKeyText, readVariableText } from '../credential-text.ts';
+import { isFlat, readLayers, type TomlLayers, tablesIn, tomlFix, valuesAt } from '../toml-layers.ts';
 
 /** What is known of the coding CLI before anything is judged. */
 export interface CodingCli {

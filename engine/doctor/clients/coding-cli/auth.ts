@@ -1,11 +1,11 @@
-import type { Values } from '../../client-files/broken-file.ts';
-import { mergeJson } from '../../client-files/json-text.ts';
-import { printableLine } from '../../kit/text/printable.ts';
-import type { Diagnosis, Fix } from '../diagnosis.ts';
-import { examineRights, lineInJson, positionOf } from './client-file.ts';
-import type { CodingCli } from './coding-cli-file.ts';
-import { isKeyAnywhere, readKeyText } from './credential-text.ts';
-import { fixToml, whereIs } from './toml-layers.ts';
+import type { Values } from '../../../client-files/broken-file.ts';
+import { mergeJson } from '../../../client-files/json-text.ts';
+import { printableLine } from '../../../kit/text/printable.ts';
+import type { Diagnosis, Fix } from '../../diagnosis.ts';
+import { examineRights, lineInJson, positionOf } from '../client-file.ts';
+import { isKeyAnywhere, readKeyText } from '../credential-text.ts';
+import { fixToml, whereIs } from '../toml-layers.ts';
+import type { CodingCli } from './file.ts';
 
 /** What the file with the key gives the client, and what is wrong with it. */
 export interface AuthExamination {

@@ -1,11 +1,11 @@
-import type { Scalar } from '../../client-files/broken-file.ts';
-import { printableWord } from '../../kit/text/printable.ts';
-import { closest, listed } from '../../kit/text/suggest.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import { type CodingCli, flatSection } from './coding-cli-file.ts';
-import { shownText } from './credential-text.ts';
-import { fixToml, valuesAt, whereIs } from './toml-layers.ts';
-import { judgeV1Address } from './v1-address.ts';
+import type { Scalar } from '../../../client-files/broken-file.ts';
+import { printableWord } from '../../../kit/text/printable.ts';
+import { closest, listed } from '../../../kit/text/suggest.ts';
+import type { Diagnosis } from '../../diagnosis.ts';
+import { shownText } from '../credential-text.ts';
+import { fixToml, valuesAt, whereIs } from '../toml-layers.ts';
+import { judgeV1Address } from '../v1-address.ts';
+import { type CodingCli, flatSection } from './file.ts';
 
 /** The provider that the client asks, or would if its name were right. */
 export interface Provider {

@@ -1,11 +1,11 @@
 import { dirname, isAbsolute, join } from 'node:path';
-import { isTable } from '../../client-files/broken-file.ts';
-import { parseObject } from '../../client-files/json-text.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import { readClientFile } from './client-file.ts';
-import type { CodingCli } from './coding-cli-file.ts';
-import { COMPACT_AT, judgeWindow, LARGEST_WINDOW, USUAL_WINDOW } from './context-window.ts';
-import { fixToml, valuesAt, whereIs } from './toml-layers.ts';
+import { isTable } from '../../../client-files/broken-file.ts';
+import { parseObject } from '../../../client-files/json-text.ts';
+import type { Diagnosis } from '../../diagnosis.ts';
+import { readClientFile } from '../client-file.ts';
+import { COMPACT_AT, judgeWindow, LARGEST_WINDOW, USUAL_WINDOW } from '../context-window.ts';
+import { fixToml, valuesAt, whereIs } from '../toml-layers.ts';
+import type { CodingCli } from './file.ts';
 
 const WINDOW = 'model_context_window';
 const LIMIT = 'model_auto_compact_token_limit';

@@ -1,11 +1,11 @@
-import { isTable } from '../../client-files/broken-file.ts';
-import type { Diagnosis, HelperCommand } from '../diagnosis.ts';
-import { examineRights } from './client-file.ts';
-import { examineAuth, fixAuth, keyInAuth } from './coding-cli-auth.ts';
-import type { CodingCli } from './coding-cli-file.ts';
-import type { Provider } from './coding-cli-provider.ts';
-import { readKeyText, readVariableText } from './credential-text.ts';
-import { fixToml, valuesAt, whereIs } from './toml-layers.ts';
+import { isTable } from '../../../client-files/broken-file.ts';
+import type { Diagnosis, HelperCommand } from '../../diagnosis.ts';
+import { examineRights } from '../client-file.ts';
+import { readKeyText, readVariableText } from '../credential-text.ts';
+import { fixToml, valuesAt, whereIs } from '../toml-layers.ts';
+import { examineAuth, fixAuth, keyInAuth } from './auth.ts';
+import type { CodingCli } from './file.ts';
+import type { Provider } from './provider.ts';
 
 /** What the client would send as its key, and what is wrong with it. */
 export interface KeyExamination {
