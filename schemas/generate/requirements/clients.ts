@@ -1,5 +1,6 @@
-import { later, type Section, yes } from './requirement.ts';
+import { type Section, yes } from './requirement.ts';
 
+const DOCTOR = 'doctor/build-cli.test.ts';
 const FILES = 'e2e/clients/client-files.test.ts';
 const CLIENT = 'cli/client/client.test.ts';
 const followed = (name: string) => `a client that does as its files say > ${name}`;
@@ -130,26 +131,35 @@ export const CLIENTS: Section = {
       'a browser opens all the same: the variable without a key is named, and the default is set',
       {
         [CLIENT]: [ENTRY],
+        [DOCTOR]: [
+          'a build CLI that wants a sign-in in a browser > because its variable is not set is told so, with what else it would have taken',
+        ],
       },
     ),
     yes('clients.faults.key-for-name', 'a key where the name of a variable belongs is refused', {
       [CLIENT]: [NAMES_ONLY],
+      [DOCTOR]: [
+        'an env_key that holds a key > becomes an api_key in a file that only its owner can read, and is never shown',
+      ],
       'cli/client/client-check.test.ts': [
         'the program itself > takes neither a token where a name belongs nor a window that is none',
       ],
     }),
     yes('clients.faults.default-is-model', 'a default that is a model instead of an alias is replaced', {
       [CLIENT]: ['the build CLI > is asked about with the difference in view, and only a yes writes'],
+      [DOCTOR]: ['a default that is the id of a model > becomes the alias of its entry'],
     }),
     yes('clients.faults.small-window', 'a window of 200,000 tokens for lack of another: the file has one', {
       [CLIENT]: [ENTRY],
+      [DOCTOR]: ['a context window > that is missing, no number or larger than any model becomes 500000'],
     }),
-    later(
-      'clients.faults.not-matched',
-      'HTTP works and the client does not: what it reads is told',
-      'self-check',
-      '`doctor` comes with it; until then the client says what it reads (`inspect`)',
-    ),
+    yes('clients.faults.not-matched', 'HTTP works and the client does not: what it reads is told', {
+      [DOCTOR]: [
+        'a build CLI that is set up as it should be > has nothing wrong with it, and its connection is told',
+        'names of tables and keys > that are slips of the pen are put right, and what stood there stays',
+        'names of tables and keys > of the other client are named',
+      ],
+    }),
     yes(
       'clients.faults.other-identity',
       'a client that calls itself another model: the ledger says which one answered',

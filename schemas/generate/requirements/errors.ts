@@ -1,4 +1,4 @@
-import { later, type Requirement, type Section, yes } from './requirement.ts';
+import { type Requirement, type Section, yes } from './requirement.ts';
 
 const REFUSAL = 'stages/check-budget-refusals.test.ts';
 const SAYS = 'a refusal for money > says what ran out, when it resets and what to do, to people and to programs';
@@ -202,11 +202,5 @@ export const ERRORS_AND_MORE: Section = {
     yes('self-check.spend', 'a check of a limit finds the error and its rule in telemetry', {
       'e2e/telemetry/requests.test.ts': [BY_RULE],
     }),
-    later(
-      'self-check.command',
-      'a command makes all of these checks at any gateway',
-      'self-check',
-      'it comes with `doctor`',
-    ),
   ],
 };

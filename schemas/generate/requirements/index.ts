@@ -6,6 +6,7 @@ import { FAILOVER } from './failover.ts';
 import { IDENTITY } from './identity.ts';
 import { REQUESTS } from './requests.ts';
 import type { Section } from './requirement.ts';
+import { SELF_CHECK } from './self-check.ts';
 import { SERVICE } from './service.ts';
 
 /** All that is asked of the gateway, in the order of the page. */
@@ -18,4 +19,5 @@ export const REQUIREMENTS: readonly Section[] = [
   IDENTITY,
   CLIENTS,
   ERRORS_AND_MORE,
+  SELF_CHECK,
 ];
