@@ -54,7 +54,8 @@ export async function checkPace(subject: Subject, echo: Echo): Promise<SelfCheck
     return {
       verdict: 'warning',
       found: "whether events arrive as they are made can't be told from these times",
-      remedy: 'make this check again while this machine and the gateway have less to do',
+      remedy:
+        'make this check again while this machine and the gateway have less to do; if it ends the same, a proxy lets events wait for one another (HAProxy: option http-no-delay)',
       ...forwarded.travelled,
       details,
     };
