@@ -15,6 +15,12 @@ import { until } from '../support/until.ts';
 
 const TOKEN = 'gw_0123456789abcdef';
 
+const IDS: Readonly<Record<string, string>> = {
+  client: 'clients.messages',
+  codingcli: 'clients.coding_cli',
+  buildcli: 'clients.build_cli',
+};
+
 let answer: (response: ServerResponse) => void;
 const json = (status: number) => (response: ServerResponse) =>
   response.writeHead(status, { 'content-type': 'application/json' }).end('{}');
@@ -48,7 +54,7 @@ async function run(
   const results: CheckResult[] = [];
   for await (const result of runChecks(CLIENT_CHECKS, subject)) results.push(result);
   asker.close();
-  return results.find(({ id }) => id === { buildcli: 'clients.build_cli', codingcli: 'clients.coding_cli' }[program]);
+  return results.find(({ id }) => id === IDS[program]);
 }
 
 describe('a single run of a coding client', {
@@ -79,6 +85,28 @@ describe('a single run of a coding client', {
     assert.ok(!config.includes(TOKEN));
     assert.match(readFileSync(join(seen, 'args'), 'utf8'), /^-p Join /);
     assert.ok(home !== '' && !existsSync(home), `${home} is left behind`);
+  });
+
+  it('has no tools that whoever answers could have files read and commands run with', async () => {
+    const seen = join(mkdtempSync(join(tmpdir(), 'seen-')), 'args');
+    await run(`printf '[%s]' "$@" > ${seen}`);
+    assert.match(readFileSync(seen, 'utf8'), /\[--tools\]\[todo_write\]\[--deny\]\[\*\]$/);
+    await run(`printf '[%s]' "$@" > ${seen}`, { program: 'codingcli' });
+    assert.match(readFileSync(seen, 'utf8'), /\[--disable\]\[shell_tool\]\[--disable\]\[unified_exec\]\[--disable\]/);
+    await run(`printf '[%s]' "$@" > ${seen}`, { program: 'client' });
+    assert.match(readFileSync(seen, 'utf8'), /\[--tools\]\[\]$/);
+  });
+
+  it('is skipped with a version that can not be run without tools', async () => {
+    for (const line of [
+      "error: unknown option '--tools'",
+      "error: unexpected argument '--deny' found",
+      'Error: Unknown feature flag: shell_tool',
+    ]) {
+      const result = await run(`echo "${line}" >&2; exit 2`);
+      assert.equal(result?.verdict, 'skipped', line);
+      assert.match(result.found, /^this version can not be run without its tools/);
+    }
   });
 
   it('fails at once when it opens a browser, and tells the host of the page and nothing more of it', async () => {

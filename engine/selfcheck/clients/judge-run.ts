@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { printableLine } from '../../kit/text/printable.ts';
+import { printableLine, printableWord } from '../../kit/text/printable.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import type { RunnableClient } from './kinds.ts';
 import type { SingleRun } from './run-once.ts';
@@ -22,7 +22,7 @@ export function judgeRun(run: SingleRun, context: RunContext): SelfCheckOutcome 
   const { client, program, seconds } = context;
   const { ending, exit_code, opened, version } = run;
   const name = basename(program);
-  const sent = `${[name, ...client.args('<prompt>')].join(' ')}, in a home directory of its own`;
+  const sent = `${[name, ...client.args('<prompt>')].map(printableWord).join(' ')}, in a home directory of its own`;
   const details = [`${program}${version === '' ? '' : `, version ${shorten(version)}`}`, ...lastLines(run)];
   const reply = printableLine(run.stdout.trim());
   const came = cameOf(run, reply);
@@ -47,6 +47,15 @@ export function judgeRun(run: SingleRun, context: RunContext): SelfCheckOutcome 
         'see what the other checks say of streams and errors; clients try again for minutes before they tell of an error',
     };
   }
+  if (ending === 'exit' && exit_code !== 0 && NO_SUCH_OPTION.test(run.stderr)) {
+    return {
+      ...told,
+      verdict: 'skipped',
+      found:
+        'this version can not be run without its tools, which a gateway could have read files and run commands here',
+      remedy: 'update the client, if it is an old one',
+    };
+  }
   if (ending !== 'exit' || exit_code !== 0) return { ...told, ...failed(run) };
   if (context.isExpected(run.stdout)) {
     return { ...told, verdict: 'ok', found: 'it replied as asked, and opened no browser' };
@@ -66,6 +75,9 @@ export function judgeRun(run: SingleRun, context: RunContext): SelfCheckOutcome 
     remedy: 'a model may not have done as it was told: run it again, or with another --model',
   };
 }
+
+/** How clients say that they do not know an option. */
+const NO_SUCH_OPTION = /^error: (?:unknown (?:option|feature flag)|unexpected argument|invalid value)\b/im;
 
 const REMEDIES: readonly (readonly [pattern: RegExp, remedy: string])[] = [
   [

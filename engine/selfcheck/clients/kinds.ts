@@ -32,7 +32,10 @@ export interface RunnableClient {
   managedFile(names: ClientNames): string | undefined;
   /** The variable it gets the token from. */
   tokenVariable(names: ClientNames): string;
-  /** Arguments of a run that prints one reply and ends. */
+  /**
+   * Arguments of a run that prints one reply and ends, with no tool that runs commands or reads and writes files: whoever
+   * answers could have the client do that here. A version without these options refuses them.
+   */
   args(prompt: string): readonly string[];
   /** Its files below the home directory that is given. */
   files(wish: RunWish, home: (path: string) => string): readonly Draft[];
@@ -66,7 +69,7 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     program: ({ messages }) => messages.program,
     managedFile: ({ messages }) => onThisSystem(messages.managed_file),
     tokenVariable: ({ messages }) => credentialVariable(messages),
-    args: (prompt) => ['-p', prompt],
+    args: (prompt) => ['-p', prompt, '--tools', ''],
     files: ({ root_url, model, names }, home) =>
       planMessages(
         {
@@ -92,7 +95,12 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     program: ({ coding_cli }) => coding_cli.program,
     managedFile: ({ coding_cli }) => onThisSystem(coding_cli.managed_file),
     tokenVariable: () => TOKEN_VARIABLE,
-    args: (prompt) => ['exec', '--skip-git-repo-check', prompt],
+    args: (prompt) => [
+      'exec',
+      '--skip-git-repo-check',
+      ...['shell_tool', 'unified_exec', 'view_image'].flatMap((tool) => ['--disable', tool]),
+      prompt,
+    ],
     files: ({ root_url, model, names }, home) =>
       planCodingCli(
         {
@@ -117,7 +125,8 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     program: ({ build_cli }) => build_cli.program,
     managedFile: ({ build_cli }) => onThisSystem(build_cli.managed_file),
     tokenVariable: () => TOKEN_VARIABLE,
-    args: (prompt) => ['-p', prompt],
+    // An empty list of tools would mean all of them.
+    args: (prompt) => ['-p', prompt, '--tools', 'todo_write', '--deny', '*'],
     files: ({ root_url, model, names }, home) =>
       planBuildCli(
         {
