@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { basename } from 'node:path';
 import type { Machine } from './machine.ts';
 
 /** Who listens on a port of this machine. */
@@ -60,7 +61,10 @@ function holdersOf(machine: Machine, inodes: ReadonlySet<string>): Listener[] {
 
 /** Only the program's name: arguments of other programs may hold passwords. */
 function programNamed(machine: Machine, pid: string): string | undefined {
-  return machine.read(`/proc/${pid}/comm`)?.trim().slice(0, PROGRAM_MAX);
+  const thread = machine.read(`/proc/${pid}/comm`)?.trim();
+  // Node.js calls its first thread so, whatever runs in it.
+  const name = thread === 'MainThread' ? basename(machine.link(`/proc/${pid}/exe`) ?? 'node') : thread;
+  return name?.slice(0, PROGRAM_MAX);
 }
 
 /** Whether this user may listen on a port, by what the kernel says; `undefined` where that can't be told. */
