@@ -148,6 +148,11 @@ describe('a wrong token', () => {
     );
   });
 
+  test('that reaches the echo upstream fails, which takes every token and so says nothing of a real one', async () => {
+    const result = await checkAt('messages.wrong_token', () => ({ json: MESSAGE }), { echo });
+    assertFound(result, 'failed', /^the request reached an upstream: the gateway does not check the token itself$/);
+  });
+
   test('is refused with 401 and in the form of the Messages API', async () => {
     const cases: [Said, RegExp][] = [
       [{ status: 401, headers: HTML, text: '<title>Sign in</title>' }, /"Sign in"/],
