@@ -13,11 +13,21 @@ export function withoutSecrets<Result extends CheckOutcome & Partial<Pick<CheckR
   result: Result,
   secrets: readonly string[],
 ): Result {
-  const parts = new Set(secrets.flatMap(partsOf));
-  const clean = (text: string) => hideParts(text, parts);
+  const clean = secretHider(secrets);
   const texts = SAID_BY_OTHERS.flatMap((key) => (result[key] === undefined ? [] : [[key, clean(result[key])]]));
   const details = result.details === undefined ? {} : { details: result.details.map(clean) };
   return { ...result, ...Object.fromEntries(texts), ...details };
+}
+
+/** What replaces every longer part of a secret in a text, also where somebody changed its letters to small or large ones. */
+export function secretHider(secrets: readonly string[]): (text: string) => string {
+  const parts = new Set(secrets.flatMap(partsOf).map(inSmallLetters));
+  return (text) => hideParts(text, parts);
+}
+
+/** Those of ASCII alone, so that every letter stays at its place. */
+function inSmallLetters(text: string): string {
+  return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
 function partsOf(secret: string): string[] {
@@ -29,10 +39,11 @@ function partsOf(secret: string): string[] {
 
 function hideParts(text: string, parts: ReadonlySet<string>): string {
   const lengths = [...new Set([...parts].map(({ length }) => length))];
+  const small = inSmallLetters(text);
   let clean = '';
   let hidden_until = 0;
   for (let at = 0; at < text.length; at += 1) {
-    const found = lengths.filter((length) => parts.has(text.slice(at, at + length)));
+    const found = lengths.filter((length) => parts.has(small.slice(at, at + length)));
     const end = Math.max(0, ...found.map((length) => at + length));
     if (end > hidden_until) {
       if (at >= hidden_until) clean += MARK;

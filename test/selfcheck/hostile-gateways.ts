@@ -86,6 +86,10 @@ export const HTTP_HARM: Readonly<Record<string, Answers>> = {
     };
     asJson(response, { ...one, data: [one, { id: 'coder-1' }], error: { type: ESCAPES, message: ESCAPES } }, 400);
   },
+  'lists the token as a model': (request, response) => {
+    const id = String(request.headers.authorization).slice('Bearer '.length);
+    asJson(response, { data: [{ id, pricing: { prompt: 1e-9, completion: 1e-9 } }] });
+  },
   'tells the token everywhere': (request, response, elsewhere) => {
     const token = String(request.headers.authorization).slice('Bearer '.length);
     response.setHeader('x-token', token);

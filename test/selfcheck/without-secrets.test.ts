@@ -33,3 +33,9 @@ test('all else of a result stays as it is', () => {
   const result: CheckResult = { ...RESULT, found: 'status 200', sent: 'GET /', details: ['one'], remedy: 'none' };
   assert.deepEqual(withoutSecrets(result, ['gw_0123456789abcdef', 'another_token_of_somebody']), result);
 });
+
+test('a token is found in small and in large letters, as names of hosts and media types have it', () => {
+  const token = 'gw_AbCdEfGhIjKl';
+  const found = `text/${token.toLowerCase()} \u0130 ${token.toUpperCase()}.`;
+  assert.equal(withoutSecrets({ ...RESULT, found }, [token]).found, 'text/*** \u0130 ***.');
+});

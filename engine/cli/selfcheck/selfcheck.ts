@@ -13,7 +13,7 @@ import { NotAsked } from '../../selfcheck/not-asked.ts';
 import { isUnreachable } from '../../selfcheck/reach.ts';
 import { runChecks } from '../../selfcheck/run.ts';
 import type { Subject } from '../../selfcheck/subject.ts';
-import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
+import { secretHider, withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE } from '../exit-codes.ts';
 import { profilesInUse } from '../profiles.ts';
@@ -105,9 +105,11 @@ async function checkGateway(
   }
   const subject = { ...known, model: chosen.model };
   const { root_url, given_url = root_url, echo } = subject;
+  // A gateway may have put the token into the name of a model.
+  const hide = secretHider(secrets);
   const tell = (sentences: readonly string[]) => {
     report.clear();
-    if (report.is_text) for (const sentence of sentences) say(context, sentence);
+    if (report.is_text) for (const sentence of sentences) say(context, hide(sentence));
   };
   tell(describeSubject({ root_url, given_url, chosen }));
   if (echo !== undefined && chosen.model !== undefined) {
@@ -120,7 +122,7 @@ async function checkGateway(
   for await (const result of runChecks(checks, subject, { begin, refuse, seconds: given.timeout })) {
     report.add(withoutSecrets(result, secrets));
   }
-  const exit_code = report.end(factsOf(plan));
+  const exit_code = report.end(factsOf(plan, hide));
   const is_checked = report.results.some(({ verdict }) => verdict !== 'skipped');
   if (!is_checked && report.is_text) say(context, 'Nothing was checked.');
   return is_checked && !known.signal?.aborted ? exit_code : EXIT_FINDINGS;
@@ -188,14 +190,17 @@ function whyNotMade(check: SelfCheck, { chosen, budget, max_usd }: Plan): SelfCh
 }
 
 /** What programs are told beside the checks; the names stay the same in all versions. */
-function factsOf({ root_url, given_url, chosen, budget, price, price_source, max_usd, echo }: Plan) {
+function factsOf(
+  { root_url, given_url, chosen, budget, price, price_source, max_usd, echo }: Plan,
+  hide: (text: string) => string,
+) {
   const { requests, input_tokens, output_tokens, usd } = budget;
   return {
     command: 'selfcheck',
     version: programVersion(),
     base_url: root_url,
     given_url,
-    model: chosen.model ?? null,
+    model: chosen.model === undefined ? null : hide(chosen.model),
     model_reason: chosen.reason ?? null,
     models_listed: chosen.listed ?? null,
     echo: echo === undefined ? null : echo,
