@@ -51,7 +51,8 @@ test('doctor --config is JSON for programs, and exits 1 where something fails', 
   const { exit_code, stdout } = await doctor(['--json']);
   upstream.script = answerJson({ object: 'list', data: [] });
   assert.equal(exit_code, 1);
-  const { checks, config } = JSON.parse(stdout);
+  const { command, checks, config } = JSON.parse(stdout);
+  assert.equal(command, 'doctor');
   assert.equal(config, project.path('gateway.yaml'));
   const failed = checks.filter((check: { verdict: string }) => check.verdict === 'failed');
   assert.deepEqual(
@@ -66,6 +67,10 @@ test('doctor --config says what is missing on its command line', async () => {
   assert.equal(missing.exit_code, 78);
   assert.match(missing.stderr, /nothing\.yaml does not exist/);
   const token = await doctor(['--token-env', 'GATEWAY_TOKEN']);
-  assert.equal(token.exit_code, 78);
-  assert.match(token.stderr, /GATEWAY_TOKEN, named by --token-env, is not set/);
+  assert.equal(token.exit_code, 64);
+  assert.match(token.stderr, /--token-env names GATEWAY_TOKEN, and that is not set/);
+  const given_itself = await doctor(['--token-env', 'gw_planted_0123456789']);
+  assert.equal(given_itself.exit_code, 64);
+  assert.match(given_itself.stderr, /takes the name of an environment variable, not a token/);
+  assert.doesNotMatch(given_itself.stderr, /planted/);
 });

@@ -33,7 +33,7 @@ export interface DeskSurroundings {
 /** Names that ship with the program, for clients most people have. */
 const SHIPPED_NAMES = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
 
-const NAME = { name: 'appscli doctor' };
+const DOCTOR = { command: 'doctor' } as const;
 
 /** `appscli doctor` on a person's machine. Raises StartError. */
 export async function doctorDesk(
@@ -62,7 +62,7 @@ function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: type
 }
 
 async function look(context: CommandContext, question: DeskQuestion, given: DeskOptions): Promise<number> {
-  const report = openReport(context, given, NAME);
+  const report = openReport(context, given, DOCTOR);
   const diagnoses = await tell(report, question);
   const fixable = fixesOf(question, diagnoses).changes.length;
   const exit_code = report.end({ fixable_files: fixable });
@@ -122,7 +122,7 @@ async function mend(
 ): Promise<number> {
   const { terminal } = context;
   const is_text = !given.json && given.junit !== true;
-  const first = is_text ? openReport(context, given, NAME) : undefined;
+  const first = is_text ? openReport(context, given, DOCTOR) : undefined;
   const diagnoses = await tell(first, question);
   const exit_code = first?.end({});
   const fixes = fixesOf(question, diagnoses);
@@ -130,7 +130,7 @@ async function mend(
   const is_proposed = files.length > 0 && !is_written;
   if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;
   if (is_text) terminal.info('\nLooking again:\n\n');
-  const second = openReport(context, given, NAME);
+  const second = openReport(context, given, DOCTOR);
   await tell(second, question);
   const exit_code_after = second.end({ files });
   return is_proposed ? EXIT_FINDINGS : exit_code_after;

@@ -3,9 +3,10 @@ import { resolve } from 'node:path';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { examineHost } from '../../doctor/host/examine-host.ts';
 import { type Machine, thisMachine } from '../../doctor/host/machine.ts';
-import { programVersion } from '../../kit/package-root.ts';
+import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import type { CommandContext } from '../context.ts';
 import { openReport, type ReportOptions } from '../report/report.ts';
+import { tokenIn } from '../token-variable.ts';
 
 /** What `appscli doctor --config` is told. */
 export interface DoctorHostOptions extends ReportOptions {
@@ -30,21 +31,11 @@ export async function doctorHost(
     const problem = `${config} does not exist; name the configuration of the gateway with --config`;
     throw new StartError(problem, { exit_code: EXIT_CONFIGURATION });
   }
-  const token = tokenEnv === undefined ? undefined : tokenIn(env, tokenEnv);
-  const report = openReport(context, given, { name: 'appscli doctor' });
+  const token = tokenEnv === undefined ? undefined : tokenIn(tokenEnv, '--token-env', env);
+  const report = openReport(context, given, { command: 'doctor' });
   const stages = await context.stages();
   report.begin('looking at the configuration');
   const host = { config_file: resolve(config), stages, env, token, timeout_seconds, machine };
-  for await (const result of examineHost(host)) report.add(result);
-  return report.end({ version: programVersion(), config: host.config_file });
-}
-
-function tokenIn(env: NodeJS.ProcessEnv, variable: string): string {
-  const token = env[variable]?.trim() ?? '';
-  if (token === '') {
-    throw new StartError(`the environment variable ${variable}, named by --token-env, is not set`, {
-      exit_code: EXIT_CONFIGURATION,
-    });
-  }
-  return token;
+  for await (const result of examineHost(host)) report.add(withoutSecrets(result, token === undefined ? [] : [token]));
+  return report.end({ config: host.config_file });
 }

@@ -1,6 +1,7 @@
 import { closeSync, openSync, writeFileSync } from 'node:fs';
 import type { CheckResult } from '../../contract/checks.ts';
 import { failFile } from '../../kit/files/user-files.ts';
+import { programVersion } from '../../kit/package-root.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
 import { boundedResult } from './bounded-result.ts';
@@ -23,7 +24,7 @@ export interface Report {
   /** Takes away what `begin` showed, before something else is printed. */
   clear(): void;
   add(result: CheckResult): void;
-  /** Prints what can only be told of all together; the exit code: 0, or 1 when there is something to put right. */
+  /** Prints what can only be told of all together, with facts beside what every report has; the exit code: 0, or 1 when there is something to put right. */
   end(facts: Readonly<Record<string, unknown>>): number;
   readonly results: readonly CheckResult[];
   /** Whether people read it, who may be told more beside it. */
@@ -37,7 +38,7 @@ export interface Report {
 export function openReport(
   { terminal }: CommandContext,
   given: ReportOptions,
-  { name }: { /** Of the command, such as `appscli selfcheck`. */ readonly name: string },
+  { command }: { readonly command: 'selfcheck' | 'doctor' },
 ): Report {
   const { json, junit, strict = false, verbose = false } = given;
   if (json && junit === true) throw usageError('--json and --junit both print: give --junit a file');
@@ -74,10 +75,12 @@ export function openReport(
       if (bounded.verdict === 'skipped') alike.push(bounded);
       else tell(bounded);
     },
-    end(facts) {
+    end(more) {
       progress('');
       tellAlike();
       const duration_ms = Math.round(performance.now() - started);
+      const facts = { command, version: programVersion(), ...more };
+      const name = `appscli ${command}`;
       const xml = () => renderJunit(results, { name, facts, duration_ms, started_at, strict });
       if (json) terminal.data(renderJson(results, { facts, duration_ms }));
       if (junit === true) terminal.data(xml());

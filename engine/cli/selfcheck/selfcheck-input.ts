@@ -10,9 +10,8 @@ import type { EchoPlace } from '../../selfcheck/echo/echo.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
+import { tokenIn } from '../token-variable.ts';
 
-const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,199}$/;
-const TOKEN = /^[\x21-\x7e]{1,8192}$/;
 const ECHO_PLACE: EchoPlace = { host: '127.0.0.1', port: 4010 };
 
 /** The gateway that is meant, as it was given and without `/v1`. Raises StartError. */
@@ -41,21 +40,6 @@ export async function tokenOf(
     );
   }
   return (await freshCredentials({ credentials, ask: createAsk({ fetch }), clock, base_url: root_url })).access_token;
-}
-
-/** The token in a variable. Raises StartError, which never repeats what may be a token. */
-export function tokenIn(variable: string, option: string, env: NodeJS.ProcessEnv): string {
-  if (!VARIABLE.test(variable) || variable.startsWith('gw_')) {
-    throw usageError(
-      `${option} takes the name of an environment variable, not a token; if that was one, revoke it: your shell may have kept it`,
-    );
-  }
-  const token = (env[variable] ?? '').trim();
-  if (token === '') throw usageError(`${option} names ${variable}, and that is not set`);
-  if (TOKEN.test(token)) return token;
-  throw usageError(
-    `${option} names ${variable}, and what that holds is no token: it has spaces or other odd characters`,
-  );
 }
 
 /** Where the echo upstream listens; `undefined` where there is to be none. Raises StartError. */

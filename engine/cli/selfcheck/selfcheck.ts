@@ -1,5 +1,4 @@
 import { clientNames } from '../../client-files/names.ts';
-import { programVersion } from '../../kit/package-root.ts';
 import { printableLines } from '../../kit/text/printable.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../../selfcheck/check.ts';
 import { CHECKS } from '../../selfcheck/checks.ts';
@@ -21,7 +20,8 @@ import { openReport, type Report, type ReportOptions } from '../report/report.ts
 import { say } from '../show.ts';
 import type { Surroundings } from '../surroundings.ts';
 import { formatTable, numbers } from '../table.ts';
-import { checksNamed, echoPlaceOf, gatewayOf, tokenIn, tokenOf } from './selfcheck-input.ts';
+import { tokenIn } from '../token-variable.ts';
+import { checksNamed, echoPlaceOf, gatewayOf, tokenOf } from './selfcheck-input.ts';
 import { describePlan, describeSubject, type Plan, roomFor, usdText } from './selfcheck-text.ts';
 
 /** What `appscli selfcheck` is told. */
@@ -55,7 +55,7 @@ export async function selfcheck(
   const limit_token =
     given.limitTokenEnv === undefined ? undefined : tokenIn(given.limitTokenEnv, '--limit-token-env', context.env);
   const token = await tokenOf(given.tokenEnv, root_url, context, surroundings);
-  const report = openReport(context, given, { name: 'appscli selfcheck' });
+  const report = openReport(context, given, { command: 'selfcheck' });
   const header_prefixes = profiles.map(({ header_prefix }) => header_prefix);
   const echo = echo_place === undefined ? undefined : await openEcho(echo_place);
   const asker = createAsker({
@@ -150,7 +150,7 @@ function unreachable(
     : { ...noAnswer(error, root_url, seconds), details: proxyNotes(root_url, env) };
   const { host } = new URL(root_url);
   report.add({ id: 'reach', title: `The gateway at ${host}`, ...outcome, duration_ms: 0 });
-  report.end({ command: 'selfcheck', version: programVersion(), base_url: root_url, given_url });
+  report.end({ base_url: root_url, given_url });
   return stopped ? EXIT_FINDINGS : EXIT_UNAVAILABLE;
 }
 
@@ -196,8 +196,6 @@ function factsOf(
 ) {
   const { requests, input_tokens, output_tokens, usd } = budget;
   return {
-    command: 'selfcheck',
-    version: programVersion(),
     base_url: root_url,
     given_url,
     model: chosen.model === undefined ? null : hide(chosen.model),

@@ -17,6 +17,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Input } from '../../../engine/cli/client/client-input.ts';
 import { type DeskOptions, doctorDesk } from '../../../engine/cli/doctor/desk.ts';
 import { type ClientKind, openDesk } from '../../../engine/doctor/desk.ts';
+import { programVersion } from '../../../engine/kit/package-root.ts';
 import { cli, collectingTerminal } from '../support.ts';
 
 const GATEWAY = 'http://127.0.0.1:9';
@@ -137,8 +138,9 @@ describe('appscli doctor', () => {
   test('prints JSON for programs, with where and what, and how many files can be mended', async () => {
     put(SETTINGS, FAULTY);
     const { exit_code, stdout } = await doctor({ given: { json: true } });
-    const { checks, summary, fixable_files } = JSON.parse(stdout);
+    const { command, version, checks, summary, fixable_files } = JSON.parse(stdout);
     assert.equal(exit_code, 1);
+    assert.deepEqual([command, version], ['doctor', programVersion()]);
     assert.deepEqual([fixable_files, summary.failed, summary.warning], [1, 1, 1]);
     const address = checks.find(({ id }: { id: string }) => id === 'messages.address');
     assert.deepEqual(Object.keys(address).sort(), [

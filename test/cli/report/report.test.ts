@@ -6,6 +6,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { openReport, type ReportOptions } from '../../../engine/cli/report/report.ts';
 import type { CheckResult } from '../../../engine/contract/checks.ts';
+import { programVersion } from '../../../engine/kit/package-root.ts';
 import { printable } from '../../../engine/kit/text/printable.ts';
 import { times } from '../../support/times.ts';
 import { collectingTerminal } from '../support.ts';
@@ -47,7 +48,7 @@ function reported(results: readonly CheckResult[], options: ReportOptions = {}, 
   const shown: string[] = [];
   const colored = { ...terminal, data_color: color, data: (text: string) => void shown.push(text) };
   const context = { terminal: color ? colored : terminal, env: {}, stages: async () => [] };
-  const report = openReport(context, options, { name: 'appscli selfcheck' });
+  const report = openReport(context, options, { command: 'selfcheck' });
   for (const result of results) report.add(result);
   const exit_code = report.end({ base_url: 'https://gw.example.com', model: null });
   return { exit_code, data: color ? shown.join('') : data(), info: info() };
@@ -127,7 +128,12 @@ skipped  limits of streams: no upstream for it
     const [suite] = elements;
     assert.match(suite?.attributes.timestamp ?? '', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/);
     const [properties, ...cases] = suite?.elements ?? [];
-    assert.deepEqual(properties?.elements[0]?.attributes, { name: 'base_url', value: 'https://gw.example.com' });
+    const told = properties?.elements.map(({ attributes: { name, value } }) => [name, value]);
+    assert.deepEqual(told, [
+      ['command', 'selfcheck'],
+      ['version', programVersion()],
+      ['base_url', 'https://gw.example.com'],
+    ]);
     assert.deepEqual(
       cases.map((each) => [each.attributes.classname, each.attributes.time, each.elements[0]?.name]),
       [
