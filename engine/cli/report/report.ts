@@ -47,8 +47,12 @@ export function openReport(
   const as_text = !json && junit !== true;
   const results: CheckResult[] = [];
   const [started, started_at] = [performance.now(), Date.now()];
-  const tell = (result: CheckResult) =>
-    terminal.data(renderCheck(result, { color: terminal.data_color, columns: terminal.columns, verbose }));
+  /** Titles of what was told to be wrong, by what was said. */
+  const told = new Map<string, string>();
+  const tell = (result: CheckResult) => {
+    const shown = verbose ? result : onlyOnce(result, told);
+    terminal.data(renderCheck(shown, { color: terminal.data_color, columns: terminal.columns, verbose }));
+  };
   /** Skipped for the same reason, one after the other; they wait to be told in one. */
   const alike: CheckResult[] = [];
   const tellAlike = () => {
@@ -101,6 +105,16 @@ function inOne(skipped: readonly CheckResult[]): CheckResult {
   const [first] = skipped as readonly [CheckResult];
   if (skipped.length === 1) return first;
   return { ...first, title: `${skipped.length} checks, ${first.id} to ${skipped.at(-1)!.id}` };
+}
+
+/** A fault that was told already is told by its first title: one page in front of everything fails nearly every check. */
+function onlyOnce(result: CheckResult, told: Map<string, string>): CheckResult {
+  const { id, title, verdict, found, remedy, duration_ms } = result;
+  if (verdict !== 'failed' && verdict !== 'warning') return result;
+  const said = JSON.stringify([verdict, found, remedy]);
+  const first = told.get(said);
+  if (first === undefined) told.set(said, title);
+  return first === undefined ? result : { id, title, verdict, found: `the same as for "${first}"`, duration_ms };
 }
 
 function inFile(path: string, write: () => void): void {

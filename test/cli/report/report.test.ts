@@ -93,6 +93,17 @@ skipped  limits of streams: no upstream for it
     assert.equal(JSON.parse(reported([SKIPPED, more], { json: true }).data).checks.length, 2);
   });
 
+  it('tells people once what several checks found wrong, and programs each time', () => {
+    const again = { ...FAILED, id: 'chat.json', title: 'chat completions' };
+    const other = { ...again, found: 'nothing came' };
+    const { data } = reported([FAILED, again, other]);
+    assert.equal(data.split(FAILED.remedy!.slice(0, 12)).length - 1, 2);
+    assert.match(data, /^failed {3}chat completions: the same as for "streams arrive/m);
+    assert.match(data, /^failed {3}chat completions: nothing came/m);
+    assert.doesNotMatch(reported([FAILED, again], { verbose: true }).data, /the same as/);
+    assert.equal(JSON.parse(reported([FAILED, again], { json: true }).data).checks[1].found, FAILED.found);
+  });
+
   it('tells everything of all checks when asked to', () => {
     assert.match(reported([OK], { verbose: true }).data, /came {6}status 200\n {9}expected {2}a list in JSON\n/);
   });
