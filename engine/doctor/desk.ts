@@ -14,6 +14,8 @@ export interface Desk {
   readonly folder: string;
   /** What the files and variables of clients are called; checked for each set of names that something here uses. */
   readonly names: ClientNames;
+  /** The file with these names; `undefined` for neutral ones. */
+  readonly profile?: string | undefined;
   /** The text of a user's file; `undefined` where there is none. Raises StartError for what is no text file. */
   read(path: string): string | undefined;
   /** Permission bits of a file; `undefined` where there is none, and on Windows, where they say nothing. */

@@ -32,8 +32,6 @@ export interface DeskQuestion {
   readonly root_url?: string | undefined;
   /** Ask no gateway, and run no key helper. */
   readonly is_offline: boolean;
-  /** The profile with the names of all desks but the first. */
-  readonly profile_of_others?: string;
 }
 
 /** What people may be told while they wait. */
@@ -58,11 +56,11 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
     if (only === kind && found.length === 0) yield notThere(kind, desks);
     for (const { desk, examination } of found) {
       yield overview(desk, examination);
-      yield* examination.diagnoses;
+      yield* examination.diagnoses.map((each) => ({ ...each, ...remedyFor(desk, each) }));
       yield* misnamed(question, desk, { examination, found: found.map((each) => each.examination) });
       const { connection } = examination;
       if (connection === undefined) continue;
-      if (root_url !== undefined && connection.root_url !== root_url) yield elsewhere(connection, root_url);
+      if (root_url !== undefined && connection.root_url !== root_url) yield elsewhere(desk, connection, root_url);
       const { helper } = connection;
       if (helper !== undefined) yield* signInOf(desk, { ...connection, helper });
       if (helper === undefined || is_offline || connection.token !== undefined) {
@@ -110,9 +108,24 @@ function namesOf(desk: Desk, client: ClientKind) {
   ];
 }
 
+const SETS_UP = /\bappscli client (?:messages|coding-cli|build-cli)\b/g;
+
+/** Commands that set up a client, with the names that this client has: without them its files would be others. */
+function withProfile({ profile }: Desk, remedy: string): string {
+  return profile === undefined
+    ? remedy
+    : remedy.replace(SETS_UP, (command) => `${command} --profile ${quoted(profile)}`);
+}
+
+const quoted = (path: string) => (/^[\w./:\\~-]+$/.test(path) ? path : `"${path}"`);
+
+function remedyFor(desk: Desk, { remedy }: Diagnosis): Pick<Diagnosis, 'remedy'> {
+  return remedy === undefined ? {} : { remedy: withProfile(desk, remedy) };
+}
+
 /** A client that is told everything by names that are not its own. */
 function misnamed(
-  { desks: [neutral, ...others], profile_of_others }: DeskQuestion,
+  { desks: [neutral, ...others] }: DeskQuestion,
   desk: Desk,
   {
     examination: { client, connection },
@@ -121,7 +134,7 @@ function misnamed(
 ): Diagnosis[] {
   const other = others.find((each) => each.find(namesOf(each, client).program) !== undefined);
   const is_set_up = found.some((each) => each.connection !== undefined && each.connection !== connection);
-  if (desk !== neutral || connection === undefined || profile_of_others === undefined) return [];
+  if (desk !== neutral || connection === undefined) return [];
   if (other === undefined || is_set_up || neutral.find(namesOf(neutral, client).program) !== undefined) return [];
   const { program } = namesOf(other, client);
   return [
@@ -130,7 +143,7 @@ function misnamed(
       title: `names of the ${TITLES[client]}`,
       verdict: 'warning',
       found: `files and variables have neutral names, which ${program} does not read`,
-      remedy: `appscli client ${client} --base-url ${connection.root_url} --profile ${profile_of_others}`,
+      remedy: withProfile(other, `appscli client ${client} --base-url ${connection.root_url}`),
     },
   ];
 }
@@ -168,13 +181,13 @@ function nothingThere(desks: readonly Desk[]): Diagnosis {
   };
 }
 
-function elsewhere({ client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
+function elsewhere(desk: Desk, { client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
   return {
     id: `${idOf(client)}.other_gateway`,
     title: `gateway of the ${TITLES[client]}`,
     verdict: 'warning',
     found: `it goes to ${goes_to} and not to ${root_url}`,
-    remedy: `appscli client ${client} --base-url ${root_url}`,
+    remedy: withProfile(desk, `appscli client ${client} --base-url ${root_url}`),
   };
 }
 

@@ -47,7 +47,6 @@ export async function doctorDesk(
     only,
     root_url: given.baseUrl === undefined ? undefined : rootUrl(given.baseUrl, context.env),
     is_offline: given.offline === true,
-    ...(given.profile === undefined && { profile_of_others: SHIPPED_NAMES }),
   };
   return given.fix
     ? mend(context, question, given, surroundings.input ?? processInput())
@@ -55,10 +54,11 @@ export async function doctorDesk(
 }
 
 function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: typeof openDesk): [Desk, ...Desk[]] {
-  if (profile !== undefined) return [open(env, namesOf(profile))];
+  const named = (file: string): Desk => ({ ...open(env, namesOf(file)), profile: file });
+  if (profile !== undefined) return [named(profile)];
   const neutral = open(env, namesOf(undefined));
   // A package may have been cut down to what a gateway needs.
-  return existsSync(SHIPPED_NAMES) ? [neutral, open(env, namesOf(SHIPPED_NAMES))] : [neutral];
+  return existsSync(SHIPPED_NAMES) ? [neutral, named(SHIPPED_NAMES)] : [neutral];
 }
 
 async function look(context: CommandContext, question: DeskQuestion, given: DeskOptions): Promise<number> {

@@ -120,6 +120,18 @@ describe('appscli doctor', () => {
     assert.match(stdout, /none is set up here/);
   });
 
+  test('gives commands that set up a client the names of that client', async () => {
+    put('bin/claude', '#!/bin/sh\n', 0o755);
+    const shipped = await doctor({ env: { PATH: at('bin') } });
+    assert.match(
+      shipped.stdout.replace(/\s+/g, ' '),
+      /appscli client messages --profile \S+vendor-names\.yaml --base-url/,
+    );
+    put(SETTINGS, { env: { VENDOR_BASE_URL: GATEWAY } });
+    const neutral = await doctor({ client: 'messages' });
+    assert.match(neutral.stdout.replace(/\s+/g, ' '), /appscli client messages --token-stdin/);
+  });
+
   test('warns of neutral names where the client that is there has others', async () => {
     put(SETTINGS, MENDED);
     put('bin/claude', '#!/bin/sh\n', 0o755);
