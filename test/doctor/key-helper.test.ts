@@ -25,6 +25,7 @@ describe('a key helper that is tried', { skip: process.platform === 'win32' && '
     ['prints without end', 'yes', /far more than a token/],
     ['prints what is no header', "printf 'gw_\\001'", /no HTTP header can carry/],
     ['may not be run', '/etc/passwd', /may not be run/],
+    ['no shell can run', 'echo a\0b', /no shell can run it/],
     ['is ended by a signal', 'kill -9 $$', /ended by a signal/],
   ] as const) {
     test(`that ${what} gives none, and says what to do`, async () => {

@@ -28,6 +28,8 @@ export async function tryHelper(
     seconds,
     bytes_max: BYTES_MAX,
   });
+  if (ending === 'no_start' && 'line' in helper.command)
+    return failed('no shell can run it: it is too long, or holds a character that no command can');
   if (ending === 'no_start' || exit_code === 127)
     return failed('there is no such program', 'name one that is there, with its whole path: appscli client writes it');
   if (ending === 'too_late') return failed(`it was not done after ${seconds} seconds`);

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, type SpawnOptionsWithStdioTuple, spawn } from 'node:child_process';
 
 /** A program that somebody else wrote, and how long it may take. */
 export interface ProgramRun {
@@ -16,7 +16,7 @@ export interface ProgramRun {
 
 /** How a program ended, and what it printed. */
 export interface ProgramEnd {
-  /** `no_start`: there is no such program. `stopped`: by a signal of the caller. */
+  /** `no_start`: there is no such program, or nothing can be started like this. `stopped`: by a signal of the caller. */
   readonly ending: 'exit' | 'too_late' | 'too_large' | 'no_start' | 'stopped';
   /** `undefined` unless it ended by itself. */
   readonly exit_code: number | undefined;
@@ -31,18 +31,16 @@ export interface ProgramEnd {
 export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
   const { command, env, folder, seconds, bytes_max, signal } = run;
   return new Promise((resolve) => {
-    const options = {
+    const options: PipedOptions = {
       env,
       ...(folder !== undefined && { cwd: folder }),
-      stdio: ['ignore', 'pipe', 'pipe'] as ['ignore', 'pipe', 'pipe'],
+      stdio: ['ignore', 'pipe', 'pipe'],
       detached: process.platform !== 'win32',
       windowsHide: true,
     };
     let ending: ProgramEnd['ending'] = 'exit';
-    const child =
-      'line' in command
-        ? spawn(command.line, { ...options, shell: true })
-        : spawn(command.program, [...command.args], options);
+    const child = started(command, options);
+    if (child === undefined) return resolve({ ending: 'no_start', exit_code: undefined, stdout: '', stderr: '' });
     const end = (why: ProgramEnd['ending']) => {
       if (ending === 'exit') ending = why;
       endGroup(child);
@@ -69,6 +67,19 @@ export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
       });
     });
   });
+}
+
+type PipedOptions = SpawnOptionsWithStdioTuple<'ignore', 'pipe', 'pipe'>;
+
+/** Most errors come later, as events; a command that is too long or holds a NUL is refused at once. */
+function started(command: ProgramRun['command'], options: PipedOptions) {
+  try {
+    return 'line' in command
+      ? spawn(command.line, { ...options, shell: true })
+      : spawn(command.program, [...command.args], options);
+  } catch {
+    return undefined;
+  }
 }
 
 function keep(

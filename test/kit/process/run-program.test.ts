@@ -30,6 +30,8 @@ describe('a program of somebody else', { skip: process.platform === 'win32' && '
 
   test('that is not there is said so, whether a shell looks for it or not', async () => {
     assert.equal((await run({ program: '/nowhere/helper', args: [] })).ending, 'no_start');
+    assert.equal((await run({ line: 'echo a\0b' })).ending, 'no_start');
+    assert.equal((await run({ program: 'echo', args: ['x'.repeat(4_000_000)] })).ending, 'no_start');
     assert.equal((await run({ line: '/nowhere/helper' })).exit_code, 127);
   });
 
