@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { StartError } from '../../engine/contract/start-error.ts';
 import { examineBuildCli } from '../../engine/doctor/clients/build-cli.ts';
 import { examineCodingCli } from '../../engine/doctor/clients/coding-cli.ts';
 import { examineMessages } from '../../engine/doctor/clients/messages.ts';
@@ -11,5 +12,23 @@ test('a client that is not on the desk has nothing wrong with it', () => {
     assert.equal(is_there, false);
     assert.deepEqual(diagnoses, []);
     assert.equal(connection, undefined);
+  }
+});
+
+test('a file that stayed in the usual folder is noticed where another folder is named, also one that cannot be read', () => {
+  for (const [examine, folder, program] of [
+    [examineCodingCli, 'CODINGCLI_HOME', 'codingcli'],
+    [examineBuildCli, 'BUILDCLI_HOME', 'buildcli'],
+  ] as const) {
+    const desk = deskWith({ env: { [folder]: '/srv/tools' }, programs: [program] });
+    const read = (path: string) => {
+      if (path.startsWith('/home/ada/.')) throw new StartError(`${path} cannot be read`);
+      return undefined;
+    };
+    const { diagnoses } = examine({ ...desk, read });
+    assert.ok(
+      diagnoses.some(({ id, where }) => id.endsWith('.folder') && where === folder),
+      program,
+    );
   }
 });

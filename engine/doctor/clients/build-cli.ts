@@ -1,4 +1,3 @@
-import { pathOfFile } from '../../client-files/names.ts';
 import type { Desk } from '../desk.ts';
 import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
 import { examineDefault, examineRoles } from './build-cli/default.ts';
@@ -11,6 +10,7 @@ import {
   ignoredVariables,
   type KeyExamination,
 } from './build-cli/key.ts';
+import { examineFolder } from './folder.ts';
 import { tablesIn } from './toml-layers.ts';
 import { judgeV1Address } from './v1-address.ts';
 
@@ -24,7 +24,11 @@ export function examineBuildCli(desk: Desk): Examination {
     client.has_session ||
     desk.find(names.program) !== undefined;
   if (!is_there) return { client: 'build-cli', is_there, diagnoses: [], connection: undefined };
-  const diagnoses = [...layers.broken, ...examineFolder(client), ...layers.mended];
+  const diagnoses = [
+    ...layers.broken,
+    ...examineFolder(client, { id: 'build_cli.folder', title: 'folder of the build CLI' }),
+    ...layers.mended,
+  ];
   const isBroken = layers.broken.some(({ where = '' }) => where.startsWith(layers.user_path));
   if (isBroken) return { client: 'build-cli', is_there, diagnoses, connection: undefined };
   if (!usesGateway(client)) {
@@ -70,32 +74,6 @@ function notSetUp(client: BuildCli): Diagnosis {
     remedy,
     ...ignoredVariables(client, layers.user_path),
   };
-}
-
-/** A folder that a variable names in place of the usual one, where the file may be missing. */
-function examineFolder({ desk, names, layers }: BuildCli): Diagnosis[] {
-  const usual = pathOfFile(names.config_file, desk.env);
-  if (layers.user_path === usual || layers.user !== undefined) return [];
-  let is_elsewhere = false;
-  try {
-    is_elsewhere = desk.read(usual) !== undefined;
-  } catch {
-    // Then it is there.
-    is_elsewhere = true;
-  }
-  if (!is_elsewhere) return [];
-  const found = `${names.folder_variable} is set, so ${usual} is not read, and ${layers.user_path} is not there`;
-  const remedy = `unset ${names.folder_variable}, or move the file`;
-  return [
-    {
-      id: 'build_cli.folder',
-      title: 'folder of the build CLI',
-      verdict: 'failed',
-      where: names.folder_variable,
-      found,
-      remedy,
-    },
-  ];
 }
 
 function examineOverlays({ desk, names }: BuildCli): Diagnosis[] {

@@ -1,5 +1,4 @@
 import { isTable } from '../../client-files/broken-file.ts';
-import { pathOfFile } from '../../client-files/names.ts';
 import { lineInToml } from '../../client-files/toml-lines.ts';
 import type { Desk } from '../desk.ts';
 import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
@@ -8,6 +7,7 @@ import { type CodingCli, openCodingCli } from './coding-cli/file.ts';
 import { examineKey, type KeyExamination } from './coding-cli/key.ts';
 import { examineCatalogue, examineLimits } from './coding-cli/limits.ts';
 import { examineChoice, examineProvider, type Provider } from './coding-cli/provider.ts';
+import { examineFolder } from './folder.ts';
 import { fixToml, whereIs } from './toml-layers.ts';
 import { judgeV1Address } from './v1-address.ts';
 
@@ -23,7 +23,11 @@ export function examineCodingCli(desk: Desk): Examination {
     cli.broken_auth !== undefined ||
     desk.find(names.program) !== undefined;
   if (!is_there) return { client, is_there, diagnoses: [], connection: undefined };
-  const diagnoses = [...layers.broken, ...examineFolder(cli), ...layers.mended];
+  const diagnoses = [
+    ...layers.broken,
+    ...examineFolder(cli, { id: 'coding_cli.folder', title: 'folder of the coding CLI' }),
+    ...layers.mended,
+  ];
   if (layers.broken.some(({ where = '' }) => where.startsWith(layers.user_path))) {
     return { client, is_there, diagnoses, connection: undefined };
   }
@@ -69,24 +73,6 @@ function notSetUp({ desk, layers, names }: CodingCli): Diagnosis {
         };
   const found = 'no provider with a base_url is in its file: it asks its vendor, and no gateway';
   return { ...named, verdict: 'skipped', found, remedy, ...details };
-}
-
-/** A folder that a variable names in place of the usual one, where the file may be missing. */
-function examineFolder({ desk, names, layers }: CodingCli): Diagnosis[] {
-  const usual = pathOfFile(names.config_file, desk.env);
-  if (layers.user_path === usual || layers.user !== undefined || desk.read(usual) === undefined) return [];
-  const found = `${names.folder_variable} is set, so ${usual} is not read, and ${layers.user_path} is not there`;
-  const remedy = `unset ${names.folder_variable}, or move the file`;
-  return [
-    {
-      id: 'coding_cli.folder',
-      title: 'folder of the coding CLI',
-      verdict: 'failed',
-      where: names.folder_variable,
-      found,
-      remedy,
-    },
-  ];
 }
 
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', 'ultra'];
