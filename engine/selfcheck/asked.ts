@@ -19,17 +19,25 @@ export async function askFor(subject: Subject, ask: Ask, note?: string): Promise
   return { answer, travelled: { sent: sentLine({ method: 'POST', ...shown }, note), came: cameLine(answer) } };
 }
 
-/** Whether an answer says that it is a stream of events. */
-export function isStream({ headers }: Answer): boolean {
-  return isEventStream(headers['content-type']);
-}
-
 /** The outcome for an answer that is no JSON of any API; `undefined` for one that is. */
 export function foreignOutcome({ answer, travelled }: Asked): SelfCheckOutcome | undefined {
   const foreign = foreignAnswer(answer);
   return foreign === undefined
     ? undefined
     : { verdict: 'failed', found: foreign.what, remedy: foreign.remedy, ...travelled };
+}
+
+/** The outcome for a whole answer in place of the stream that was asked for; `undefined` for a stream. */
+export function notStreamed(asked: Asked): SelfCheckOutcome | undefined {
+  if (isEventStream(asked.answer.headers['content-type'])) return undefined;
+  return (
+    foreignOutcome(asked) ?? {
+      verdict: 'failed',
+      found: 'a whole answer came although a stream was asked for',
+      remedy: 'have the gateway pass "stream": true on to its upstream, and answer with text/event-stream',
+      ...asked.travelled,
+    }
+  );
 }
 
 /** The outcome for a good request that was refused, in whatever form. */

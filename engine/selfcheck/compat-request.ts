@@ -1,4 +1,5 @@
 import { errorText } from './answer-lines.ts';
+import type { Api } from './apis.ts';
 import { type Asked, askFor, foreignOutcome } from './asked.ts';
 import type { SelfCheckOutcome } from './check.ts';
 import { fieldsOf } from './read-answer.ts';
@@ -17,18 +18,14 @@ export function withoutModel({ model }: Subject): string | undefined {
   return model === undefined ? NO_MODEL : undefined;
 }
 
-/** What of the gateway's API is not there, and who misses it. */
-export interface Unserved {
-  /** In the plural, such as `chat completions`. */
-  readonly what: string;
-  readonly clients: string;
-}
-
 /**
  * The outcome where a part of the API is not served: it need not be. `undefined` where it is, as far as the answer tells; a web page
  * may come from a proxy that does not pass the path on.
  */
-export function unservedOutcome(asked: Asked, { what, clients }: Unserved): SelfCheckOutcome | undefined {
+export function unservedOutcome(
+  asked: Asked,
+  { what, clients }: Pick<Api, 'what' | 'clients'>,
+): SelfCheckOutcome | undefined {
   const { answer, travelled } = asked;
   if (![404, 405, 501].includes(answer.status)) return undefined;
   const foreign = foreignOutcome(asked);
@@ -50,10 +47,10 @@ export function unservedOutcome(asked: Asked, { what, clients }: Unserved): Self
 }
 
 /** Asks with a wrong request, which has to be refused as an error of chat completions and Responses. */
-export async function refusesInCompatForm(subject: Subject, ask: Ask, unserved: Unserved): Promise<SelfCheckOutcome> {
+export async function refusesInCompatForm(subject: Subject, ask: Ask, api: Api): Promise<SelfCheckOutcome> {
   const asked = await askFor(subject, ask, 'with a field of the wrong kind');
   const { answer, travelled } = asked;
-  const instead = unservedOutcome(asked, unserved) ?? foreignOutcome(asked);
+  const instead = unservedOutcome(asked, api) ?? foreignOutcome(asked);
   if (instead !== undefined) return instead;
   if (answer.status < 400) {
     return {
@@ -85,6 +82,19 @@ export function errorFaults(json: unknown): string[] {
     ...(typeof message === 'string' && message !== '' ? [] : ['error.message is missing']),
     ...(typeof type === 'string' && type !== '' ? [] : ['error.type is missing']),
   ];
+}
+
+/** What is wrong with the two counts of a usage, by their names. */
+export function usageFaults(usage: unknown, names: readonly [input: string, output: string]): string[] {
+  const isCount = (count: unknown) => typeof count === 'number' && count >= 0;
+  const missing = names.filter((name) => !isCount(fieldsOf(usage)[name])).map((name) => `usage.${name}`);
+  return missing.length === 0 ? [] : [`no number in ${missing.join(' and ')}`];
+}
+
+/** The two counts of a usage, for people. */
+export function tellUsage(usage: unknown, [input, output]: readonly [input: string, output: string]): string {
+  const counts = fieldsOf(usage);
+  return `${Number(counts[input])} tokens in and ${Number(counts[output])} out`;
 }
 
 /** The outcome of a check that looked for faults: some break clients, some are only noticed by strict ones. */

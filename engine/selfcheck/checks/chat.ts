@@ -1,20 +1,23 @@
 import { errorText, shortText } from '../answer-lines.ts';
-import { type Asked, askFor, foreignOutcome, isStream, refusedOutcome } from '../asked.ts';
+import { APIS } from '../apis.ts';
+import { type Asked, askFor, foreignOutcome, notStreamed, refusedOutcome } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
 import {
   outcomeOfFaults,
   PROMPT,
   refusesInCompatForm,
   SHORT_REQUEST,
+  tellUsage,
   unservedOutcome,
+  usageFaults,
   withoutModel,
 } from '../compat-request.ts';
 import { fieldsOf } from '../read-answer.ts';
 import { type ReadEvent, readEvents } from '../read-events.ts';
 import type { Subject } from '../subject.ts';
 
-const PATH = '/v1/chat/completions';
-const UNSERVED = { what: 'chat completions', clients: 'the build CLI and others like it' } as const;
+const API = APIS.chat;
+const COUNTS = ['prompt_tokens', 'completion_tokens'] as const;
 
 /** Chat completions. */
 export const CHAT_CHECKS: readonly SelfCheck[] = [
@@ -32,8 +35,8 @@ export const CHAT_CHECKS: readonly SelfCheck[] = [
     run: (subject) =>
       refusesInCompatForm(
         subject,
-        { path: PATH, json: { model: subject.model, max_tokens: 16, messages: 'not a list' } },
-        UNSERVED,
+        { path: API.path, json: { model: subject.model, max_tokens: 16, messages: 'not a list' } },
+        API,
       ),
   },
   {
@@ -59,7 +62,7 @@ async function checkModels(subject: Subject): Promise<SelfCheckOutcome> {
   const asked = await askFor(subject, { method: 'GET', path: '/v1/models' });
   const { answer } = asked;
   if (answer.status !== 200)
-    return unservedOutcome(asked, { ...UNSERVED, what: 'lists of models' }) ?? refusedOutcome(asked);
+    return unservedOutcome(asked, { ...API, what: 'lists of models' }) ?? refusedOutcome(asked);
   const foreign = foreignOutcome(asked);
   if (foreign !== undefined) return foreign;
   const { data } = fieldsOf(answer.json);
@@ -77,11 +80,11 @@ async function checkModels(subject: Subject): Promise<SelfCheckOutcome> {
 /** Asks for a short answer; once more with the newer name of its bound where a model takes no other. */
 async function ask(subject: Subject, more: Readonly<Record<string, unknown>>): Promise<Asked & { is_newer: boolean }> {
   const json = { model: subject.model, messages: [{ role: 'user', content: PROMPT }], ...more };
-  const first = await askFor(subject, { path: PATH, json: { ...json, max_tokens: SHORT_REQUEST.output } });
+  const first = await askFor(subject, { path: API.path, json: { ...json, max_tokens: SHORT_REQUEST.output } });
   if (first.answer.status !== 400 || !/max_tokens/.test(errorText(first.answer.json) ?? ''))
     return { ...first, is_newer: false };
   const max_completion_tokens = SHORT_REQUEST.output;
-  const second = await askFor(subject, { path: PATH, json: { ...json, max_completion_tokens } });
+  const second = await askFor(subject, { path: API.path, json: { ...json, max_completion_tokens } });
   return second.answer.status === 200 ? { ...second, is_newer: true } : { ...first, is_newer: false };
 }
 
@@ -90,7 +93,7 @@ const NEWER = 'the model takes max_completion_tokens only, and clients of chat c
 async function checkJson(subject: Subject): Promise<SelfCheckOutcome> {
   const asked = await ask(subject, {});
   const { answer, is_newer } = asked;
-  if (answer.status !== 200) return unservedOutcome(asked, UNSERVED) ?? refusedOutcome(asked);
+  if (answer.status !== 200) return unservedOutcome(asked, API) ?? refusedOutcome(asked);
   const foreign = foreignOutcome(asked);
   if (foreign !== undefined) return foreign;
   const { choices, usage, object, id } = fieldsOf(answer.json);
@@ -99,12 +102,12 @@ async function checkJson(subject: Subject): Promise<SelfCheckOutcome> {
   const has_message =
     typeof message.content === 'string' || message.content === null || Array.isArray(message.tool_calls);
   return outcomeOfFaults(asked, {
-    good: `an answer of ${shortText(String(fieldsOf(answer.json).model ?? 'a model that is not named'), 60)}, ${tellUsage(usage)}`,
+    good: `an answer of ${shortText(String(fieldsOf(answer.json).model ?? 'a model that is not named'), 60)}, ${tellUsage(usage, COUNTS)}`,
     faults: [
       ...(Array.isArray(choices) && choices.length > 0 ? [] : ['there are no choices']),
       ...(has_message || choices === undefined ? [] : ['the first choice has no message with content']),
       ...(typeof first.finish_reason === 'string' || choices === undefined ? [] : ['finish_reason is missing']),
-      ...usageFaults(usage),
+      ...usageFaults(usage, COUNTS),
     ],
     lesser: [
       ...(object === 'chat.completion' ? [] : ['"object" is not "chat.completion"']),
@@ -117,36 +120,15 @@ async function checkJson(subject: Subject): Promise<SelfCheckOutcome> {
   });
 }
 
-function usageFaults(usage: unknown): string[] {
-  const { prompt_tokens, completion_tokens } = fieldsOf(usage);
-  const missing = Object.entries({ prompt_tokens, completion_tokens })
-    .filter(([, count]) => typeof count !== 'number' || count < 0)
-    .map(([name]) => `usage.${name}`);
-  return missing.length === 0 ? [] : [`no number in ${missing.join(' and ')}`];
-}
-
-function tellUsage(usage: unknown): string {
-  const { prompt_tokens, completion_tokens } = fieldsOf(usage);
-  return `${Number(prompt_tokens)} tokens in and ${Number(completion_tokens)} out`;
-}
-
 async function checkStream(subject: Subject): Promise<SelfCheckOutcome> {
   const asked = await ask(subject, { stream: true, stream_options: { include_usage: true } });
   const { answer } = asked;
-  if (answer.status !== 200) return unservedOutcome(asked, UNSERVED) ?? refusedOutcome(asked);
-  if (!isStream(answer)) {
-    return (
-      foreignOutcome(asked) ?? {
-        verdict: 'failed',
-        found: 'a whole answer came although a stream was asked for',
-        remedy: 'have the gateway pass "stream": true on to its upstream, and answer with text/event-stream',
-        ...asked.travelled,
-      }
-    );
-  }
+  if (answer.status !== 200) return unservedOutcome(asked, API) ?? refusedOutcome(asked);
+  const whole = notStreamed(asked);
+  if (whole !== undefined) return whole;
   const events = readEvents(answer.text);
   return outcomeOfFaults(asked, {
-    good: `${events.length} events, ${tellUsage(events.map(({ fields }) => fields.usage).findLast(isUsage))}, and an end`,
+    good: `${events.length} events, ${tellUsage(events.map(({ fields }) => fields.usage).findLast(isUsage), COUNTS)}, and an end`,
     faults: streamFaults(events, answer.fault),
     lesser: events.some(
       ({ data, fields }) =>
@@ -171,7 +153,7 @@ function streamFaults(events: readonly ReadEvent[], fault: string | undefined): 
     ...(chunks.every(({ is_json }) => is_json) ? [] : ['an event is no JSON']),
     ...(choices.some(({ delta }) => typeof delta === 'object' && delta !== null) ? [] : ['no event has a delta']),
     ...(choices.some(({ finish_reason }) => typeof finish_reason === 'string') ? [] : ['no event has a finish_reason']),
-    ...(usage === undefined ? ['no event has usage, although include_usage asked for it'] : usageFaults(usage)),
+    ...(usage === undefined ? ['no event has usage, although include_usage asked for it'] : usageFaults(usage, COUNTS)),
     ...(events.at(-1)?.data === '[DONE]' ? [] : ['the last event is not [DONE]']),
   ];
 }

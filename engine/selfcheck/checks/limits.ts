@@ -1,4 +1,5 @@
 import { errorText } from '../answer-lines.ts';
+import { APIS } from '../apis.ts';
 import { type Asked, askFor, foreignOutcome } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
 import { NO_MODEL, outcomeOfFaults, PROMPT, SHORT_REQUEST, unservedOutcome } from '../compat-request.ts';
@@ -17,14 +18,17 @@ const max_tokens = SHORT_REQUEST.output;
 
 /** The requests of a caller whose limit is used up, in each protocol. */
 const REQUESTS = {
-  messages: ({ model }: Subject): Ask => ({ path: '/v1/messages', json: { model, max_tokens, messages } }),
-  stream: ({ model }: Subject): Ask => ({ path: '/v1/messages', json: { model, max_tokens, messages, stream: true } }),
+  messages: ({ model }: Subject): Ask => ({ path: APIS.messages.path, json: { model, max_tokens, messages } }),
+  stream: ({ model }: Subject): Ask => ({
+    path: APIS.messages.path,
+    json: { model, max_tokens, messages, stream: true },
+  }),
   chat: ({ model }: Subject): Ask => ({
-    path: '/v1/chat/completions',
+    path: APIS.chat.path,
     json: { model, max_tokens, messages, stream: true },
   }),
   responses: ({ model }: Subject): Ask => ({
-    path: '/v1/responses',
+    path: APIS.responses.path,
     json: { model, max_output_tokens: max_tokens, input: PROMPT, store: false, stream: true },
   }),
 };
@@ -84,10 +88,7 @@ function notRefused(asked: Asked, subject: Subject, name: keyof typeof REQUESTS)
     return { verdict: 'failed', found: served, remedy, ...travelled };
   }
   if (name === 'chat' || name === 'responses') {
-    const unserved = unservedOutcome(asked, {
-      what: name === 'chat' ? 'Chat completions' : 'Responses',
-      clients: 'clients of it',
-    });
+    const unserved = unservedOutcome(asked, APIS[name]);
     if (unserved !== undefined) return unserved;
   }
   const foreign = foreignOutcome(asked);

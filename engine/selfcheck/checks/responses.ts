@@ -1,20 +1,23 @@
 import { errorText, shortText } from '../answer-lines.ts';
-import { askFor, foreignOutcome, isStream, refusedOutcome } from '../asked.ts';
+import { APIS } from '../apis.ts';
+import { askFor, foreignOutcome, notStreamed, refusedOutcome } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
 import {
   outcomeOfFaults,
   PROMPT,
   refusesInCompatForm,
   SHORT_REQUEST,
+  tellUsage,
   unservedOutcome,
+  usageFaults,
   withoutModel,
 } from '../compat-request.ts';
 import { type Answer, fieldsOf } from '../read-answer.ts';
 import { type ReadEvent, readEvents } from '../read-events.ts';
 import type { Ask, Subject } from '../subject.ts';
 
-const PATH = '/v1/responses';
-const UNSERVED = { what: 'Responses', clients: 'the coding CLI and others like it' } as const;
+const API = APIS.responses;
+const COUNTS = ['input_tokens', 'output_tokens'] as const;
 const REMEDY = "have the gateway pass its upstream's events on as they come, or translate all of them";
 
 /** Responses. */
@@ -25,7 +28,7 @@ export const RESPONSES_CHECKS: readonly SelfCheck[] = [
     expected: 'a request that is wrong is refused with a status from 400 to 499 and {"error": {"message", "type"}}.',
     skipped: withoutModel,
     run: (subject) =>
-      refusesInCompatForm(subject, { path: PATH, json: { model: subject.model, input: 7, stream: true } }, UNSERVED),
+      refusesInCompatForm(subject, { path: API.path, json: { model: subject.model, input: 7, stream: true } }, API),
   },
   {
     id: 'responses.json',
@@ -49,7 +52,7 @@ function ask(subject: Subject, stream: boolean): Ask {
   const { model } = subject;
   // The coding CLI sends its input as a list, and asks that nothing is kept.
   const input = [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: PROMPT }] }];
-  return { path: PATH, json: { model, input, max_output_tokens: SHORT_REQUEST.output, store: false, stream } };
+  return { path: API.path, json: { model, input, max_output_tokens: SHORT_REQUEST.output, store: false, stream } };
 }
 
 async function checkJson(subject: Subject): Promise<SelfCheckOutcome> {
@@ -62,12 +65,12 @@ async function checkJson(subject: Subject): Promise<SelfCheckOutcome> {
       ...travelled,
     };
   }
-  if (answer.status !== 200) return unservedOutcome(asked, UNSERVED) ?? refusedOutcome(asked);
+  if (answer.status !== 200) return unservedOutcome(asked, API) ?? refusedOutcome(asked);
   const foreign = foreignOutcome(asked);
   if (foreign !== undefined) return foreign;
   const response = fieldsOf(answer.json);
   return outcomeOfFaults(asked, {
-    good: `an answer of ${modelOf(response)}, ${tellUsage(response.usage)}`,
+    good: `an answer of ${modelOf(response)}, ${tellUsage(response.usage, COUNTS)}`,
     faults: responseFaults(response),
     lesser: response.object === 'response' ? [] : ['"object" is not "response"'],
     remedy: 'have the gateway pass the answers of its upstream on as they are, or translate all fields',
@@ -79,44 +82,23 @@ function responseFaults({ status, output, usage, error }: Readonly<Record<string
   return [
     ...(status === 'completed' || status === 'incomplete' ? [] : ['status is neither "completed" nor "incomplete"']),
     ...(Array.isArray(output) ? [] : ['there is no list "output"']),
-    ...usageFaults(usage),
+    ...usageFaults(usage, COUNTS),
   ];
-}
-
-function usageFaults(usage: unknown): string[] {
-  const { input_tokens, output_tokens } = fieldsOf(usage);
-  const missing = Object.entries({ input_tokens, output_tokens })
-    .filter(([, count]) => typeof count !== 'number' || count < 0)
-    .map(([name]) => `usage.${name}`);
-  return missing.length === 0 ? [] : [`no number in ${missing.join(' and ')}`];
 }
 
 const modelOf = ({ model }: Readonly<Record<string, unknown>>) =>
   typeof model === 'string' ? shortText(model, 60) : 'a model that is not named';
 
-function tellUsage(usage: unknown): string {
-  const { input_tokens, output_tokens } = fieldsOf(usage);
-  return `${Number(input_tokens)} tokens in and ${Number(output_tokens)} out`;
-}
-
 async function checkStream(subject: Subject): Promise<SelfCheckOutcome> {
   const asked = await askFor(subject, ask(subject, true));
-  const { answer, travelled } = asked;
-  if (answer.status !== 200) return unservedOutcome(asked, UNSERVED) ?? refusedOutcome(asked);
-  if (!isStream(answer)) {
-    return (
-      foreignOutcome(asked) ?? {
-        verdict: 'failed',
-        found: 'a whole answer came although a stream was asked for',
-        remedy: 'have the gateway pass "stream": true on to its upstream, and answer with text/event-stream',
-        ...travelled,
-      }
-    );
-  }
+  const { answer } = asked;
+  if (answer.status !== 200) return unservedOutcome(asked, API) ?? refusedOutcome(asked);
+  const whole = notStreamed(asked);
+  if (whole !== undefined) return whole;
   const events = readEvents(answer.text);
   const last = endOf(events);
   return outcomeOfFaults(asked, {
-    good: `${events.length} events to ${shortText(String(last?.fields.type), 40)}, ${tellUsage(fieldsOf(last?.fields.response).usage)}`,
+    good: `${events.length} events to ${shortText(String(last?.fields.type), 40)}, ${tellUsage(fieldsOf(last?.fields.response).usage, COUNTS)}`,
     faults: streamFaults(events, answer),
     lesser: lesserFaults(events),
     remedy: REMEDY,
@@ -145,7 +127,7 @@ function streamFaults(events: readonly ReadEvent[], { fault }: Answer): string[]
       : []),
     ...(end === undefined ? ['response.completed is missing: clients take the stream for one that broke off'] : []),
     ...(end === undefined || typeof response.id === 'string' ? [] : ['response.id is missing in the last event']),
-    ...(end === undefined ? [] : usageFaults(response.usage)),
+    ...(end === undefined ? [] : usageFaults(response.usage, COUNTS)),
   ];
 }
 

@@ -4,6 +4,7 @@ import type { Draft } from '../../client-files/draft.ts';
 import { type ClientPlatform, platformOf } from '../../client-files/key-helper.ts';
 import { credentialVariable, planMessages, TIERS } from '../../client-files/messages.ts';
 import type { ClientNames } from '../../client-files/names.ts';
+import { APIS } from '../apis.ts';
 import type { TokensUsed } from '../check.ts';
 
 /** What a client is told for a single run. */
@@ -63,7 +64,7 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     id: 'clients.messages',
     kind: 'messages',
     title: 'A single run of the Messages client',
-    path: '/v1/messages',
+    path: APIS.messages.path,
     shortRequest: messagesRequest,
     uses: { requests: 3, input: 30_000, output: 1000 },
     program: ({ messages }) => messages.program,
@@ -89,7 +90,7 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     id: 'clients.coding_cli',
     kind: 'coding-cli',
     title: 'A single run of the coding CLI',
-    path: '/v1/responses',
+    path: APIS.responses.path,
     shortRequest: (model, text) => ({ model, max_output_tokens: MAX_TOKENS, input: text, store: false }),
     uses: { requests: 3, input: 25_000, output: 1000 },
     program: ({ coding_cli }) => coding_cli.program,
@@ -119,7 +120,7 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     id: 'clients.build_cli',
     kind: 'build-cli',
     title: 'A single run of the build CLI',
-    path: '/v1/chat/completions',
+    path: APIS.chat.path,
     shortRequest: messagesRequest,
     uses: { requests: 5, input: 60_000, output: 2000 },
     program: ({ build_cli }) => build_cli.program,

@@ -1,3 +1,4 @@
+import { APIS } from '../apis.ts';
 import { askFor } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { outcomeOfFaults, unservedOutcome } from '../compat-request.ts';
@@ -6,12 +7,6 @@ import { compareBodies, type Difference } from './compare-bodies.ts';
 import { translated } from './forward.ts';
 
 type CompatProtocol = 'chat' | 'responses';
-
-const PATHS = { chat: '/v1/chat/completions', responses: '/v1/responses' } as const;
-const SERVED = {
-  chat: { what: 'chat completions', clients: 'the build CLI and others like it' },
-  responses: { what: 'Responses', clients: 'the coding CLI and others like it' },
-} as const;
 
 const UNKNOWN = { list: ['b', 'a'], deep: { z: null, a: 1 } };
 const TOOL = {
@@ -63,14 +58,14 @@ export async function checkCompatBody(subject: Subject, protocol: CompatProtocol
   const echo = subject.echo!;
   const expected = echo.expect();
   const body = JSON.stringify(bodyOf(protocol, subject.model, expected.text));
-  const asked = await askFor(subject, { method: 'POST', path: PATHS[protocol], body }, 'with fields nobody knows');
+  const asked = await askFor(subject, { method: 'POST', path: APIS[protocol].path, body }, 'with fields nobody knows');
   const { answer, travelled } = asked;
   const received = expected.received();
   if (received === undefined) {
     const is_named = answer.status >= 400 && answer.status < 500 && answer.text.includes('selfcheck_unknown');
     if (is_named) return { verdict: 'ok', found: 'fields that are not known are refused by name', ...travelled };
     return (
-      unservedOutcome(asked, SERVED[protocol]) ?? {
+      unservedOutcome(asked, APIS[protocol]) ?? {
         verdict: 'skipped',
         found: `the request did not reach the echo upstream; the gateway answered with status ${answer.status}`,
         ...travelled,

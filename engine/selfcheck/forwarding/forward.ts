@@ -1,26 +1,13 @@
 import { PROTOCOLS, type Protocol } from '../../contract/protocol.ts';
+import { APIS, CLIENTS_TAKE } from '../apis.ts';
 import { type Asked, askFor, foreignOutcome } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { NO_MODEL } from '../compat-request.ts';
 import type { Echo, EchoAnswer, EchoedRequest } from '../echo/echo.ts';
 import type { Subject } from '../subject.ts';
 
-/** The path of the Messages API. */
-export const MESSAGES_PATH = '/v1/messages';
-
-const PATHS = {
-  messages: MESSAGES_PATH,
-  chat: '/v1/chat/completions',
-  responses: '/v1/responses',
-} as const satisfies Readonly<Record<Protocol, string>>;
-
-/** What real clients take, so that what compresses streams on the way does it here, too. */
-const TAKES = { 'accept-encoding': 'gzip, deflate, br, zstd' };
-
 const HOW =
   'needs --echo with an address such as 127.0.0.1:4010, an upstream of the gateway that points there, and with --model a model that goes to it';
-
-const PROTOCOL_NAMES = { messages: 'Messages', chat: 'chat completions', responses: 'Responses' } as const;
 
 /** Why a check of what reaches the upstream can't be made. */
 export function withoutEcho({ echo, model }: Subject): string | undefined {
@@ -52,14 +39,14 @@ export interface Forwarded extends Asked {
 }
 
 function shortRequest({ model }: Subject, path: string, text: string): object {
-  if (path === PATHS.responses) return { model, max_output_tokens: 16, input: text };
+  if (path === APIS.responses.path) return { model, max_output_tokens: 16, input: text };
   return { model, max_tokens: 16, messages: [{ role: 'user', content: text }] };
 }
 
 /** Sends a request for the echo upstream. Rejects where the gateway does not answer. */
 export async function forward(subject: Subject, echo: Echo, probe: Probe): Promise<Forwarded> {
-  const { path = MESSAGES_PATH, fields = {}, note, seconds } = probe;
-  const headers = { ...TAKES, ...probe.headers };
+  const { path = APIS.messages.path, fields = {}, note, seconds } = probe;
+  const headers = { ...CLIENTS_TAKE, ...probe.headers };
   const expected = echo.expect(probe.answer);
   const { text } = expected;
   const body = probe.body?.(text) ?? JSON.stringify({ ...shortRequest(subject, path, text), ...fields });
@@ -73,7 +60,7 @@ export async function forward(subject: Subject, echo: Echo, probe: Probe): Promi
 
 /** The first request to the echo upstream. */
 export interface First extends Forwarded {
-  /** What the gateway serves for the model; of several protocols the first one of `PATHS`. */
+  /** What the gateway serves for the model; of several protocols the first one of `PROTOCOLS`. */
   readonly served: Protocol;
 }
 
@@ -93,7 +80,7 @@ export function firstForwarded(subject: Subject, echo: Echo): Promise<First> {
 async function sendFirst(subject: Subject, echo: Echo): Promise<First> {
   let first: First | undefined;
   for (const served of PROTOCOLS) {
-    const forwarded = { ...(await forward(subject, echo, { path: PATHS[served] })), served };
+    const forwarded = { ...(await forward(subject, echo, { path: APIS[served].path })), served };
     first ??= forwarded;
     if (forwarded.received !== undefined) return forwarded;
     // Another upstream answered, which may cost something: it would do so again.
@@ -104,7 +91,7 @@ async function sendFirst(subject: Subject, echo: Echo): Promise<First> {
 
 /** The path at which the gateway takes requests for the model. */
 export async function servedPath(subject: Subject, echo: Echo): Promise<string> {
-  return PATHS[(await firstForwarded(subject, echo)).served];
+  return APIS[(await firstForwarded(subject, echo)).served].path;
 }
 
 type Run = (subject: Subject, echo: Echo) => Promise<SelfCheckOutcome>;
@@ -132,7 +119,7 @@ export function atMessagesEcho(run: Run): (subject: Subject) => Promise<SelfChec
 
 /** The outcome where a gateway asks its upstream in another protocol than it is asked in. */
 export function translated(protocol: Protocol): SelfCheckOutcome {
-  const found = `the gateway asks the upstream in ${PROTOCOL_NAMES[protocol]}: what arrives can't be compared with what was sent`;
+  const found = `the gateway asks the upstream in ${APIS[protocol].what}: what arrives can't be compared with what was sent`;
   return { verdict: 'skipped', found };
 }
 

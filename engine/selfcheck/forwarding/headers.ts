@@ -1,9 +1,10 @@
 import { shortText } from '../answer-lines.ts';
+import { APIS } from '../apis.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { outcomeOfFaults } from '../compat-request.ts';
 import type { Echo, EchoedRequest } from '../echo/echo.ts';
 import type { Subject } from '../subject.ts';
-import { type Forwarded, forward, isExplicitRefusal, MESSAGES_PATH, notForwarded, servedPath } from './forward.ts';
+import { type Forwarded, forward, isExplicitRefusal, notForwarded, servedPath } from './forward.ts';
 
 /** Newer than any that a gateway may have been made for, so that one that always sends the same is noticed. */
 const NEW_VERSION = '2026-11-01';
@@ -123,7 +124,7 @@ export async function checkClientHeaders(subject: Subject, echo: Echo): Promise<
 /** Whether the query arrives, which coding clients add to the path. */
 export async function checkQuery(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
   const query = '?beta=true&selfcheck=1';
-  const forwarded = await forward(subject, echo, { path: `${MESSAGES_PATH}${query}` });
+  const forwarded = await forward(subject, echo, { path: `${APIS.messages.path}${query}` });
   const missing = notForwarded(forwarded);
   if (missing !== undefined)
     return {

@@ -1,4 +1,4 @@
-import { foreignOutcome, isStream, refusedOutcome } from '../asked.ts';
+import { notStreamed, refusedOutcome } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { outcomeOfFaults } from '../compat-request.ts';
 import type { Echo } from '../echo/echo.ts';
@@ -20,19 +20,11 @@ const REMEDIES = {
 } as const;
 
 /** The outcome where no stream came back; `undefined` where one did. */
-function notStreamed(forwarded: Forwarded): SelfCheckOutcome | undefined {
+function notBack(forwarded: Forwarded): SelfCheckOutcome | undefined {
   const missing = notForwarded(forwarded);
   if (missing !== undefined) return missing;
   if (forwarded.answer.status !== 200) return refusedOutcome(forwarded);
-  if (isStream(forwarded.answer)) return undefined;
-  return (
-    foreignOutcome(forwarded) ?? {
-      verdict: 'failed',
-      found: 'a whole answer came although a stream was asked for',
-      remedy: 'have the gateway answer with text/event-stream, and pass events on as they come',
-      ...forwarded.travelled,
-    }
-  );
+  return notStreamed(forwarded);
 }
 
 /** Whether events arrive as they are made; the upstream's pace is known, so that the answer is certain. */
@@ -43,7 +35,7 @@ export async function checkPace(subject: Subject, echo: Echo): Promise<SelfCheck
     answer: PACE,
     note: `as a stream of an event every ${PACE.pause_ms} ms`,
   });
-  const instead = notStreamed(forwarded);
+  const instead = notBack(forwarded);
   if (instead !== undefined) return instead;
   const arrived = { ...forwarded.answer, made_every_ms: PACE.pause_ms };
   const arriving = judgeArrivals(arrived);
@@ -80,7 +72,7 @@ export async function checkEvents(subject: Subject, echo: Echo): Promise<SelfChe
     answer: { text: TEXT, pieces: 5, extra_events: UNKNOWN_EVENT },
     note: 'as a stream',
   });
-  const instead = notStreamed(forwarded);
+  const instead = notBack(forwarded);
   if (instead !== undefined) return instead;
   const events = readEvents(forwarded.answer.text);
   const types = events.map(({ fields }) => String(fields.type));
@@ -133,7 +125,7 @@ export async function checkStreamEnd(subject: Subject, echo: Echo): Promise<Self
     answer: { extra_events: ERROR_EVENT },
     note: 'as a stream that fails, and one that breaks off',
   });
-  const instead = notStreamed(failing);
+  const instead = notBack(failing);
   if (instead !== undefined) return instead;
   const errors = eventsOf(failing).filter(({ fields: { type } }) => type === 'error');
   const keeps_message = errors.some(({ fields: { error } }) => fieldsOf(error).message === BUSY);

@@ -1,4 +1,5 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
+import { APIS, CLIENTS_TAKE } from '../apis.ts';
 import { type Asked, askFor } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
 import type { Ask, Subject } from '../subject.ts';
@@ -8,11 +9,6 @@ export const SHORT_QUESTION = 'Answer with the single word: pong';
 
 /** Tokens of a request with the short question, at most, in every tokeniser; and of its answer. */
 export const SHORT = { input: 30, output: 16 };
-
-const MESSAGES_PATH = '/v1/messages';
-
-/** What the real clients take; so a proxy that compresses streams does it here, too. */
-export const CLIENT_HEADERS = { 'accept-encoding': 'gzip, deflate, br, zstd' };
 
 /** A body of the Messages API with the short question, and what a check changes about it. */
 export function shortBody(subject: Pick<Subject, 'model'>, changes: object = {}): Record<string, unknown> {
@@ -30,7 +26,7 @@ export function askAsClient(subject: Subject, ask: Ask, note?: string): Promise<
   const token_note =
     ask.token === undefined ? undefined : ask.token === null ? 'without a token' : 'with a wrong token';
   const notes = [note, token_note].filter((each) => each !== undefined).join(', ');
-  return askFor(subject, { ...ask, method, headers: { ...CLIENT_HEADERS, ...ask.headers } }, notes || undefined);
+  return askFor(subject, { ...ask, method, headers: { ...CLIENTS_TAKE, ...ask.headers } }, notes || undefined);
 }
 
 /** Asks the Messages API. */
@@ -39,7 +35,7 @@ export function askMessages(
   json: unknown,
   { note, ...more }: Partial<Ask> & { readonly note?: string } = {},
 ): Promise<Asked> {
-  return askAsClient(subject, { path: MESSAGES_PATH, json, ...more }, note);
+  return askAsClient(subject, { path: APIS.messages.path, json, ...more }, note);
 }
 
 /** What was found, with what travelled. */

@@ -7,6 +7,7 @@ import {
 import { isPlain } from '../../kit/media-type.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { cameLine, shortText } from '../answer-lines.ts';
+import { CLIENTS_TAKE } from '../apis.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import { type Answer, readAnswer } from '../read-answer.ts';
 import { type Arriving, judgeArrivals, tellArrivals } from '../streams/judge-arrivals.ts';
@@ -81,7 +82,7 @@ export async function probeStream({ ask }: PathSubject): Promise<SelfCheckOutcom
       method: 'POST',
       path: SELFCHECK_PATH,
       body: '{"stream": true}',
-      headers: { accept: 'text/event-stream', 'accept-encoding': 'gzip, deflate, br, zstd' },
+      headers: { accept: 'text/event-stream', ...CLIENTS_TAKE },
       seconds: SECONDS,
     }),
   );
