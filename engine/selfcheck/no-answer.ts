@@ -23,6 +23,11 @@ const REMEDIES: readonly (readonly [codes: RegExp, remedy: string])[] = [
     'put the certificate of its authority into a file and name that in NODE_EXTRA_CA_CERTS; coding clients need the same',
   ],
   [/^(?:EPROTO|ERR_SSL)/, 'https is spoken to something that does not: are scheme and port right?'],
+  [
+    /^ERR_PROXY_TUNNEL/,
+    'have the proxy let it through, with name and password in HTTPS_PROXY where it wants them; or add the host to NO_PROXY',
+  ],
+  [/^ERR_PROXY_INVALID/, 'write it as in http://proxy.example.com:3128, or take it away'],
   [/^HPE_HEADER_OVERFLOW/, 'no model API has such headers: which proxy or login in front of the gateway adds them?'],
   [/^HPE_/, 'is this the port of the gateway, and is https needed?'],
   [

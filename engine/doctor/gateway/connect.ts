@@ -1,20 +1,7 @@
 import { lookup } from 'node:dns/promises';
-import { request } from 'node:http';
 import { connect, isIP, type Socket } from 'node:net';
-import { connect as connectSecure } from 'node:tls';
+import { openTunnel, type Place } from '../../kit/net/tunnel.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
-
-/** Host and port of an address. */
-export interface Place {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** Where a URL leads. */
-export function placeOf(url: URL): Place {
-  const usual = url.protocol === 'https:' ? 443 : url.protocol.startsWith('socks') ? 1080 : 80;
-  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: url.port === '' ? usual : Number(url.port) };
-}
 
 /** One try to connect: how long it took, or the code of the error. */
 export interface Attempt {
@@ -62,20 +49,11 @@ function tryAddress(address: string, port: number, seconds: number): Promise<Att
   });
 }
 
-/** A proxy that opened no tunnel, with the status it answered. */
-export class NoTunnel extends Error {
-  override readonly name = 'NoTunnel';
-  readonly status: number;
-
-  constructor(status: number) {
-    super(`the proxy answered with status ${status}`);
-    this.status = status;
-  }
-}
-
 /** Opens a connection to a place, through a proxy where one is named. Rejects with the error of the network, or NoTunnel. */
 export function openSocket(place: Place, proxy: URL | undefined, seconds: number): Promise<Socket> {
-  return proxy === undefined ? openDirect(place, seconds) : openTunnel(place, proxy, seconds);
+  return proxy === undefined
+    ? openDirect(place, seconds)
+    : openTunnel(place, proxy, AbortSignal.timeout(seconds * 1000));
 }
 
 function openDirect({ host, port }: Place, seconds: number): Promise<Socket> {
@@ -92,34 +70,5 @@ function openDirect({ host, port }: Place, seconds: number): Promise<Socket> {
       socket.off('error', fail);
       resolve(socket);
     });
-  });
-}
-
-function openTunnel({ host, port }: Place, proxy: URL, seconds: number): Promise<Socket> {
-  const target = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
-  const { username, password } = proxy;
-  const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-  const credential = username === '' ? {} : { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` };
-  const at = placeOf(proxy);
-  return new Promise((resolve, reject) => {
-    const asked = request({
-      method: 'CONNECT',
-      path: target,
-      headers: { host: target, ...credential },
-      signal: AbortSignal.timeout(seconds * 1000),
-      createConnection: () =>
-        proxy.protocol === 'https:' ? connectSecure({ ...at, servername: at.host }) : connect(at),
-    });
-    asked.once('connect', ({ statusCode = 0 }, socket: Socket) => {
-      if (statusCode === 200) return resolve(socket);
-      socket.destroy();
-      reject(new NoTunnel(statusCode));
-    });
-    asked.once('response', ({ statusCode = 0 }) => {
-      asked.destroy();
-      reject(new NoTunnel(statusCode));
-    });
-    asked.on('error', reject);
-    asked.end();
   });
 }

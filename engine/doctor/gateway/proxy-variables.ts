@@ -1,6 +1,6 @@
-import { BlockList, isIP } from 'node:net';
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { isException } from '../../kit/net/proxy-variables.ts';
 import { printableLine } from '../../kit/text/printable.ts';
 
 /** How requests to an address leave this machine, by its variables. */
@@ -85,39 +85,4 @@ function readProxy(text: string): URL | string {
   if (url.hostname === '') return 'names no host';
   if (!/^(?:https?|socks[45][ah]?|socks):$/.test(url.protocol)) return 'names no kind of proxy that there is';
   return url;
-}
-
-/** Whether NO_PROXY names an address: for all clients, for some (they read names without a dot and ranges differently), or for none. */
-export function isException(url: URL, no_proxy: string): 'yes' | 'some' | 'no' {
-  const host = url.hostname.replace(/^\[|\]$/g, '').toLowerCase();
-  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
-  const verdicts = no_proxy
-    .split(/[,\s]+/)
-    .filter((entry) => entry !== '')
-    .slice(0, 1000)
-    .map((entry) => matches(entry.toLowerCase(), host, port));
-  return verdicts.includes('yes') ? 'yes' : verdicts.includes('some') ? 'some' : 'no';
-}
-
-function matches(entry: string, host: string, port: string): 'yes' | 'some' | 'no' {
-  if (entry === '*') return 'yes';
-  const [, name = entry, wanted_port] = /^(.*[^:]):(\d{1,5})$/.exec(entry) ?? [];
-  if (isIP(entry.replace(/^\[|\]$/g, '')) === 6) return entry.replace(/^\[|\]$/g, '') === host ? 'yes' : 'no';
-  if (wanted_port !== undefined && wanted_port !== port) return 'no';
-  if (name === host) return 'yes';
-  if (name.includes('/')) return inRange(name, host) ? 'some' : 'no';
-  const suffix = name.replace(/^\*?\./, '');
-  if (isIP(host) !== 0 || !host.endsWith(`.${suffix}`)) return 'no';
-  // A name alone means its subdomains to some clients, and only itself to others.
-  return name.startsWith('.') || name.startsWith('*.') ? 'yes' : 'some';
-}
-
-function inRange(range: string, host: string): boolean {
-  const [address = '', bits = ''] = range.split('/');
-  const family = isIP(address);
-  if (family === 0 || family !== isIP(host) || !/^\d{1,3}$/.test(bits) || Number(bits) > (family === 4 ? 32 : 128))
-    return false;
-  const list = new BlockList();
-  list.addSubnet(address, Number(bits), family === 4 ? 'ipv4' : 'ipv6');
-  return list.check(host, family === 4 ? 'ipv4' : 'ipv6');
 }

@@ -2,8 +2,9 @@ import { isIP } from 'node:net';
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { type Place, placeOf } from '../../kit/net/tunnel.ts';
 import type { Diagnosis } from '../diagnosis.ts';
-import { type Attempt, addressesOf, type Place, placeOf, tryAddresses } from './connect.ts';
+import { type Attempt, addressesOf, tryAddresses } from './connect.ts';
 import { diagnose, type Inquiry } from './inquiry.ts';
 
 /** What was found on the way to a gateway, and whether it is of any use to go on. */

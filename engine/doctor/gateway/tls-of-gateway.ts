@@ -1,9 +1,10 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { NoTunnel, placeOf } from '../../kit/net/tunnel.ts';
 import { printableLine } from '../../kit/text/printable.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { seeCertificate } from './certificate.ts';
-import { NoTunnel, openSocket, placeOf } from './connect.ts';
+import { openSocket } from './connect.ts';
 import { clientsOf, diagnose, type Inquiry } from './inquiry.ts';
 import { isOfUnknownAuthority, judgeCertificate, trustedByMessagesOnly } from './judge-certificate.ts';
 

@@ -1,6 +1,9 @@
-import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, Agent as PlainAgent } from 'node:http';
-import { request as askSecure, Agent as SecureAgent } from 'node:https';
+import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, type RequestOptions } from 'node:http';
+import { request as askSecure } from 'node:https';
+import type { Socket } from 'node:net';
 import { growingBuffer } from './growing-buffer.ts';
+import { proxyFor } from './proxy-variables.ts';
+import { openTunnel, optionsTo, placeOf, proxyCredential } from './tunnel.ts';
 
 /** One request that an unknown server is asked. */
 export interface ExchangeRequest {
@@ -60,25 +63,45 @@ export async function exchange(url: string, given: ExchangeRequest): Promise<Exc
   );
   const signal = given.signal === undefined ? time.signal : AbortSignal.any([time.signal, given.signal]);
   try {
-    return await send(url, given, signal);
+    const started = performance.now();
+    const proxy = proxyFor(new URL(url), given.proxy_env ?? {});
+    if (proxy === undefined || !isSecure(url)) {
+      return await send(url, given, { signal, started, way: proxy === undefined ? {} : byProxy(url, proxy) });
+    }
+    const socket = await openTunnel(placeOf(new URL(url)), proxy, signal);
+    return await send(url, given, { signal, started, way: { socket } }).finally(() => socket.destroy());
   } finally {
     clearTimeout(timer);
   }
 }
 
-function send(url: string, given: ExchangeRequest, signal: AbortSignal): Promise<Exchange> {
+const isSecure = (url: string) => /^https:/i.test(url);
+
+/** What a request needs besides, where it goes through a proxy. */
+type WayThere = RequestOptions & { readonly socket?: Socket; readonly own_headers?: Readonly<Record<string, string>> };
+
+/** How a request is handed to a proxy that reads it, with its whole address. */
+function byProxy(url: string, proxy: URL): WayThere {
+  const { host } = new URL(url);
+  return { ...optionsTo(proxy), path: url, own_headers: { host, ...proxyCredential(proxy) } };
+}
+
+function send(
+  url: string,
+  given: ExchangeRequest,
+  { signal, started, way }: { readonly signal: AbortSignal; readonly started: number; readonly way: WayThere },
+): Promise<Exchange> {
   const { method = 'GET', headers = {}, body, bytes_max = BYTES_MAX, ca, pinned, read_body = true } = given;
-  const is_secure = url.startsWith('https:');
-  const agent_options = { keepAlive: false, proxyEnv: given.proxy_env ?? {} };
-  const agent = is_secure ? new SecureAgent(agent_options) : new PlainAgent(agent_options);
+  const { own_headers = {}, ...options } = way;
+  const is_secure = isSecure(options.protocol ?? url);
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
-  const started = performance.now();
   return new Promise((resolve, reject) => {
     const request = (is_secure ? askSecure : askPlain)(url, {
       method,
-      headers: { ...headers, ...length },
-      agent,
+      headers: { ...headers, ...length, ...own_headers },
+      agent: false,
       signal,
+      ...options,
       ...(ca === undefined ? {} : { ca: [...ca] }),
       ...(pinned === undefined
         ? {}

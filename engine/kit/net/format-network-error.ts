@@ -21,6 +21,8 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
   HPE_HEADER_OVERFLOW: 'the headers of its answer are too large',
   HPE_INVALID_CONSTANT: 'it does not speak HTTP',
+  ERR_PROXY_TUNNEL: 'the proxy that HTTPS_PROXY names opens no way to it',
+  ERR_PROXY_INVALID_CONFIG: 'HTTPS_PROXY or HTTP_PROXY holds no address of a proxy',
   ERR_INVALID_CHAR: 'the credential holds a character that no HTTP header can carry',
 };
 

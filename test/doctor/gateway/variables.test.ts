@@ -3,8 +3,9 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { examineMessages } from '../../../engine/doctor/clients/messages.ts';
 import { judgeClock } from '../../../engine/doctor/gateway/clock.ts';
-import { isException, wayOut } from '../../../engine/doctor/gateway/proxy-variables.ts';
+import { wayOut } from '../../../engine/doctor/gateway/proxy-variables.ts';
 import { sessionEnd, tokenTextProblem } from '../../../engine/doctor/gateway/token-text.ts';
+import { isException } from '../../../engine/kit/net/proxy-variables.ts';
 import { times } from '../../support/times.ts';
 import { deskWith, FOLDER } from '../support.ts';
 

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { createServer as createSecureServer } from 'node:https';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import { brotliCompressSync, createGzip, gzipSync, zstdCompressSync } from 'node:zlib';
 import { decodeBody } from '../../../engine/kit/net/decode-body.ts';
 import { exchange } from '../../../engine/kit/net/exchange.ts';
+import { LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
 import { rawServer } from '../../support/net/raw-server.ts';
 import { until } from '../../support/until.ts';
 
@@ -192,6 +194,47 @@ describe('one request to an unknown server', () => {
       asked.map(async (options) => (await exchange(server.url, { seconds: 60, ...options })).body.toString()),
     );
     assert.deepEqual(bodies, ['direct', 'by proxy', 'direct']);
+  });
+
+  test('reaches an address with https through a tunnel of the proxy, which is told its own password and nothing else', async () => {
+    const { cert, key } = LOOPBACK_CERTIFICATE;
+    const secure = createSecureServer({ cert, key }, (_request, response) => response.end('by tunnel'));
+    await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
+    const { port } = secure.address() as AddressInfo;
+    await using proxy = await rawServer((socket) => {
+      const far = connect(port, '127.0.0.1');
+      socket.write('HTTP/1.1 200 ');
+      setTimeout(() => socket.write('Connection established\r\n\r\n'), 5);
+      socket.pipe(far).pipe(socket);
+    });
+    const proxy_env = { HTTPS_PROXY: proxy.url.replace('//', '//ada:p%40ss@') };
+    const headers = { authorization: 'Bearer of-the-gateway' };
+    const answer = await exchange(`https://localhost:${port}/a`, { seconds: 60, proxy_env, ca: [cert], headers });
+    secure.close();
+    assert.equal(answer.body.toString(), 'by tunnel');
+    const [head = ''] = proxy.heads;
+    assert.match(head, new RegExp(`^CONNECT localhost:${port} HTTP/1\\.1\r\n`));
+    assert.match(head, /proxy-authorization: Basic YWRhOnBAc3M=\r\n/);
+    assert.doesNotMatch(head, /of-the-gateway/);
+  });
+
+  test('ends in time where a proxy opens no tunnel, opens one to nowhere, or answers bit by bit', async () => {
+    const proxies: readonly ((socket: Socket) => void)[] = [
+      () => {},
+      (socket) => socket.write('HTTP/1.1 200 OK\r\n\r\n'),
+      (socket) => {
+        socket.write('HTTP/1.1 200 OK\r\n');
+        keepWriting(socket, 'x: y\r\n');
+      },
+    ];
+    for (const answer of proxies) {
+      await using proxy = await rawServer(answer);
+      const asked = exchange('https://gateway.example.com', { seconds: 0.2, proxy_env: { HTTPS_PROXY: proxy.url } });
+      await assert.rejects(asked, { name: 'TimeoutError' });
+    }
+    await using proxy = await rawServer((socket) => socket.end('HTTP/1.1 407 Who are you\r\n\r\n'));
+    const asked = exchange('https://gateway.example.com', { seconds: 60, proxy_env: { HTTPS_PROXY: proxy.url } });
+    await assert.rejects(asked, { code: 'ERR_PROXY_TUNNEL', status: 407 });
   });
 });
 
