@@ -109,9 +109,9 @@ function inOne(skipped: readonly CheckResult[]): CheckResult {
 
 /** A fault that was told already is told by its first title: one page in front of everything fails nearly every check. */
 function onlyOnce(result: CheckResult, told: Map<string, string>): CheckResult {
-  const { id, title, verdict, found, remedy, duration_ms } = result;
+  const { id, title, verdict, found, remedy, where, duration_ms } = result;
   if (verdict !== 'failed' && verdict !== 'warning') return result;
-  const said = JSON.stringify([verdict, found, remedy]);
+  const said = JSON.stringify([verdict, found, remedy, where]);
   const first = told.get(said);
   if (first === undefined) told.set(said, title);
   return first === undefined ? result : { id, title, verdict, found: `the same as for "${first}"`, duration_ms };

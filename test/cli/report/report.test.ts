@@ -101,6 +101,8 @@ skipped  limits of streams: no upstream for it
     assert.match(data, /^failed {3}chat completions: the same as for "streams arrive/m);
     assert.match(data, /^failed {3}chat completions: nothing came/m);
     assert.doesNotMatch(reported([FAILED, again], { verbose: true }).data, /the same as/);
+    const elsewhere = { ...again, where: 'config.toml:6' };
+    assert.doesNotMatch(reported([FAILED, elsewhere]).data, /the same as/);
     assert.equal(JSON.parse(reported([FAILED, again], { json: true }).data).checks[1].found, FAILED.found);
   });
 
