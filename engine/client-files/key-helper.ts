@@ -42,7 +42,8 @@ export function helperLine({ program, args }: KeyHelper, platform: ClientPlatfor
   return [program, ...args].map((word) => (platform === 'windows' ? quoteForCmd(word) : quoteForSh(word))).join(' ');
 }
 
-function quoteForSh(word: string): string {
+/** A word for a line of `sh`, in quotes where it needs them. */
+export function quoteForSh(word: string): string {
   return PLAIN.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 

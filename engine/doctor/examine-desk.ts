@@ -9,6 +9,7 @@ import { examineSignIn } from './clients/sign-in.ts';
 import type { ClientKind, Desk } from './desk.ts';
 import type { Connection, Diagnosis, Examination } from './diagnosis.ts';
 import { examineGateway } from './gateway/examine-gateway.ts';
+import { withWholeCommand } from './whole-command.ts';
 
 const EXAMINATIONS: readonly (readonly [ClientKind, (desk: Desk) => Examination])[] = [
   ['messages', examineMessages],
@@ -53,14 +54,15 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
       return examination.is_there ? [{ desk, examination }] : [];
     });
     if (found.length > 0) is_any_there = true;
-    if (only === kind && found.length === 0) yield notThere(kind, desks);
+    if (only === kind && found.length === 0) yield notThere(kind, question);
     for (const { desk, examination } of found) {
+      const whole = (diagnosis: Diagnosis) => withCommand(diagnosis, desk, examination, root_url);
       yield overview(desk, examination);
-      yield* examination.diagnoses.map((each) => ({ ...each, ...remedyFor(desk, each) }));
+      yield* examination.diagnoses.map(whole);
       yield* misnamed(question, desk, { examination, found: found.map((each) => each.examination) });
       const { connection } = examination;
       if (connection === undefined) continue;
-      if (root_url !== undefined && connection.root_url !== root_url) yield elsewhere(desk, connection, root_url);
+      if (root_url !== undefined && connection.root_url !== root_url) yield whole(elsewhere(connection, root_url));
       const { helper } = connection;
       if (helper !== undefined) yield* signInOf(desk, { ...connection, helper });
       if (helper === undefined || is_offline || connection.token !== undefined) {
@@ -69,11 +71,11 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
       }
       onStep(`running the key helper of the ${TITLES[kind]}`);
       const { diagnosis, token } = await tryHelper(desk, { ...connection, helper });
-      yield diagnosis;
+      yield whole(diagnosis);
       connections.push({ ...connection, token });
     }
   }
-  if (!is_any_there && only === undefined) yield nothingThere(desks);
+  if (!is_any_there && only === undefined) yield nothingThere(question);
   if (root_url !== undefined && connections.every((each) => each.root_url !== root_url))
     connections.push(ofSignIn(desks[0], root_url));
   if (is_offline || connections.length === 0) return;
@@ -108,21 +110,6 @@ function namesOf(desk: Desk, client: ClientKind) {
   ];
 }
 
-const SETS_UP = /\bappscli client (?:messages|coding-cli|build-cli)\b/g;
-
-/** Commands that set up a client, with the names that this client has: without them its files would be others. */
-function withProfile({ profile }: Desk, remedy: string): string {
-  return profile === undefined
-    ? remedy
-    : remedy.replace(SETS_UP, (command) => `${command} --profile ${quoted(profile)}`);
-}
-
-const quoted = (path: string) => (/^[\w./:\\~-]+$/.test(path) ? path : `"${path}"`);
-
-function remedyFor(desk: Desk, { remedy }: Diagnosis): Pick<Diagnosis, 'remedy'> {
-  return remedy === undefined ? {} : { remedy: withProfile(desk, remedy) };
-}
-
 /** A client that is told everything by names that are not its own. */
 function misnamed(
   { desks: [neutral, ...others] }: DeskQuestion,
@@ -143,7 +130,7 @@ function misnamed(
       title: `names of the ${TITLES[client]}`,
       verdict: 'warning',
       found: `files and variables have neutral names, which ${program} does not read`,
-      remedy: withProfile(other, `appscli client ${client} --base-url ${connection.root_url}`),
+      remedy: withWholeCommand('appscli client', { ...connection, profile: other.profile }),
     },
   ];
 }
@@ -159,36 +146,55 @@ function overview(desk: Desk, { client, connection }: Examination): Diagnosis {
   return { id: idOf(client), title, verdict: 'ok', found: `${goes}${asks}; ${there}` };
 }
 
-function notThere(client: ClientKind, desks: readonly Desk[]): Diagnosis {
+function notThere(client: ClientKind, { desks, root_url }: DeskQuestion): Diagnosis {
   const programs = [...new Set(desks.map((desk) => namesOf(desk, client).program))].join(' or ');
   return {
     id: idOf(client),
     title: TITLES[client],
     verdict: 'failed',
     found: `it is not here: no file of it, no variable, and no ${programs} on the PATH`,
-    remedy: `install it, then: appscli client ${client} --base-url https://gateway.example.com`,
+    remedy: `install it, then: ${setUp(client, desks, root_url)}`,
   };
 }
 
-function nothingThere(desks: readonly Desk[]): Diagnosis {
+function nothingThere({ desks, root_url }: DeskQuestion): Diagnosis {
   const programs = EXAMINATIONS.flatMap(([kind]) => desks.map((desk) => namesOf(desk, kind).program));
   return {
     id: 'clients',
     title: 'coding clients',
     verdict: 'skipped',
     found: `none is set up here, and none of ${[...new Set(programs)].join(', ')} is on the PATH`,
-    remedy: 'set one up with appscli client, or name the names of your clients with --profile',
+    remedy: `set one up, or tell what yours are called with --profile: ${setUp('messages', desks, root_url)}; appscli client --help names the other clients`,
   };
 }
 
-function elsewhere(desk: Desk, { client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
+/** The command for a client that is not there yet: it will most likely have the names that ship with the program. */
+function setUp(client: ClientKind, desks: readonly Desk[], root_url = 'https://gateway.example.com'): string {
+  const { profile } = desks.at(-1)!;
+  return withWholeCommand('appscli client', { client, root_url, model: 'MODEL', profile });
+}
+
+function elsewhere({ client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
   return {
     id: `${idOf(client)}.other_gateway`,
     title: `gateway of the ${TITLES[client]}`,
     verdict: 'warning',
     found: `it goes to ${goes_to} and not to ${root_url}`,
-    remedy: withProfile(desk, `appscli client ${client} --base-url ${root_url}`),
+    remedy: `appscli client ${client} --base-url ${root_url}`,
   };
+}
+
+/** A diagnosis whose remedy can be pasted: it names this client, the gateway and the model it has now, and where its names are from. */
+function withCommand(
+  diagnosis: Diagnosis,
+  { profile }: Desk,
+  { client, connection }: Examination,
+  meant_url: string | undefined,
+): Diagnosis {
+  const { remedy } = diagnosis;
+  if (remedy === undefined) return diagnosis;
+  const { root_url = meant_url, model } = connection ?? {};
+  return { ...diagnosis, remedy: withWholeCommand(remedy, { client, root_url, model, profile }) };
 }
 
 /** What is known of the sign-in that a key helper of ours stands on. */

@@ -54,7 +54,7 @@ export async function doctorDesk(
 }
 
 function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: typeof openDesk): [Desk, ...Desk[]] {
-  const named = (file: string): Desk => ({ ...open(env, namesOf(file)), profile: file });
+  const named = (file: string) => ({ ...open(env, namesOf(file)), ...(file !== 'neutral' && { profile: file }) });
   if (profile !== undefined) return [named(profile)];
   const neutral = open(env, namesOf(undefined));
   // A package may have been cut down to what a gateway needs.

@@ -129,7 +129,19 @@ describe('appscli doctor', () => {
     );
     put(SETTINGS, { env: { VENDOR_BASE_URL: GATEWAY } });
     const neutral = await doctor({ client: 'messages' });
-    assert.match(neutral.stdout.replace(/\s+/g, ' '), /appscli client messages --token-stdin/);
+    assert.match(
+      neutral.stdout.replace(/\s+/g, ' '),
+      /appscli client messages --base-url http:\/\/127.0.0.1:9 --token-stdin/,
+    );
+  });
+
+  test('names commands that work as they stand, with the names of the client that is meant', async () => {
+    put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: GATEWAY } });
+    const text = (await doctor()).stdout.replace(/\s+/g, ' ');
+    assert.match(
+      text,
+      /appscli client messages --base-url http:\/\/127.0.0.1:9 --profile \S+vendor-names\.yaml --token-stdin/,
+    );
   });
 
   test('warns of neutral names where the client that is there has others', async () => {
