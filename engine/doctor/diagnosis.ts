@@ -43,6 +43,8 @@ export interface Connection {
   readonly more_models?: readonly string[];
   /** In tokens, as the client believes. */
   readonly context_window: number | undefined;
+  /** How its files are told another window, in tokens; not there where no file of the person says it. */
+  readonly fixWindow?: (tokens: number) => Pick<Diagnosis, 'fixes'>;
   /** Variables about proxies and certificates that its own files set, over those of the shell. */
   readonly network_variables?: Readonly<Record<string, { readonly value: string; readonly where: string }>>;
   /** The command that the client runs to be given its credential; whoever may run it here learns `token` from it. */

@@ -53,7 +53,10 @@ describe('a build CLI that is set up as it should be', () => {
   test('has nothing wrong with it, and its connection is told', () => {
     const { faults, connection, diagnoses } = look({ files: { [CONFIG]: RIGHT }, env: ENV });
     assert.deepEqual(faults, []);
-    assert.deepEqual(connection, {
+    const { fixWindow, ...told } = connection!;
+    const [fix] = fixWindow!(128_000).fixes!;
+    assert.match(fix!.change(RIGHT)!, /context_window = 128000\n/);
+    assert.deepEqual(told, {
       client: 'build-cli',
       root_url: 'https://gateway.example.com',
       token: KEY,

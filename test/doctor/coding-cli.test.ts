@@ -76,7 +76,10 @@ describe('a coding CLI that is set up as it should be', () => {
   test('has nothing wrong with it, and its connection is told', () => {
     const { faults, connection, diagnoses } = look(desk(RIGHT));
     assert.deepEqual(faults, []);
-    assert.deepEqual(connection, {
+    const { fixWindow, ...told } = connection!;
+    const [fix] = fixWindow!(128_000).fixes!;
+    assert.match(fix!.change(RIGHT)!, /context_window = 128000\n/);
+    assert.deepEqual(told, {
       client: 'coding-cli',
       root_url: 'https://gateway.example.com',
       token: KEY,

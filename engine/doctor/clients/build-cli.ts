@@ -11,7 +11,7 @@ import {
   type KeyExamination,
 } from './build-cli/key.ts';
 import { examineFolder } from './folder.ts';
-import { tablesIn } from './toml-layers.ts';
+import { fixToml, tablesIn, valuesAt } from './toml-layers.ts';
 import { judgeV1Address } from './v1-address.ts';
 
 /** What is wrong with the files and variables of the build CLI. Asks nobody. */
@@ -50,7 +50,7 @@ export function examineBuildCli(desk: Desk): Examination {
       ...examineKeyRights(client),
       ...examineOverlays(client),
     ],
-    connection: entry && connectionOf(entry, key),
+    connection: entry && connectionOf(client, entry, key),
   };
 }
 
@@ -89,10 +89,11 @@ function examineOverlays({ desk, names }: BuildCli): Diagnosis[] {
     }));
 }
 
-function connectionOf(entry: Entry, key: KeyExamination | undefined): Connection | undefined {
+function connectionOf({ layers }: BuildCli, entry: Entry, key: KeyExamination | undefined): Connection | undefined {
   const { base_url, model, context_window } = entry.values;
   const { root_url } = judgeV1Address(base_url);
   if (root_url === undefined) return undefined;
+  const path = ['model', entry.alias, 'context_window'];
   return {
     client: 'build-cli',
     root_url,
@@ -100,5 +101,6 @@ function connectionOf(entry: Entry, key: KeyExamination | undefined): Connection
     ...(key?.helper && { helper: key.helper }),
     model: typeof model === 'string' ? model : entry.alias,
     context_window: typeof context_window === 'number' ? context_window : undefined,
+    fixWindow: (tokens) => fixToml(layers, path, { set: valuesAt(path, tokens) }),
   };
 }

@@ -5,7 +5,7 @@ import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
 import { positionOf } from './client-file.ts';
 import { type CodingCli, openCodingCli } from './coding-cli/file.ts';
 import { examineKey, type KeyExamination } from './coding-cli/key.ts';
-import { examineCatalogue, examineLimits } from './coding-cli/limits.ts';
+import { examineCatalogue, examineLimits, fixWindow } from './coding-cli/limits.ts';
 import { examineChoice, examineProvider, type Provider } from './coding-cli/provider.ts';
 import { examineFolder } from './folder.ts';
 import { fixToml, whereIs } from './toml-layers.ts';
@@ -162,5 +162,6 @@ function connectionOf(
     ...(key?.helper && { helper: key.helper }),
     model: typeof model === 'string' ? model : undefined,
     context_window: typeof window === 'number' ? window : undefined,
+    fixWindow: (tokens) => fixWindow(layers, tokens),
   };
 }

@@ -194,8 +194,8 @@ async function judgeTaken(asker: Asker, models: readonly ListedModel[]): Promise
 
 /** The window that a client believes in is that of its main model. */
 function eachModel(connection: Connection): Connection[] {
-  const { more_models = [] } = connection;
-  return [connection, ...more_models.map((model) => ({ ...connection, model, context_window: undefined }))];
+  const { more_models = [], fixWindow: _, ...others } = connection;
+  return [connection, ...more_models.map((model) => ({ ...others, model, context_window: undefined }))];
 }
 
 async function judgeModel(
@@ -219,8 +219,10 @@ async function judgeModel(
     { verdict: 'ok', found: `the gateway has ${shortText(listed.id, 80)} for this token` },
     of,
   );
-  const window = judgeWindow(connection.context_window, listed);
-  return window === undefined ? [found] : [found, diagnose(inquiry, 'context_window', window, of)];
+  const window = judgeWindow(connection, listed);
+  if (window === undefined) return [found];
+  const { fixes } = window.verdict === 'ok' ? {} : (connection.fixWindow?.(listed.context_window!) ?? {});
+  return [found, diagnose(inquiry, 'context_window', window, { ...of, ...(fixes !== undefined && { fixes }) })];
 }
 
 const PROBES = { headers: probeHeaders, stream: probeStream, large_body: probeLargeBody } as const;

@@ -55,7 +55,7 @@ export function diagnose(
   { root_url, connections }: Pick<Inquiry, 'root_url' | 'connections'>,
   what: keyof typeof TITLES,
   outcome: CheckOutcome,
-  more: { readonly of?: string; readonly where?: string } = {},
+  more: { readonly of?: string; readonly where?: string; readonly fixes?: Diagnosis['fixes'] } = {},
 ): Diagnosis {
   const { verdict, found, remedy, details } = outcome;
   const tokens = connections.flatMap(({ token }) => (token === undefined ? [] : [token]));
@@ -67,6 +67,7 @@ export function diagnose(
     found,
     ...(remedy === undefined ? {} : { remedy }),
     ...(details === undefined || details.length === 0 ? {} : { details }),
+    ...(more.fixes === undefined ? {} : { fixes: more.fixes }),
   };
   return withoutSecrets(diagnosis, tokens);
 }

@@ -70,14 +70,22 @@ export function missingModel(model: string, models: readonly ListedModel[], answ
 }
 
 /** What a client believes about the window of its model, against what the gateway says; `undefined` where one of both is not known. */
-export function judgeWindow(believed: number | undefined, model: ListedModel): CheckOutcome | undefined {
+export function judgeWindow(
+  { context_window: believed, fixWindow }: Connection,
+  model: ListedModel,
+): CheckOutcome | undefined {
   const { context_window: window } = model;
-  if (believed === undefined || window === undefined) return undefined;
+  if (window === undefined) return undefined;
   const id = shortText(model.id, 80);
+  const remedy = `set the context window of the client to ${window}, and its compaction limit to ${Math.floor(window * 0.95)}`;
+  if (believed === undefined) {
+    if (fixWindow === undefined) return undefined;
+    return { verdict: 'warning', found: `the client is not told that ${id} takes ${window} tokens`, remedy };
+  }
   if (believed <= window) return { verdict: 'ok', found: `${believed} tokens, and ${id} takes ${window}` };
   return {
     verdict: 'failed',
     found: `the client believes that ${id} takes ${believed} tokens, and the gateway says ${window}: long sessions fail before they are compacted`,
-    remedy: `set the context window of the client to ${window}, and its compaction limit to ${Math.floor(window * 0.95)}`,
+    remedy,
   };
 }

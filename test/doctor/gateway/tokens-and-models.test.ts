@@ -111,4 +111,20 @@ describe('a model', () => {
       /context window of the client to 200000, and its compaction limit to 190000/,
     );
   });
+
+  test('has a window that files are told where they say none, or one that is too large', async () => {
+    const root_url = await at();
+    const told: number[] = [];
+    const fixWindow = (tokens: number) => {
+      told.push(tokens);
+      return { fixes: [] };
+    };
+    for (const context_window of [undefined, 100_000, 500_000]) {
+      const { of } = await examine(root_url, {
+        connections: [{ client: 'build-cli', model: 'coder-1', more_models: ['coder-1'], context_window, fixWindow }],
+      });
+      assert.equal(of('context_window').fixes === undefined, context_window === 100_000);
+    }
+    assert.deepEqual(told, [200_000, 200_000]);
+  });
 });

@@ -44,6 +44,11 @@ export function examineLimits(client: CodingCli): Diagnosis[] {
   ];
 }
 
+/** Tells the client another window, and when to shorten a conversation by it. */
+export function fixWindow(layers: CodingCli['layers'], tokens: number): Pick<Diagnosis, 'fixes'> {
+  return fixToml(layers, [WINDOW], { set: { [WINDOW]: tokens, [LIMIT]: Math.floor(tokens * COMPACT_AT) } });
+}
+
 /** A window for which a limit is right: somebody who wrote one knew the model. */
 function usualWindow(limit: unknown): number {
   const is_limit = typeof limit === 'number' && Number.isSafeInteger(limit) && limit > 0;
