@@ -25,11 +25,25 @@ export function withoutCredentials(text: string, hides: string | undefined | rea
     text,
   );
   const masked = without_headers.replace(CREDENTIAL, hide);
-  const hidden = [hides ?? []]
-    .flat()
-    .reduce((rest, secret) => (secret === '' ? rest : rest.replaceAll(secret, MASK)), masked);
-  return printable(hidden.replaceAll('\r\n', '\n'));
+  return printable(withoutTexts(masked, secretTexts([hides ?? []].flat())).replaceAll('\r\n', '\n'));
 }
+
+/** A shorter text is part of many words, which would be hidden in its place and tell what it is. */
+const SECRET_LENGTH_MIN = 6;
+
+/** Those of some texts that may be hidden wherever they stand: what a file has as a key may also be `x`. */
+export function secretTexts(texts: readonly string[]): string[] {
+  return texts.filter(({ length }) => length >= SECRET_LENGTH_MIN);
+}
+
+/** At once, so that the mask of one is no place for another; the longest first. */
+function withoutTexts(text: string, hides: readonly string[]): string {
+  if (hides.length === 0) return text;
+  const longest_first = hides.toSorted((a, b) => b.length - a.length);
+  return text.replace(new RegExp(longest_first.map(literally).join('|'), 'g'), MASK);
+}
+
+const literally = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** What a draft changes, as a unified diff in which no credential can be read. Only a credential that changes leaves a line. */
 export function showDiff(

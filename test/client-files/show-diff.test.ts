@@ -55,6 +55,26 @@ model_auto_compact_token_limit = 475000
   });
 });
 
+describe('a text that is hidden wherever it stands', () => {
+  test('is hidden once, also where one is a part of another or of the mask', () => {
+    const hides = [TOKEN, `${TOKEN}-longer`, 'hidden'];
+    assert.equal(withoutCredentials(`a ${TOKEN}-longer b ${TOKEN} c`, hides), 'a <hidden> b <hidden> c');
+  });
+
+  test('is hidden as it is, whatever characters it has', () => {
+    fc.assert(
+      fc.property(fc.string({ minLength: 6, unit: fc.constantFrom(...'\\^$.*+?()[]{}|/-a') }), (secret) => {
+        assert.equal(withoutCredentials(`<${secret}> b`, [secret]), '<<hidden>> b');
+      }),
+      { numRuns: times(50) },
+    );
+  });
+
+  test('is none that is so short that it is a part of other words', () => {
+    assert.equal(withoutCredentials('key = "x"\n"api_key": "x"', ['x', '']), 'key = "x"\n"api_key": "<hidden>"');
+  });
+});
+
 describe('lines for a shell', () => {
   test('are what each shell takes', () => {
     const given = { texts: { A: `it's \\ $x` }, copies: { B: 'C' } };

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { secretTexts } from '../../client-files/show-diff.ts';
 import type { CheckResult } from '../../contract/checks.ts';
 import { type ClientKind, type Desk, openDesk } from '../../doctor/desk.ts';
 import type { Diagnosis } from '../../doctor/diagnosis.ts';
@@ -96,7 +97,8 @@ function resultOf(diagnosis: Diagnosis, { env }: Desk, duration_ms: number): Che
   const is_fixable = fixes !== undefined && outcome.verdict !== 'ok';
   const details = [...(outcome.details ?? []), ...(is_fixable ? ['appscli doctor --fix can do it'] : [])];
   const result = { ...outcome, ...(details.length > 0 && { details }), duration_ms };
-  return withoutSecrets(result, [...(fixes ?? []).flatMap(({ hides = [] }) => hides), ...secretsIn(env)]);
+  const of_files = secretTexts((fixes ?? []).flatMap(({ hides = [] }) => hides));
+  return withoutSecrets(result, [...of_files, ...secretsIn(env)]);
 }
 
 const SECRET_LENGTH_MIN = 12;

@@ -120,6 +120,14 @@ describe('appscli doctor', () => {
     assert.match(stdout, /none is set up here/);
   });
 
+  test('can be read where somebody took one letter for a key', async () => {
+    put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: `${GATEWAY}/v1`, ANTHROPIC_AUTH_TOKEN: 'e' } });
+    const { stdout, stderr } = await doctor({ given: { fix: true } });
+    assert.match(stdout, /it ends in \/v1/);
+    assert.match(stderr, /"ANTHROPIC_AUTH_TOKEN": "<hidden>"/);
+    assert.match(stderr, /"ANTHROPIC_BASE_URL"/);
+  });
+
   test('gives commands that set up a client the names of that client', async () => {
     put('bin/claude', '#!/bin/sh\n', 0o755);
     const shipped = await doctor({ env: { PATH: at('bin') } });
