@@ -2,7 +2,7 @@ import { errorText } from './answer-lines.ts';
 import type { Api } from './apis.ts';
 import { type Asked, askFor, foreignOutcome } from './asked.ts';
 import type { SelfCheckOutcome } from './check.ts';
-import { fieldsOf } from './read-answer.ts';
+import { type Answer, fieldsOf } from './read-answer.ts';
 import type { Ask, Subject } from './subject.ts';
 
 /** A prompt with a short answer; some thirty tokens with what surrounds it. */
@@ -10,13 +10,6 @@ export const PROMPT = 'Reply with the single word OK.';
 
 /** What one such request uses, at most. */
 export const SHORT_REQUEST = { input: 60, output: 16 } as const;
-
-export const NO_MODEL = 'there is no model to ask: name one with --model';
-
-/** Why a check that asks a model can't be made. */
-export function withoutModel({ model }: Subject): string | undefined {
-  return model === undefined ? NO_MODEL : undefined;
-}
 
 /**
  * The outcome where a part of the API is not served: it need not be. `undefined` where it is, as far as the answer tells; a web page
@@ -32,6 +25,14 @@ export function unservedOutcome(
   if (foreign === undefined || /^text\/plain\b/.test(answer.headers['content-type'] ?? '')) {
     const error = errorText(answer.json);
     const says = error === undefined ? '' : `: ${error}`;
+    if (isAboutModel(answer)) {
+      return {
+        verdict: 'skipped',
+        found: `this model is not served in ${what}: status ${answer.status}${says}`,
+        remedy: `where ${clients} are to use it: name one that is with --model`,
+        ...travelled,
+      };
+    }
     return {
       verdict: 'skipped',
       found: `${what} are not served for this: status ${answer.status}${says}; ${clients} can't use it here`,
@@ -44,6 +45,13 @@ export function unservedOutcome(
     remedy: `where ${clients} are to use it: ${foreign.remedy ?? 'have the proxy pass all of /v1/ on'}`,
     ...travelled,
   };
+}
+
+/** Whether it is the model that a gateway does not have, and not the API. */
+function isAboutModel({ json }: Answer): boolean {
+  const { error } = fieldsOf(json);
+  const { code, message } = fieldsOf(error);
+  return code === 'model_not_found' || (typeof message === 'string' && /\bmodel\b/i.test(message));
 }
 
 /** Asks with a wrong request, which has to be refused as an error of chat completions and Responses. */

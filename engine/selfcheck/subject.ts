@@ -36,7 +36,7 @@ export interface Subject {
   readonly root_url: string;
   /** The address as it was given, such as one that ends in `/v1`. */
   readonly given_url?: string;
-  /** The model that is asked; `undefined` where the gateway lists none and none was named. */
+  /** The model that is asked; `undefined` where none was named, and the gateway lists none or gives no list. */
   readonly model: string | undefined;
   /** A token whose limit is used up. */
   readonly limit_token: string | undefined;

@@ -19,10 +19,12 @@ let models: readonly object[] = [{ id: 'coder-1' }, { id: 'coder-2' }];
 let asked: { readonly path: string; readonly headers: NodeJS.Dict<string | string[]> }[] = [];
 /** Where messages are forwarded to. */
 let upstream: string | undefined;
+let status = 200;
 const gateway = createServer(async (request, response) => {
   asked.push({ path: request.url ?? '', headers: request.headers });
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
+  response.statusCode = status;
   response.setHeader('content-type', 'application/json');
   if (upstream !== undefined && request.method === 'POST') {
     const body = Buffer.concat(chunks);
@@ -208,7 +210,18 @@ describe('appscli selfcheck', () => {
     models = [];
     const { data, info } = await run({}, [OK, DEAR]).finally(() => (models = before_test));
     assert.match(info.replaceAll('\n', ' '), /with no model: it lists none, and --model names none/);
-    assert.match(data, /skipped {2}An answer: no model is known to ask\n {9}help {6}name one with --model/);
+    assert.match(
+      data,
+      /skipped {2}An answer: no model is known to ask: put the list of models right, or name\n {9}one with --model/,
+    );
+  });
+
+  it('does not say that nothing is listed where the list was refused', async () => {
+    const before_test = status;
+    status = 401;
+    const { data, info } = await run({}, [DEAR]).finally(() => (status = before_test));
+    assert.match(info.replaceAll('\n', ' '), /with no model: it gives no list of models, and --model names none/);
+    assert.match(data.replace(/\s+/g, ' '), /no model is known to ask: put the list of models right/);
   });
 
   it('makes only the checks that are named, by their ids or the beginnings of them', async () => {

@@ -74,7 +74,7 @@ describe('chat completions', () => {
       where: 'the model is not served in them',
       habits: always(404, 'application/json', unknown_model),
       verdict: 'skipped',
-      found: /model_not_found|The model coder-1 does not exist/,
+      found: /^this model is not served in chat completions: status 404: .*The model coder-1 does not exist$/,
     },
     {
       id: 'json',

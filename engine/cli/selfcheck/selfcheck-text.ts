@@ -35,8 +35,10 @@ export function describePlan(plan: Plan): string[] {
   return [...describeEcho(plan), ...describeCosts(plan)];
 }
 
-function describeModel({ model, reason, listed = 0 }: ChosenModel): string {
-  if (model === undefined) return 'no model: it lists none, and --model names none';
+function describeModel({ model, reason, listed }: ChosenModel): string {
+  if (model === undefined) {
+    return `no model: it ${listed === undefined ? 'gives no list of models' : 'lists none'}, and --model names none`;
+  }
   const why = {
     named: '',
     echo: ' of the echo upstream',

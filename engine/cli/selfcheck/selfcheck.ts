@@ -12,6 +12,7 @@ import { NotAsked } from '../../selfcheck/not-asked.ts';
 import { isUnreachable } from '../../selfcheck/reach.ts';
 import { runChecks } from '../../selfcheck/run.ts';
 import type { Subject } from '../../selfcheck/subject.ts';
+import { NO_MODEL } from '../../selfcheck/without-model.ts';
 import { secretHider, withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE } from '../exit-codes.ts';
@@ -178,7 +179,7 @@ async function makePlan(
 
 function whyNotMade(check: SelfCheck, { chosen, budget, max_usd }: Plan): SelfCheckOutcome | undefined {
   if (check.uses !== undefined && chosen.model === undefined) {
-    return { verdict: 'skipped', found: 'no model is known to ask', remedy: 'name one with --model' };
+    return { verdict: 'skipped', found: NO_MODEL };
   }
   const usd = budget.too_dear.get(check);
   if (usd === undefined) return undefined;

@@ -10,11 +10,11 @@ import {
   tellUsage,
   unservedOutcome,
   usageFaults,
-  withoutModel,
 } from '../compat-request.ts';
 import { fieldsOf } from '../read-answer.ts';
 import { type ReadEvent, readEvents } from '../read-events.ts';
 import type { Subject } from '../subject.ts';
+import { withoutModel } from '../without-model.ts';
 
 const API = APIS.chat;
 const COUNTS = ['prompt_tokens', 'completion_tokens'] as const;

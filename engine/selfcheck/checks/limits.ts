@@ -2,10 +2,11 @@ import { errorText } from '../answer-lines.ts';
 import { APIS } from '../apis.ts';
 import { type Asked, askFor, foreignOutcome } from '../asked.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
-import { NO_MODEL, outcomeOfFaults, PROMPT, SHORT_REQUEST, unservedOutcome } from '../compat-request.ts';
+import { outcomeOfFaults, PROMPT, SHORT_REQUEST, unservedOutcome } from '../compat-request.ts';
 import { judgeRefusal, servedInstead } from '../limits/judge-refusal.ts';
 import { formOf } from '../limits/refusal-facts.ts';
 import type { Ask, Subject } from '../subject.ts';
+import { NO_MODEL } from '../without-model.ts';
 
 const HOW = 'needs --limit-token-env with the name of a variable that holds a token whose limit is used up';
 const REMEDY =

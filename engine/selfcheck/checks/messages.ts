@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { errorText, shortText } from '../answer-lines.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
-import { askMessages, needsModel, outcome, SHORT, shortBody } from '../messages/ask.ts';
+import { askMessages, outcome, SHORT, shortBody } from '../messages/ask.ts';
 import { checkTokenCounting } from '../messages/count-tokens.ts';
 import { messageProblem, missingCacheFields, otherModel } from '../messages/judge-message.ts';
 import { errorProblem, isRefusedAtTheDoor, refusal } from '../messages/refusals.ts';
 import { fieldsOf } from '../read-answer.ts';
 import type { Subject } from '../subject.ts';
+import { withoutModel } from '../without-model.ts';
 
 /** The Messages API: whole answers, usage, errors, token counting. */
 export const MESSAGES_CHECKS: readonly SelfCheck[] = [
@@ -15,14 +16,14 @@ export const MESSAGES_CHECKS: readonly SelfCheck[] = [
     title: 'Messages with a wrong token',
     expected: 'status 401 or 403 with an error of the Messages API in JSON, and no answer of a model.',
     uses: { input: SHORT.input, output: 1 },
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkWrongToken,
   },
   {
     id: 'messages.error',
     title: 'A request that is wrong',
     expected: 'status 4xx with {"type":"error","error":{"type","message"}} in JSON, so that clients can show it.',
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkError,
   },
   {
@@ -36,7 +37,7 @@ export const MESSAGES_CHECKS: readonly SelfCheck[] = [
     id: 'messages.count_tokens',
     title: 'Token counting',
     expected: 'a count that grows with the text, or an error in JSON that says it is not supported; nothing made up.',
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkTokenCounting,
   },
   {
@@ -44,7 +45,7 @@ export const MESSAGES_CHECKS: readonly SelfCheck[] = [
     title: 'A message',
     expected: 'status 200 and a message in JSON with content, stop_reason and usage; no page, no redirect.',
     uses: SHORT,
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkMessage,
   },
   {
@@ -53,7 +54,7 @@ export const MESSAGES_CHECKS: readonly SelfCheck[] = [
     expected:
       'a request with cache_control is taken, and its usage says cache_creation_input_tokens and cache_read_input_tokens.',
     uses: SHORT,
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkUsage,
   },
   {
@@ -61,7 +62,7 @@ export const MESSAGES_CHECKS: readonly SelfCheck[] = [
     title: 'Unknown beta features and fields',
     expected: 'they are passed on, or refused with an error in JSON that says so.',
     uses: SHORT,
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkUnknownFields,
   },
 ];

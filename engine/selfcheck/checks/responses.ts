@@ -10,11 +10,11 @@ import {
   tellUsage,
   unservedOutcome,
   usageFaults,
-  withoutModel,
 } from '../compat-request.ts';
 import { type Answer, fieldsOf } from '../read-answer.ts';
 import { type ReadEvent, readEvents } from '../read-events.ts';
 import type { Ask, Subject } from '../subject.ts';
+import { withoutModel } from '../without-model.ts';
 
 const API = APIS.responses;
 const COUNTS = ['input_tokens', 'output_tokens'] as const;

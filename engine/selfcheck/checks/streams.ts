@@ -1,9 +1,10 @@
 import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
-import { askMessages, needsModel, outcome, SHORT, shortBody } from '../messages/ask.ts';
+import { askMessages, outcome, SHORT, shortBody } from '../messages/ask.ts';
 import { otherModel } from '../messages/judge-message.ts';
 import { judgeContinuity, judgeStream } from '../messages/judge-stream.ts';
 import { judgeArrivals } from '../streams/judge-arrivals.ts';
 import type { Subject } from '../subject.ts';
+import { withoutModel } from '../without-model.ts';
 
 /** Long enough for a second or more of most models; all checks together stay below a cent. */
 const LONG_ANSWER_TOKENS = 120;
@@ -16,7 +17,7 @@ export const STREAM_CHECKS: readonly SelfCheck[] = [
     expected:
       'text/event-stream with event and data lines: message_start, blocks, message_delta with usage, message_stop.',
     uses: SHORT,
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkStream,
   },
   {
@@ -25,7 +26,7 @@ export const STREAM_CHECKS: readonly SelfCheck[] = [
     expected: 'event and data lines appear all the time while the model writes, the first of them at once.',
     // A second, short answer is asked for only where the first one leaves it open.
     uses: { requests: 2, input: 2 * SHORT.input, output: LONG_ANSWER_TOKENS + SHORT.output },
-    skipped: needsModel,
+    skipped: withoutModel,
     run: checkArrival,
   },
 ];

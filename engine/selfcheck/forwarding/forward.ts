@@ -2,9 +2,9 @@ import { PROTOCOLS, type Protocol } from '../../contract/protocol.ts';
 import { APIS, CLIENTS_TAKE } from '../apis.ts';
 import { type Asked, askFor, foreignOutcome } from '../asked.ts';
 import type { SelfCheckOutcome } from '../check.ts';
-import { NO_MODEL } from '../compat-request.ts';
 import type { Echo, EchoAnswer, EchoedRequest } from '../echo/echo.ts';
 import type { Subject } from '../subject.ts';
+import { NO_MODEL } from '../without-model.ts';
 
 const HOW =
   'needs --echo with an address such as 127.0.0.1:4010, an upstream of the gateway that points there, and with --model a model that goes to it';

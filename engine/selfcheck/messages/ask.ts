@@ -1,7 +1,7 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { APIS, CLIENTS_TAKE } from '../apis.ts';
 import { type Asked, askFor } from '../asked.ts';
-import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
+import type { SelfCheckOutcome } from '../check.ts';
 import type { Ask, Subject } from '../subject.ts';
 
 /** A question that takes one word to answer. */
@@ -42,7 +42,3 @@ export function askMessages(
 export function outcome({ travelled }: Asked, found: CheckOutcome): SelfCheckOutcome {
   return { ...found, ...travelled };
 }
-
-/** For checks that ask a model. */
-export const needsModel: NonNullable<SelfCheck['skipped']> = ({ model }) =>
-  model === undefined ? 'no model to ask: the gateway lists none that can be read; name one with --model' : undefined;
