@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Profile } from '../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
@@ -5,17 +6,27 @@ import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import { BUILT_IN, readProfile } from '../load/profile.ts';
 import { createFindings } from '../source/findings.ts';
 
-/** The profile with the names of the clients that most people have; it ships with the program. */
+/** The profile that needs no file. */
+export const NEUTRAL_PROFILE = 'neutral';
+
+/** The file with the names of the clients that most people have, which ships with the program. */
 const SHIPPED = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
 
-/** The names that may be in use here: of the profile that was given, else the neutral ones and those of the shipped profile. Raises StartError. */
-export function profilesInUse(file: string | undefined): readonly Profile[] {
-  return file === undefined ? [BUILT_IN.neutral, profileOf(SHIPPED)] : [profileOf(file)];
+/** The files with names that may be in use here, `NEUTRAL_PROFILE` among them: the one that was given, else the neutral and the shipped one. */
+export function profileFilesInUse(given: string | undefined): readonly [string, ...string[]] {
+  if (given !== undefined) return [given];
+  // A package may have been cut down to what a gateway needs.
+  return existsSync(SHIPPED) ? [NEUTRAL_PROFILE, SHIPPED] : [NEUTRAL_PROFILE];
 }
 
-/** The profile in a file; `neutral` is the one that needs none. Raises StartError with the position of a mistake. */
+/** The names that may be in use here. Raises StartError. */
+export function profilesInUse(given: string | undefined): readonly Profile[] {
+  return profileFilesInUse(given).map(profileOf);
+}
+
+/** The profile in a file, or the neutral one. Raises StartError with the position of a mistake. */
 export function profileOf(file: string): Profile {
-  if (file === 'neutral') return BUILT_IN.neutral;
+  if (file === NEUTRAL_PROFILE) return BUILT_IN.neutral;
   const findings = createFindings();
   const profile = readProfile(file, findings);
   if (profile !== undefined) return profile;

@@ -6,6 +6,13 @@ import { findProgram } from '../kit/process/find-program.ts';
 /** A kind of coding client, by the name that commands give it. */
 export type ClientKind = 'messages' | 'coding-cli' | 'build-cli';
 
+/** What clients are called in what is printed. */
+export const CLIENT_TITLES: Readonly<Record<ClientKind, string>> = {
+  messages: 'Messages client',
+  'coding-cli': 'coding CLI',
+  'build-cli': 'build CLI',
+};
+
 /** The machine of a person, as far as checks look at it. Tests put another in its place. */
 export interface Desk {
   readonly env: NodeJS.ProcessEnv;

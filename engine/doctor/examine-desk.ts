@@ -6,7 +6,7 @@ import { isKeyAnywhere } from './clients/credential-text.ts';
 import { tryHelper } from './clients/key-helper.ts';
 import { examineMessages } from './clients/messages.ts';
 import { examineSignIn } from './clients/sign-in.ts';
-import type { ClientKind, Desk } from './desk.ts';
+import { CLIENT_TITLES, type ClientKind, type Desk } from './desk.ts';
 import type { Connection, Diagnosis, Examination } from './diagnosis.ts';
 import { examineGateway } from './gateway/examine-gateway.ts';
 import { withWholeCommand } from './whole-command.ts';
@@ -16,12 +16,6 @@ const EXAMINATIONS: readonly (readonly [ClientKind, (desk: Desk) => Examination]
   ['coding-cli', examineCodingCli],
   ['build-cli', examineBuildCli],
 ];
-
-const TITLES: Readonly<Record<ClientKind, string>> = {
-  messages: 'Messages client',
-  'coding-cli': 'coding CLI',
-  'build-cli': 'build CLI',
-};
 
 /** What to look at on a desk. */
 export interface DeskQuestion {
@@ -69,7 +63,7 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
         connections.push(connection);
         continue;
       }
-      onStep(`running the key helper of the ${TITLES[kind]}`);
+      onStep(`running the key helper of the ${CLIENT_TITLES[kind]}`);
       const { diagnosis, token } = await tryHelper(desk, { ...connection, helper });
       yield whole(diagnosis);
       connections.push({ ...connection, token });
@@ -127,7 +121,7 @@ function misnamed(
   return [
     {
       id: `${idOf(client)}.names`,
-      title: `names of the ${TITLES[client]}`,
+      title: `names of the ${CLIENT_TITLES[client]}`,
       verdict: 'warning',
       found: `files and variables have neutral names, which ${program} does not read`,
       remedy: withWholeCommand('appscli client', { ...connection, profile: other.profile }),
@@ -139,7 +133,7 @@ function misnamed(
 function overview(desk: Desk, { client, connection }: Examination): Diagnosis {
   const { program } = namesOf(desk, client);
   const found_at = desk.find(program);
-  const title = TITLES[client];
+  const title = CLIENT_TITLES[client];
   const goes = connection === undefined ? 'it is told of no gateway' : `it goes to ${connection.root_url}`;
   const asks = connection?.model === undefined ? '' : ` and asks for ${connection.model}`;
   const there = found_at === undefined ? `there is no ${program} on the PATH` : `its program is ${found_at}`;
@@ -150,7 +144,7 @@ function notThere(client: ClientKind, { desks, root_url }: DeskQuestion): Diagno
   const programs = [...new Set(desks.map((desk) => namesOf(desk, client).program))].join(' or ');
   return {
     id: idOf(client),
-    title: TITLES[client],
+    title: CLIENT_TITLES[client],
     verdict: 'failed',
     found: `it is not here: no file of it, no variable, and no ${programs} on the PATH`,
     remedy: `install it, then: ${setUp(client, desks, root_url)}`,
@@ -177,7 +171,7 @@ function setUp(client: ClientKind, desks: readonly Desk[], root_url = 'https://g
 function elsewhere({ client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
   return {
     id: `${idOf(client)}.other_gateway`,
-    title: `gateway of the ${TITLES[client]}`,
+    title: `gateway of the ${CLIENT_TITLES[client]}`,
     verdict: 'warning',
     found: `it goes to ${goes_to} and not to ${root_url}`,
     remedy: `appscli client ${client} --base-url ${root_url}`,

@@ -22,7 +22,7 @@ export function foreignAnswer(answer: Answer): ForeignAnswer | undefined {
 }
 
 /** Whether an answer is a web page, whatever its headers say. */
-export function isHtml({ headers, text }: Pick<Answer, 'headers' | 'text'>): boolean {
+function isHtml({ headers, text }: Pick<Answer, 'headers' | 'text'>): boolean {
   return /^\s*<(!doctype html|html|head|body|meta|title|!--|h1|script|\?xml)/i.test(text) || isHtmlType(headers, text);
 }
 

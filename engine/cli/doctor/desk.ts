@@ -1,18 +1,16 @@
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { secretTexts } from '../../client-files/show-diff.ts';
 import type { CheckResult } from '../../contract/checks.ts';
 import { type ClientKind, type Desk, openDesk } from '../../doctor/desk.ts';
 import type { Diagnosis } from '../../doctor/diagnosis.ts';
 import { type DeskQuestion, examineDesk, examineFiles } from '../../doctor/examine-desk.ts';
 import { type ComposedFixes, composeAllFixes } from '../../doctor/fixes.ts';
-import { PACKAGE_ROOT } from '../../kit/package-root.ts';
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import { counted } from '../amounts.ts';
 import { type Input, processInput } from '../client/client-input.ts';
 import { namesOf, rootUrl } from '../client/client-options.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
+import { NEUTRAL_PROFILE, profileFilesInUse } from '../profiles.ts';
 import { openReport, type Report, type ReportOptions } from '../report/report.ts';
 import { offerFixes } from './offer-fixes.ts';
 
@@ -30,9 +28,6 @@ export interface DeskSurroundings {
   readonly input?: Input;
   readonly openDesk?: typeof openDesk;
 }
-
-/** Names that ship with the program, for clients most people have. */
-const SHIPPED_NAMES = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
 
 const DOCTOR = { command: 'doctor' } as const;
 
@@ -55,11 +50,12 @@ export async function doctorDesk(
 }
 
 function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: typeof openDesk): [Desk, ...Desk[]] {
-  const named = (file: string) => ({ ...open(env, namesOf(file)), ...(file !== 'neutral' && { profile: file }) });
-  if (profile !== undefined) return [named(profile)];
-  const neutral = open(env, namesOf(undefined));
-  // A package may have been cut down to what a gateway needs.
-  return existsSync(SHIPPED_NAMES) ? [neutral, named(SHIPPED_NAMES)] : [neutral];
+  const named = (file: string): Desk => ({
+    ...open(env, namesOf(file)),
+    profile: file === NEUTRAL_PROFILE ? undefined : file,
+  });
+  const [first, ...others] = profileFilesInUse(profile);
+  return [named(first), ...others.map(named)];
 }
 
 async function look(context: CommandContext, question: DeskQuestion, given: DeskOptions): Promise<number> {

@@ -19,13 +19,6 @@ export interface Inquiry {
   readonly seconds: number;
 }
 
-/** What clients are called in what is printed. */
-export const CLIENT_TITLES: Readonly<Record<ClientKind, string>> = {
-  messages: 'Messages client',
-  'coding-cli': 'coding CLI',
-  'build-cli': 'build CLI',
-};
-
 /** Which clients use a gateway, each once. */
 export function clientsOf(connections: readonly Connection[]): ClientKind[] {
   return [...new Set(connections.map(({ client }) => client))];

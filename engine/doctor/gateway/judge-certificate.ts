@@ -1,9 +1,8 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { listed } from '../../kit/text/suggest.ts';
-import type { ClientKind } from '../desk.ts';
+import { CLIENT_TITLES, type ClientKind } from '../desk.ts';
 import { AUTHORITIES_VARIABLE } from './authorities.ts';
 import type { SeenCertificate } from './certificate.ts';
-import { CLIENT_TITLES } from './inquiry.ts';
 import { interceptorIn } from './interceptors.ts';
 
 const DAY_MS = 86_400_000;

@@ -58,7 +58,7 @@ function* eventTexts(body: Buffer): Generator<{ text: string; end: number }> {
 }
 
 /** Where every event of a stream ends, also those that say nothing. */
-export function eventEnds(body: Buffer): Set<number> {
+function eventEnds(body: Buffer): Set<number> {
   return new Set([...eventTexts(body)].map(({ end }) => end));
 }
 

@@ -1,7 +1,7 @@
 import type { Values } from '../../../client-files/broken-file.ts';
 import { isLoopbackUrl, urlProblem } from '../../../kit/net/addresses.ts';
 import type { Diagnosis } from '../../diagnosis.ts';
-import { type Found, fixIn, howToChange, isSet, type Settings } from './settings.ts';
+import { emptied, type Found, fixIn, howToChange, isSet, type Settings } from './settings.ts';
 
 const NAMED = { id: 'messages.address', title: 'address of the gateway' };
 
@@ -20,7 +20,7 @@ export interface ExaminedAddress {
 export function examineAddress(settings: Settings, variable: string): ExaminedAddress {
   const all = settings.everywhere(variable);
   const found = all.at(-1);
-  if (!isSet(found)) return { root_url: undefined, found, diagnoses: emptied(all) };
+  if (!isSet(found)) return { root_url: undefined, found, diagnoses: emptied(all, NAMED) };
   const { root_url, problem } = judgeAddress(found);
   const hidden = all.slice(0, -1).filter((other) => isSet(other) && plain(other.value) !== plain(found.value));
   const diagnoses = [...(problem === undefined ? [] : [problem]), ...hidden.map((other) => unused(other, found))];
@@ -80,21 +80,4 @@ function unused(other: Found, found: Found): Diagnosis {
     found: `it is not used: ${found.where} says another address, and wins`,
     remedy: `keep one of the two: ${howToChange(other)}, or ${howToChange(found)}`,
   };
-}
-
-/** A file that sets nothing takes away what the shell says. */
-function emptied(all: readonly Found[]): Diagnosis[] {
-  const found = all.at(-1);
-  const lost = all.find(isSet);
-  if (found === undefined || lost === undefined) return [];
-  return [
-    {
-      ...NAMED,
-      verdict: 'failed',
-      where: found.where,
-      found: `it is empty, and wins over ${lost.where}`,
-      remedy: howToChange(found),
-      ...fixIn(found.source, { drops: [['env', found.name]] }),
-    },
-  ];
 }

@@ -5,7 +5,16 @@ import { callsHelper } from '../../../client-files/key-helper.ts';
 import type { Desk } from '../../desk.ts';
 import type { Connection, Diagnosis } from '../../diagnosis.ts';
 import { judgeAddress } from './address.ts';
-import { type Found, fixIn, howToChange, isSet, placeOf, type Settings, userSettingsPath } from './settings.ts';
+import {
+  emptied,
+  type Found,
+  fixIn,
+  howToChange,
+  isSet,
+  placeOf,
+  type Settings,
+  userSettingsPath,
+} from './settings.ts';
 
 const NAMED = { id: 'messages.key', title: 'key' };
 
@@ -38,7 +47,7 @@ export function examineCredential(
   const session = settings.variable(`${feature}_OAUTH_TOKEN`);
   const sent = isSet(token) ? token : isSet(key) ? key : undefined;
   const is_set = sent !== undefined || helper !== undefined || header !== undefined;
-  const empty = emptied(settings, `${prefix}_AUTH_TOKEN`);
+  const empty = emptied(settings.everywhere(`${prefix}_AUTH_TOKEN`), NAMED);
   const diagnoses = [
     ...(sent === undefined ? [] : judgeText(sent)),
     ...twice(token, key, helper),
@@ -122,23 +131,6 @@ function twice(token: Found | undefined, key: Found | undefined, helper: Found |
     result.push(warn(found, other.where, `keep one of the two: ${howToChange(other)}`, fix));
   }
   return result;
-}
-
-/** A file that sets no token takes away what the shell says. */
-function emptied(settings: Settings, name: string): Diagnosis[] {
-  const all = settings.everywhere(name);
-  const [found, lost] = [all.at(-1), all.find(isSet)];
-  if (found === undefined || found.value.trim() !== '' || lost === undefined) return [];
-  return [
-    {
-      ...NAMED,
-      verdict: 'failed',
-      where: found.where,
-      found: `it is empty, and wins over ${lost.where}`,
-      remedy: howToChange(found),
-      ...fixIn(found.source, { drops: [['env', name]] }),
-    },
-  ];
 }
 
 function helperCommand(helper: Found | undefined): Connection['helper'] {

@@ -5,6 +5,7 @@ import { TIERS } from '../../../client-files/messages.ts';
 import { StartError } from '../../../contract/start-error.ts';
 import type { Desk } from '../../desk.ts';
 import type { Diagnosis } from '../../diagnosis.ts';
+import { LARGEST_WINDOW } from '../context-window.ts';
 import { shownText } from '../credential-text.ts';
 import { type Found, fixIn, howToChange, isOn, isSet, type Settings, userSettingsPath } from './settings.ts';
 
@@ -76,8 +77,7 @@ function examineCache(desk: Desk, address: string): Diagnosis[] {
   }
 }
 
-/** Of the models that clients are made for, with room to spare; a number above it was not meant. */
-const WINDOW_MAX = 2_000_000;
+/** What the client itself sends takes more. In tokens. */
 const WINDOW_MIN = 10_000;
 
 /** The model that the client asks for, and how long it may grow. */
@@ -146,7 +146,7 @@ function examineWindow(window: Found | undefined): Pick<ExaminedModel, 'context_
   const tokens = Number(given);
   if (tokens < WINDOW_MIN)
     return { context_window: tokens, diagnoses: [failed(`${tokens} tokens are less than the client itself sends`)] };
-  if (tokens <= WINDOW_MAX) return { context_window: tokens, diagnoses: [] };
+  if (tokens <= LARGEST_WINDOW) return { context_window: tokens, diagnoses: [] };
   const found = `${tokens} tokens are more than any model takes: the client shortens conversations too late, and long sessions fail`;
   return { context_window: tokens, diagnoses: [failed(found)] };
 }
@@ -157,7 +157,7 @@ function tokensIn(text: string): number | undefined {
   if (digits === undefined) return undefined;
   const factor = { '': 1, k: 1000, m: 1_000_000 }[unit.toLowerCase()]!;
   const tokens = Number(digits.replace(/\D/g, '')) * factor;
-  return tokens >= WINDOW_MIN && tokens <= WINDOW_MAX ? tokens : undefined;
+  return tokens >= WINDOW_MIN && tokens <= LARGEST_WINDOW ? tokens : undefined;
 }
 
 /** The client knows the windows of its vendor's models, which are called after tiers, and takes a million tokens for all others. */

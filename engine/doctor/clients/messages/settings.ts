@@ -186,3 +186,19 @@ export function howToChange({ source, name }: Pick<Found, 'source' | 'name'>, va
     ? `take ${name} out of env in ${source.path}${whose}`
     : `set ${name} to ${value} in ${source.path}${whose}`;
 }
+
+/** What is wrong where the place that wins says nothing of a variable, and so takes away what another says; `all` of it, the one that wins last. */
+export function emptied(all: readonly Found[], named: Pick<Diagnosis, 'id' | 'title'>): Diagnosis[] {
+  const [found, lost] = [all.at(-1), all.find(isSet)];
+  if (found === undefined || found.value.trim() !== '' || lost === undefined) return [];
+  return [
+    {
+      ...named,
+      verdict: 'failed',
+      where: found.where,
+      found: `it is empty, and wins over ${lost.where}`,
+      remedy: howToChange(found),
+      ...fixIn(found.source, { drops: [['env', found.name]] }),
+    },
+  ];
+}
