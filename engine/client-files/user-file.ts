@@ -67,11 +67,12 @@ interface Prepared {
   /** `undefined` where the file is to go. */
   readonly draft: string | undefined;
   readonly backup: string | undefined;
+  readonly is_new: boolean;
 }
 
 /**
  * Puts drafts in the place of the files they were made from, each in one step, after a backup beside it: all of them, or
- * none when one can't be prepared. A file that is to go is left as its backup. A link is followed. Returns the path of the
+ * none when one can't be. A file that is to go is left as its backup. A link is followed. Returns the path of the
  * backup of each, `undefined` for a new file and for one that only gets other rights. Raises StartError.
  */
 export function writeUserFiles(drafts: readonly FileChange[]): (string | undefined)[] {
@@ -91,12 +92,13 @@ export function writeUserFiles(drafts: readonly FileChange[]): (string | undefin
     for (const { draft, backup } of prepared) for (const path of [draft, backup]) remove(path);
     return failFile(current, 'written', error);
   }
-  for (const { target, draft } of prepared) {
+  for (const [index, { target, draft }] of prepared.entries()) {
     try {
       if (draft === undefined) rmSync(target);
       else renameSync(draft, target);
     } catch (error) {
-      for (const each of prepared) remove(each.draft);
+      for (const done of prepared.slice(0, index)) putBack(done);
+      for (const each of prepared.slice(index)) for (const path of [each.draft, each.backup]) remove(path);
       return failFile(target, 'replaced', error);
     }
   }
@@ -107,6 +109,12 @@ function remove(path: string | undefined): void {
   if (path !== undefined) rmSync(path, { force: true });
 }
 
+/** Undoes a replacement, because another one failed: what was there before comes back from its backup. */
+function putBack({ target, backup, is_new }: Prepared): void {
+  if (backup !== undefined) renameSync(backup, target);
+  else if (is_new) remove(target);
+}
+
 function prepare({ path, before, after, secret, shared }: FileChange): Prepared {
   const is_new = before === undefined;
   if (is_new) makeDirectory(dirname(path), shared ? 'everybody' : 'owner');
@@ -114,7 +122,7 @@ function prepare({ path, before, after, secret, shared }: FileChange): Prepared 
   const old = is_new ? undefined : statSync(target);
   const mode = secret ? PRIVATE_FILE : (old?.mode ?? (shared ? SHARED_FILE : PRIVATE_FILE)) & 0o777;
   const backup = old === undefined || before === after ? undefined : makeBackup(target, secret);
-  if (after === undefined) return { target, draft: undefined, backup };
+  if (after === undefined) return { target, draft: undefined, backup, is_new };
   const draft = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
   try {
     writeDraft(draft, after, mode, old);
@@ -123,7 +131,7 @@ function prepare({ path, before, after, secret, shared }: FileChange): Prepared 
     remove(backup);
     throw error;
   }
-  return { target, draft, backup };
+  return { target, draft, backup, is_new };
 }
 
 function writeDraft(

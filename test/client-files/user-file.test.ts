@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {
+import fs, {
   chmodSync,
   chownSync,
   lstatSync,
@@ -12,6 +12,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
@@ -137,6 +138,27 @@ describe('a file of a user', () => {
     assert.throws(() => writeUserFiles(drafts), /auth\.json cannot be (?:read|written): a file stands where/);
     assert.equal(readFileSync(path, 'utf8'), 'old');
     assert.deepEqual(readdirSync(directory).toSorted(), ['config.toml', 'file']);
+  });
+
+  test('is as it was when another of the same client cannot be replaced, as where a container has it mounted', (t) => {
+    writeFileSync(path, 'old');
+    const [added, mounted] = [join(directory, 'added.json'), join(directory, 'auth.json')];
+    writeFileSync(mounted, 'theirs');
+    const drafts = [draft('new'), draft('new', { path: added }), draft('new', { path: mounted })];
+    const rename = fs.renameSync;
+    t.mock.method(fs, 'renameSync', (from: string, to: string) => {
+      if (to === mounted) throw Object.assign(new Error('busy'), { code: 'EBUSY' });
+      rename(from, to);
+    });
+    syncBuiltinESMExports();
+    try {
+      assert.throws(() => writeUserFiles(drafts), /auth\.json cannot be replaced: it is mounted by itself/);
+    } finally {
+      t.mock.restoreAll();
+      syncBuiltinESMExports();
+    }
+    assert.deepEqual([readFileSync(path, 'utf8'), readFileSync(mounted, 'utf8')], ['old', 'theirs']);
+    assert.deepEqual(readdirSync(directory).toSorted(), ['auth.json', 'config.toml']);
   });
 
   test('that is none is said so: a directory, a link to nothing, a circle, no UTF-8, too large', () => {

@@ -19,6 +19,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EDQUOT: 'the disk quota is used up',
   ENOENT: 'no directory can be made there',
   ENOTDIR: 'a file stands where a directory is needed',
+  EBUSY: 'it is mounted by itself or in use',
   EISDIR: 'it is a directory',
   ELOOP: 'its links lead in a circle',
 };
