@@ -212,7 +212,7 @@ describe('appscli selfcheck', () => {
     assert.match(info.replaceAll('\n', ' '), /with no model: it lists none, and --model names none/);
     assert.match(
       data,
-      /skipped {2}An answer: no model is known to ask: put the list of models right, or name\n {9}one with --model/,
+      /skipped {2}An answer: no model is known to ask: put the list of models right, or\n {9}name one with --model/,
     );
   });
 
