@@ -141,6 +141,15 @@ default = "mine"
     assert.throws(() => mergeToml(`x = ${'['.repeat(100_000)}`, VALUES), BrokenFile);
   });
 
+  test('with a key of thousands of parts is refused at once, and one with a few or with dots in its values is not', () => {
+    for (const text of [`${'a . '.repeat(2000)}a = 1\n`, `[${'"a".'.repeat(400_000)}a]\n`]) {
+      assert.throws(() => mergeToml(text, {}), /a key of more than 32 parts/);
+    }
+    for (const text of [`${'a.'.repeat(20)}a = 1\n`, `x = "${'/v1. '.repeat(100)}"\n`]) {
+      assert.equal(mergeToml(text, {}), text);
+    }
+  });
+
   test('in which something else stands where a table belongs is refused', () => {
     for (const text of ['models = "x"\n', '[[models]]\n', 'model.mine = 3\n', 'model = []\n', '[top]\nx = 1\n']) {
       assert.throws(() => mergeToml(text, VALUES), BrokenFile, text);
