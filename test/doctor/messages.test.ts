@@ -327,6 +327,11 @@ describe('what the Messages client does beside that', () => {
   test('it asks a gateway for models, but without an address there is none', () => {
     const desk = { ...withEnv({ CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY: 'true' }), programs: ['client'] };
     assert.deepEqual(wrong(look(desk)), ['skipped messages.address', 'warning messages.discovery']);
+    // The address may be what is missing, and is found beside env here.
+    const { VENDOR_BASE_URL, ...env } = DISCOVERY;
+    const misplaced = { files: { [SETTINGS]: json({ VENDOR_BASE_URL, env }) } };
+    const after = mended(misplaced, look(misplaced).diagnoses);
+    assert.deepEqual(envIn(deskWith(after).read('/home/ada/.client/settings.json')), DISCOVERY);
   });
 
   test('it remembers the models of this gateway, however long ago it asked', () => {

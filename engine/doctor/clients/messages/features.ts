@@ -37,15 +37,16 @@ export function examineDiscovery(desk: Desk, settings: Settings, address: Found 
   const found = settings.variable(`${desk.names.messages.feature_prefix}_ENABLE_GATEWAY_MODEL_DISCOVERY`);
   if (!isOn(found)) return [];
   if (isSet(address)) return examineCache(desk, address.value);
+  const base_url = `${desk.names.messages.variable_prefix}_BASE_URL`;
+  // What is missing may be the address: nothing is taken out for somebody.
   return [
     {
       id: 'messages.discovery',
       title: 'model discovery',
       verdict: 'warning',
       where: found!.where,
-      found: `${found!.name} has no effect: without ${desk.names.messages.variable_prefix}_BASE_URL there is no gateway to ask`,
-      remedy: howToChange(found!),
-      ...fixIn(found!.source, { drops: [['env', found!.name]] }),
+      found: `${found!.name} has no effect: without ${base_url} there is no gateway to ask`,
+      remedy: `set ${base_url}; or ${howToChange(found!)}`,
     },
   ];
 }
