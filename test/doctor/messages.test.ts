@@ -159,6 +159,17 @@ describe('the key of the Messages client', () => {
     assert.match(theFault(by_variable, 'failed messages.key').where!, /CLIENT_CODE_OAUTH_TOKEN/);
   });
 
+  test('that is nowhere while the vendor made one has that key sent to the gateway', () => {
+    const held = json({ numStartups: 3, primaryApiKey: 'vendor-key' });
+    const settings = withEnv({ VENDOR_BASE_URL: GATEWAY }).files!;
+    const desk = { files: { ...settings, '~/.client.json': held } };
+    const { found, where } = theFault(desk, 'failed messages.key');
+    assert.match(found, /sends it the key of its vendor/);
+    assert.equal(where, '/home/ada/.client.json');
+    const none = { files: { ...settings, '~/.client.json': json({ numStartups: 3 }) } };
+    assert.match(theFault(none, 'failed messages.key').found, /asks people to sign in/);
+  });
+
   test('of the legacy variable is taken alone, and told and taken out beside a token', () => {
     assert.deepEqual(look(withEnv({ VENDOR_BASE_URL: GATEWAY, VENDOR_API_KEY: TOKEN })).diagnoses, []);
     const text = theMended(withEnv({ ...GOOD, VENDOR_API_KEY: 'old-key' }), 'warning messages.key');

@@ -1,4 +1,4 @@
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { isTable } from '../../../client-files/broken-file.ts';
 import { parseObject } from '../../../client-files/json-text.ts';
 import { callsHelper } from '../../../client-files/key-helper.ts';
@@ -168,6 +168,9 @@ function nothing(desk: Desk, session: Found | undefined, variable: string): Diag
   const held = vendorSession(desk);
   if (held !== undefined)
     return failed('the client has no token for the gateway, and sends it the sign-in of its vendor', held);
+  const key = vendorKey(desk);
+  if (key !== undefined)
+    return failed('the client has no token for the gateway, and sends it the key of its vendor', key);
   return failed(
     `${variable} is set nowhere, and there is no key helper: the client asks people to sign in at its vendor`,
   );
@@ -176,12 +179,25 @@ function nothing(desk: Desk, session: Found | undefined, variable: string): Diag
 /** The file with a sign-in at the vendor of the client; on macOS the keychain has it, where nobody can look. */
 function vendorSession(desk: Desk): string | undefined {
   const path = join(dirname(userSettingsPath(desk)), '.credentials.json');
+  const values = Object.values(readObject(desk, path));
+  return values.some((value) => isTable(value) && typeof value.accessToken === 'string') ? path : undefined;
+}
+
+/** The file with a key that the vendor made for the client: beside its folder, or in one that a variable names. */
+function vendorKey(desk: Desk): string | undefined {
+  const folder = dirname(userSettingsPath(desk));
+  const name = `${basename(dirname(desk.names.messages.settings_file))}.json`;
+  return [join(folder, name), join(dirname(folder), name)].find(
+    (path) => typeof readObject(desk, path).primaryApiKey === 'string',
+  );
+}
+
+/** What cannot be read the client has nothing from either. */
+function readObject(desk: Desk, path: string): Readonly<Record<string, unknown>> {
   try {
-    const values = Object.values(parseObject(desk.read(path) ?? '{}'));
-    return values.some((value) => isTable(value) && typeof value.accessToken === 'string') ? path : undefined;
+    return parseObject(desk.read(path) ?? '{}');
   } catch {
-    // Whatever it is, the client has no sign-in from it either.
-    return undefined;
+    return {};
   }
 }
 
