@@ -182,7 +182,16 @@ async function judgeDirectory(machine: Machine, path: string, by_others: boolean
       remedy: `chmod 700 ${path}`,
     };
   }
-  if (there_rights !== undefined && !by_others && !mayUser(machine, there_rights, 3)) {
+  if (machine.isReadOnly(there)) {
+    return {
+      verdict: 'failed',
+      found: `${there} is on a file system that is read-only`,
+      remedy: 'mount one that can be written to there (a volume of a container), or name a directory on another',
+    };
+  }
+  // What is there already may belong to the user that the database runs as.
+  const is_own = rights === undefined || !by_others;
+  if (there_rights !== undefined && is_own && !mayUser(machine, there_rights, 3)) {
     return {
       verdict: 'warning',
       found:

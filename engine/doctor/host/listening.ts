@@ -135,7 +135,7 @@ function taken(listen: string, who: string, why: string): Said {
   return {
     verdict: 'failed',
     found: `taken by ${who}: ${why}`,
-    remedy: `stop it, or set server.listen to another port than that of ${listen}`,
+    remedy: `stop it, or write another port than that of ${listen} into server.listen, and into server.public_url if that names it`,
   };
 }
 

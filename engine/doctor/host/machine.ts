@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { accessSync, constants, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { availableParallelism, networkInterfaces, totalmem } from 'node:os';
 
@@ -33,6 +33,8 @@ export interface Machine {
   link(path: string): string | undefined;
   /** `undefined` where there is nothing, or where it can't be looked at. */
   rights(path: string): Rights | undefined;
+  /** Whether the file system of a path takes no changes, from anybody. */
+  isReadOnly(path: string): boolean;
   /** Free and whole size of the file system of a path, in bytes; `undefined` where it can't be told. */
   space(path: string): Promise<{ readonly free_bytes: number; readonly total_bytes: number } | undefined>;
   /** Milliseconds since the epoch. */
@@ -53,6 +55,7 @@ export function thisMachine(): Machine {
     list: (path) => orNothing(() => readdirSync(path)) ?? [],
     link: (path) => orNothing(() => readlinkSync(path)),
     rights: (path) => orNothing(() => rightsOf(path)),
+    isReadOnly,
     space: spaceOf,
     now: () => Date.now(),
   };
@@ -71,6 +74,15 @@ function rightsOf(path: string): Rights {
   const { mode, uid, gid, size: bytes, mtimeMs: changed_at } = stats;
   const kind = stats.isFile() ? 'file' : stats.isDirectory() ? 'directory' : 'other';
   return { kind, mode: mode & 0o7777, uid, gid, bytes, changed_at };
+}
+
+function isReadOnly(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EROFS';
+  }
 }
 
 async function spaceOf(path: string) {

@@ -120,8 +120,22 @@ test('directories that the gateway writes to must be its own, and have room', as
     new RegExp(`may not make it in ${directory}`),
   );
   assert.match((await judged('spool', { space: async () => undefined })).found, /can't be told/);
+  assert.match(
+    (await judged('x/spool', { ...room(9), isReadOnly: () => true })).found,
+    /file system that is read-only/,
+  );
   chmodSync(path('spool'), 0o755);
   assert.match((await judged('spool')).remedy ?? '', /chmod 700/);
+});
+
+test('a directory for the embedded database that this user may not make is told of', async () => {
+  const { path } = project({});
+  const sections = { database: { embedded: { data_dir: path('new/postgres') } } };
+  const judged = (machine: Partial<Machine>) => examineDirectories(hostOf([], sections as never, machine));
+  const [mine] = await judged({});
+  assert.doesNotMatch(mine?.found ?? '', /may not make it/);
+  const [foreign] = await judged({ uid: 4711, groups: [] });
+  assert.match(foreign?.found ?? '', /missing, and this user may not make it/);
 });
 
 const OWN = '11111111-1111-4111-8111-111111111111';
