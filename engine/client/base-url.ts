@@ -38,7 +38,7 @@ export function chooseBaseUrl(
   if (known.length === 1) return known[0]!;
   throw new StartError(
     known.length === 0
-      ? 'which gateway? You are signed in at none: name it, as in appscli login --base-url https://gateway.example.com'
+      ? 'which gateway? You are signed in at none: name one with --base-url https://gateway.example.com, or sign in: appscli login --base-url https://gateway.example.com'
       : `which gateway? You are signed in at ${known.join(', ')}: name one with --base-url or APPSCLI_BASE_URL`,
     { exit_code: EXIT_USAGE },
   );
