@@ -134,7 +134,9 @@ describe('a single run of a coding client', {
 
   it('ends the client when the person stops the command', async () => {
     const pid = join(mkdtempSync(join(tmpdir(), 'pid-')), 'pid');
-    const result = await run(`echo $$ > ${pid}; sleep 600`, { stop: until('it runs', () => existsSync(pid)) });
+    const result = await run(`echo $$ > ${pid}; sleep 600`, {
+      stop: until('it runs', () => existsSync(pid) && readFileSync(pid, 'utf8').endsWith('\n')),
+    });
     assert.deepEqual([result?.verdict, result?.found], ['skipped', 'not made: it was stopped']);
     assert.throws(() => process.kill(Number(readFileSync(pid, 'utf8')), 0), /ESRCH/);
   });
