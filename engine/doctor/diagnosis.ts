@@ -36,6 +36,8 @@ export interface Connection {
   readonly client: ClientKind;
   /** Without `/v1` and without a trailing slash. */
   readonly root_url: string;
+  /** Whether a file of the folder names it, which may come from anybody: no command to paste goes there. */
+  readonly is_of_folder?: boolean;
   /** The credential that the client would send; `undefined` where it has none, or gets it in a way that is not tried here. */
   readonly token: string | undefined;
   readonly model: string | undefined;

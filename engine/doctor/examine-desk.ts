@@ -187,7 +187,8 @@ function withCommand(
 ): Diagnosis {
   const { remedy } = diagnosis;
   if (remedy === undefined) return diagnosis;
-  const { root_url = meant_url, model } = connection ?? {};
+  const { model, is_of_folder = false } = connection ?? {};
+  const root_url = is_of_folder ? meant_url : (connection?.root_url ?? meant_url);
   return { ...diagnosis, remedy: withWholeCommand(remedy, { client, root_url, model, profile }) };
 }
 

@@ -2,7 +2,7 @@ import type { ClientKind, Desk } from '../desk.ts';
 import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
 import { examineRights } from './client-file.ts';
 import { examineAddress } from './messages/address.ts';
-import { examineCredential, examineSignInSettings } from './messages/credential.ts';
+import { examineCredential, examineSignInSettings, isOfFolder } from './messages/credential.ts';
 import { examineCaching, examineDiscovery, examineModel } from './messages/features.ts';
 import { networkVariables } from './messages/network-variables.ts';
 import { credentialsIn, isSet, readSettings, type Settings } from './messages/settings.ts';
@@ -37,6 +37,7 @@ export function examineMessages(desk: Desk): Examination {
       : {
           client: CLIENT,
           root_url,
+          ...(address.found !== undefined && isOfFolder(address.found) && { is_of_folder: true }),
           token: credential.token,
           model: model.model,
           more_models: model.more_models,

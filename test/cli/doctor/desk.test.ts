@@ -120,6 +120,15 @@ describe('appscli doctor', () => {
     assert.match(stdout, /none is set up here/);
   });
 
+  test('gives no command to paste that goes where only a file of the folder says', async () => {
+    const env = { HOME: at('other') };
+    put('other/.client/settings.json', { env: { VENDOR_AUTH_TOKEN: TOKEN, VENDOR_MODEL: 'coder-1' } });
+    put(SETTINGS, { env: { VENDOR_BASE_URL: 'https://evil.example.com' } });
+    const { stdout } = await doctor({ env });
+    assert.match(stdout, /appscli\s+client\s+messages/);
+    assert.doesNotMatch(stdout.replace(/\s+/g, ' '), /--base-url https:\/\/evil/);
+  });
+
   test('can be read where somebody took one letter for a key', async () => {
     put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: `${GATEWAY}/v1`, ANTHROPIC_AUTH_TOKEN: 'e' } });
     const { stdout, stderr } = await doctor({ given: { fix: true } });

@@ -66,7 +66,7 @@ export function examineCredential(
 }
 
 /** Whether a file of the folder says it: that may come from anybody. */
-const isOfFolder = ({ source }: Found) => source.kind === 'project' || source.kind === 'local';
+export const isOfFolder = ({ source }: Found) => source.kind === 'project' || source.kind === 'local';
 
 /** A credential of the person goes to an address that whoever made the folder chose. */
 function lentOut(credential: Found, address: Found): Diagnosis {
@@ -75,7 +75,7 @@ function lentOut(credential: Found, address: Found): Diagnosis {
     verdict: 'warning',
     where: address.where,
     found: `a file of this folder names the gateway, and the client sends it the credential of ${credential.where}; it was not sent from here`,
-    remedy: `if you do not know that gateway, do not start the client here; else ask it with --base-url, or set ${address.name} in your own settings`,
+    remedy: `if you do not know that gateway, do not start the client here; else ask it with --base-url, or take ${address.name} out of that file`,
   };
 }
 
