@@ -129,10 +129,11 @@ export function examineOwnCertificate(host: Host): Diagnosis[] {
   return [{ ...base, ...validity }];
 }
 
-/** Space below which a disk counts as full, in bytes and as a share of it. */
-const LEAST_BYTES = 512 * 1024 * 1024;
-const FEW_BYTES = 4 * LEAST_BYTES;
-const FEW_SHARE = 0.05;
+/** Space below which a disk counts as full: this share of it, within bounds. */
+const FULL_SHARE = 0.05;
+const FULL_BYTES = { least: 64 * 1024 * 1024, most: 512 * 1024 * 1024 };
+/** There is little where less than so many times that is free, or less than this share. */
+const LITTLE = { times: 4, share: 0.05 };
 
 /** Whether the directories the gateway writes to are there or can be made, are its own, and have room. */
 export async function examineDirectories(host: Host): Promise<Diagnosis[]> {
@@ -216,7 +217,8 @@ async function judgeSpace(machine: Machine, path: string, before: string): Promi
   const { free_bytes, total_bytes } = space;
   const found = `${before}${sizeText(free_bytes)} of ${sizeText(total_bytes)} free`;
   const remedy = 'make room on this disk, or name a directory on another: requests are refused when it is full';
-  if (free_bytes < LEAST_BYTES) return { verdict: 'failed', found: `${found}: as good as full`, remedy };
-  if (free_bytes < FEW_BYTES || free_bytes / total_bytes < FEW_SHARE) return { verdict: 'warning', found, remedy };
-  return { verdict: 'ok', found };
+  const full_bytes = Math.max(Math.min(total_bytes * FULL_SHARE, FULL_BYTES.most), FULL_BYTES.least);
+  if (free_bytes < full_bytes) return { verdict: 'failed', found: `${found}: as good as full`, remedy };
+  const is_little = free_bytes < LITTLE.times * full_bytes || free_bytes / total_bytes < LITTLE.share;
+  return is_little ? { verdict: 'warning', found, remedy } : { verdict: 'ok', found };
 }

@@ -102,7 +102,9 @@ const GIB = 1024 ** 3;
 test('directories that the gateway writes to must be its own, and have room', async () => {
   const { directory, path } = project({ file: '' });
   mkdirSync(path('spool'), { mode: 0o700 });
-  const room = (free: number) => ({ space: async () => ({ free_bytes: free * GIB, total_bytes: 20 * GIB }) });
+  const room = (free: number, total = 20) => ({
+    space: async () => ({ free_bytes: free * GIB, total_bytes: total * GIB }),
+  });
   const judged = async (name: string, machine: Partial<Machine> = room(10)) => {
     const sections = { ...limits(path(name)), database: { postgres: { url_env: 'X', pool_max: 10 } } };
     const found = await examineDirectories(hostOf([], sections, machine));
@@ -114,6 +116,8 @@ test('directories that the gateway writes to must be its own, and have room', as
   assert.match((await judged('file')).found, /no directory/);
   assert.equal((await judged('spool', room(0.1))).verdict, 'failed');
   assert.equal((await judged('spool', room(0.8))).verdict, 'warning');
+  assert.equal((await judged('spool', room(0.4, 1))).verdict, 'ok');
+  assert.equal((await judged('spool', room(0.05, 1))).verdict, 'failed');
   assert.match((await judged('spool', { ...room(9), uid: 4711, groups: [] })).found, /may not write/);
   assert.match(
     (await judged('x/spool', { ...room(9), uid: 4711, groups: [] })).found,

@@ -1,0 +1,22 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { readCertificates } from '../../../engine/kit/net/certificates.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'appscli-certificates-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+test('what is no file, or far too large to be one of certificates, is refused and not waited for', () => {
+  const pipe = join(directory, 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  assert.throws(() => readCertificates(pipe), /^Error: is no file$/);
+  assert.throws(() => readCertificates('/dev/zero'), /is no file/);
+  assert.throws(() => readCertificates(directory), /is no file/);
+  const large = join(directory, 'large.pem');
+  writeFileSync(large, Buffer.alloc(9 * 1024 * 1024));
+  assert.throws(() => readCertificates(large), /larger than 8 MiB/);
+  assert.throws(() => readCertificates(join(directory, 'missing.pem')), /can't be read: ENOENT/);
+});
