@@ -38,6 +38,15 @@ export const SELF_CHECK: Section = {
         'a single run of a coding client > fails at once when it opens a browser, and tells the host of the page and nothing more of it',
       ],
     }),
+    yes(
+      'self-check.tools',
+      'clients that it runs have no tools: a gateway can not have them read files or run commands',
+      {
+        'selfcheck/clients.test.ts': [
+          'a single run of a coding client > has no tools that whoever answers could have files read and commands run with',
+        ],
+      },
+    ),
     yes('self-check.costs', 'what it costs is said before it asks, and is less than one cent unless more is allowed', {
       [COMMAND]: [
         'appscli selfcheck > makes all checks but the runs of clients for less than one cent by default',
