@@ -74,7 +74,11 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
     connections.push(ofSignIn(desks[0], root_url));
   if (is_offline || connections.length === 0) return;
   onStep('asking the gateway');
-  yield* await examineGateway(desks[0], connections);
+  try {
+    yield* await examineGateway(desks[0], connections);
+  } catch (error) {
+    yield broken('gateway', 'gateways of the clients', error);
+  }
 }
 
 /** What is wrong with the files and variables of clients, asking nobody and running nothing. */
@@ -88,12 +92,27 @@ function examined(desk: Desk, client: ClientKind, examine: (desk: Desk) => Exami
   try {
     return examine(desk);
   } catch (error) {
-    if (!(error instanceof StartError)) throw error;
     const id = `${idOf(client)}.files`;
-    const remedy = 'put that right: the client cannot read it either';
-    const diagnosis: Diagnosis = { id, title: 'files', verdict: 'failed', found: error.message, remedy };
+    const diagnosis = error instanceof StartError ? unreadable(id, error) : broken(id, CLIENT_TITLES[client], error);
     return { client, is_there: true, diagnoses: [diagnosis], connection: undefined };
   }
+}
+
+function unreadable(id: string, { message }: StartError): Diagnosis {
+  const remedy = 'put that right: the client cannot read it either';
+  return { id, title: 'files', verdict: 'failed', found: message, remedy };
+}
+
+/** A look that broke says nothing about what it looked at, and keeps no other from being made. */
+function broken(id: string, title: string, error: unknown): Diagnosis {
+  const what = error instanceof Error ? error.name : 'unknown error';
+  return {
+    id,
+    title,
+    verdict: 'warning',
+    found: `this look broke (${what}), which says nothing about what was looked at`,
+    remedy: 'please report it, with the version of appscli and of the client',
+  };
 }
 
 const idOf = (client: ClientKind) => client.replaceAll('-', '_');
