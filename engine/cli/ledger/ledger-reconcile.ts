@@ -1,9 +1,9 @@
 import { formatUsd } from '../../kit/money.ts';
+import { type CsvCell, formatCsv } from '../../kit/text/csv.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type ReconciledRow, type Reconciliation, reconcile } from '../../money/reports/reconcile.ts';
 import { counted, roundedUsd } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { type CsvCell, formatCsv } from '../csv.ts';
 import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
 import { demandPeriod } from '../options.ts';
 import { showReport } from '../show.ts';

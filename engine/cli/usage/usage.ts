@@ -1,16 +1,9 @@
-import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import {
-  DEFAULT_DIMENSIONS,
-  reportUsage,
-  type UsageDimension,
-  type UsageFilter,
-  type UsageRow,
-} from '../../money/reports/usage.ts';
+import { reportUsage, type UsageDimension, type UsageFilter, type UsageRow } from '../../money/reports/usage.ts';
+import { usageCsv, usageJson } from '../../money/reports/usage-rows.ts';
 import { roundedUsd } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { type CsvCell, formatCsv } from '../csv.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { demandPeriod } from '../options.ts';
 import { formatTable, numbers } from '../table.ts';
@@ -52,42 +45,6 @@ export async function usage(context: CommandContext, given: UsageOptions): Promi
   else if (rows.length === 0) terminal.info('The ledger has no such requests.\n');
   else terminal.data(printableLines(describeUsage(rows, terminal.table_columns, by)));
   return EXIT_OK;
-}
-
-/** Adjustments, and what failures may have cost, are told where there are any. */
-function usageJson(given: UsageRow): object {
-  const { cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd, ...row } = given;
-  return {
-    ...row,
-    cost_usd: nanoToUsd(cost_nano_usd),
-    ...(adjusted_nano_usd !== 0n && { adjusted_usd: nanoToUsd(adjusted_nano_usd) }),
-    ...(possibly_billed_nano_usd !== 0n && { possibly_billed_usd: nanoToUsd(possibly_billed_nano_usd) }),
-    ...(possible_nano_usd !== 0n && { possibly_billed_in_cost_usd: nanoToUsd(possible_nano_usd) }),
-  };
-}
-
-const POSSIBLE = ['possibly_billed_usd', 'possibly_billed_in_cost_usd'];
-
-const COUNTS = [
-  'requests',
-  'input_tokens',
-  'output_tokens',
-  'cache_read_tokens',
-  'cache_write_5m_tokens',
-  'cache_write_1h_tokens',
-] as const;
-
-/** A CSV file with a line per row, every number exact; a dimension that a row does not have is empty. */
-export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[] = DEFAULT_DIMENSIONS): string {
-  const cells = rows.map((row): CsvCell[] => [
-    ...by.map((dimension) => ({ text: row[dimension] ?? '' })),
-    ...COUNTS.map((count) => ({ number: String(row[count]) })),
-    { number: formatUsd(row.cost_nano_usd) },
-    { number: formatUsd(row.adjusted_nano_usd) },
-    { number: formatUsd(row.possibly_billed_nano_usd) },
-    { number: formatUsd(row.possible_nano_usd) },
-  ]);
-  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', ...POSSIBLE], cells);
 }
 
 const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describeUsage, usageCsv } from '../../../engine/cli/usage/usage.ts';
+import { describeUsage } from '../../../engine/cli/usage/usage.ts';
 import type { UsageRow } from '../../../engine/money/reports/usage.ts';
+import { usageCsv } from '../../../engine/money/reports/usage-rows.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
 import { assertNarrow } from '../tokens/backend-at-gateway.ts';
 

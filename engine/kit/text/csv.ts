@@ -1,4 +1,4 @@
-import { printableLine } from '../kit/text/printable.ts';
+import { printableLine } from './printable.ts';
 
 /** Spreadsheets run a cell that begins so, some after they have trimmed it or made its wide characters narrow. */
 const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\n]/;
