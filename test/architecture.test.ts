@@ -83,6 +83,7 @@ const FLOORS = [
   'run',
   'load',
   'admin',
+  'explain',
   'telemetry',
   'upstreams',
   'money',

@@ -1,9 +1,9 @@
+import type { Decision, DryRun, RuleStep, SentStep, StageStep } from '../../explain/dry-run.ts';
+import type { LimitStep } from '../../explain/limits.ts';
 import { formatUsd, usdToNano } from '../../kit/money.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { Reason } from '../../rules/reasons.ts';
-import type { Decision, DryRun, RuleStep, SentStep, StageStep } from '../../simulate/dry-run.ts';
-import type { LimitStep } from '../../simulate/dry-run-limits.ts';
 import { formatTable } from '../table.ts';
 import { formatMoment } from '../times.ts';
 import { attemptLines, upstreamLines } from './describe-upstreams.ts';

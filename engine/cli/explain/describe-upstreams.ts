@@ -1,9 +1,9 @@
 /** What is said of the upstreams of one request: those it can go to, and those it went to. */
 import { ATTEMPT_REASONS, DROP_REASONS, type DropReason } from '../../contract/forwarding.ts';
+import type { DryRun, PastRequest } from '../../explain/dry-run.ts';
+import type { UpstreamStep } from '../../explain/upstreams.ts';
 import { formatUsd } from '../../kit/money.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import type { DryRun, PastRequest } from '../../simulate/dry-run.ts';
-import type { UpstreamStep } from '../../simulate/dry-run-upstreams.ts';
 
 const DETAIL = ' '.repeat(7);
 const numbered = (number: number | string) => `${String(number).padStart(3)}  `;

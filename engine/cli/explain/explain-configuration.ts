@@ -1,14 +1,15 @@
 import { existsSync, statSync } from 'node:fs';
 import type { StartError } from '../../contract/start-error.ts';
+import { effectiveRules } from '../../explain/rules.ts';
 import { loadToRun } from '../../gateway/load-configuration.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
 import { describeDryRun } from './describe-dry-run.ts';
+import { describeRules } from './describe-rules.ts';
 import { explainPastRequest } from './explain-past-request.ts';
 import { describeMatrix, describePipeline, pipelineData } from './explain-pipeline.ts';
 import { type Caller, explainRequestFile } from './explain-request.ts';
-import { describeRules, effectiveRules } from './explain-rules.ts';
 
 /** Something explained: lines for a person, a value for a program. */
 export interface Explanation {

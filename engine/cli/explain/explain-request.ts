@@ -1,11 +1,12 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { StartError } from '../../contract/start-error.ts';
+import type { DryRun } from '../../explain/dry-run.ts';
 import { pathFinder } from '../../kit/path-patterns.ts';
 import { listed } from '../../kit/text/suggest.ts';
+import type { Counted } from '../../money/limits/counted.ts';
 import { readCounters, readRunTimeLimits } from '../../money/reports/spending.ts';
 import { groupsOf } from '../../simulate/diff/models.ts';
-import { type DryRun, describePlayed } from '../../simulate/dry-run.ts';
-import type { Counted } from '../../simulate/memory/memory-ledger.ts';
+import { describePlayed } from '../../simulate/dry-run.ts';
 import { play } from '../../simulate/suite/play.ts';
 import type { Played } from '../../simulate/suite/played.ts';
 import type { Loaded } from '../../source/spec.ts';

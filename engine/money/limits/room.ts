@@ -22,6 +22,18 @@ export interface CounterNumbers extends Pick<LimitStatus, 'spent' | 'reserved' |
 /** A demand and the counter it is about. Demands on one counter have the same object. */
 export type CountedDemand = readonly [demand: LimitDemand, counter: CounterNumbers];
 
+/** A limit as a request found it. */
+export interface DemandStatus extends LimitDemand {
+  /** The limit in force, where the demand has one: that of the demand or one set in its place, and what is granted on top. */
+  readonly in_force: number | null;
+  readonly spent: number;
+  readonly reserved: number;
+  /** What the request needs of it. */
+  readonly needed: number;
+  /** Whether there is room for it; always where nothing limits it. */
+  readonly room: boolean;
+}
+
 /** What a request needs of limits. */
 export type Needs = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd' | 'overshoot_percent' | 'tokens'>;
 
@@ -108,6 +120,17 @@ export function statusesOf(demands: readonly CountedDemand[]): CounterStatus[] {
     if (counter.set === null || !isRepeated()) statuses.push(statusOf([demand, counter]));
   }
   return statuses;
+}
+
+/** How the limits of demands stand for a request; nothing is reserved. */
+export function demandStatuses(demands: readonly CountedDemand[], needs: Needs): DemandStatus[] {
+  return demands.map((counted) => {
+    const [demand] = counted;
+    const { limit: in_force, ...status } = statusOf(counted);
+    const { spent, reserved } = status;
+    const room = in_force === null || lackOf({ ...status, limit: in_force }, needs) === undefined;
+    return { ...demand, in_force, spent, reserved, needed: neededIn(demand.unit, needs).amount, room };
+  });
 }
 
 /**

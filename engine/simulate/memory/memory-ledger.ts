@@ -22,53 +22,24 @@ import {
   MOVED,
   nothingReserved,
 } from '../../money/ledger/reservation.ts';
+import { type Balance, type Counted, inFlightOf } from '../../money/limits/counted.ts';
 import { alwaysCounted } from '../../money/limits/limit-demands.ts';
 import {
   byLatestReset,
   type CountedDemand,
+  type DemandStatus,
+  demandStatuses,
   isLimit,
   lackOf,
   limitsOn,
   type Needs,
-  neededIn,
   statusesOf,
-  statusOf,
 } from '../../money/limits/room.ts';
 import { Counters } from './memory-counters.ts';
 import { countRequest, hold, needsMore, type OpenRequest, put, putHeld, sharedCounter } from './memory-reservations.ts';
 import { type LedgerRow, rowOf, spentOf } from './memory-rows.ts';
 
 export type { LedgerRow };
-
-/** What counts against a limit before a test begins; numbers in the unit of the counter. */
-export interface Balance extends CounterName {
-  readonly spent: number;
-  readonly reserved: number;
-  /** The most that what is reserved can come to; as much as is reserved where absent. */
-  readonly most?: number;
-  /** How many requests it is for; where absent one, or as many as are counted. */
-  readonly in_flight?: number;
-}
-
-/** What a ledger counts, and the limits that were set and granted at run time; amounts in the unit of their counter. */
-export interface Counted {
-  readonly balances: readonly Balance[];
-  readonly settings?: readonly (CounterName & { readonly amount: number })[];
-  /** `expires_at` in milliseconds since the epoch. */
-  readonly grants?: readonly (CounterName & { readonly amount: number; readonly expires_at: number })[];
-}
-
-/** A limit as a request found it. */
-export interface DemandStatus extends LimitDemand {
-  /** The limit in force, where the demand has one: that of the demand or one set in its place, and what is granted on top. */
-  readonly in_force: number | null;
-  readonly spent: number;
-  readonly reserved: number;
-  /** What the request needs of it. */
-  readonly needed: number;
-  /** Whether there is room for it; always where nothing limits it. */
-  readonly room: boolean;
-}
 
 /** An attempt to reserve: what was asked, the state of every limit before, and the limits that refused it. */
 export interface Attempt {
@@ -211,12 +182,13 @@ export class MemoryLedger implements Ledger, Books {
   }
 
   /** Puts something on a counter. */
-  put({ spent, reserved, most = reserved, in_flight, ...name }: Balance): void {
+  put(balance: Balance): void {
+    const { spent, reserved, most = reserved, ...name } = balance;
     const counter = this.counters.at(name);
     counter.spent += spent;
     counter.reserved += reserved;
     counter.most += most;
-    counter.in_flight += in_flight ?? (name.unit === 'requests' ? reserved : Number(reserved > 0));
+    counter.in_flight += inFlightOf(balance);
   }
 
   /** Takes over what another ledger counts. */
@@ -228,13 +200,7 @@ export class MemoryLedger implements Ledger, Books {
 
   /** How the limits of demands would stand for a request; nothing is reserved. */
   look(demands: readonly LimitDemand[], needs: Needs): DemandStatus[] {
-    return this.counters.counted(demands).map((counted) => {
-      const [demand] = counted;
-      const { limit: in_force, ...status } = statusOf(counted);
-      const { spent, reserved } = status;
-      const room = in_force === null || lackOf({ ...status, limit: in_force }, needs) === undefined;
-      return { ...demand, in_force, spent, reserved, needed: neededIn(demand.unit, needs).amount, room };
-    });
+    return demandStatuses(this.counters.counted(demands), needs);
   }
 
   /** Says what requests of a caller to a model usually cost, in nano-USD. */

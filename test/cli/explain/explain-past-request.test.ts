@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { describeDryRun } from '../../../engine/cli/explain/describe-dry-run.ts';
-import { replayRecord } from '../../../engine/cli/explain/explain-past-request.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { replayRecord } from '../../../engine/explain/past-request.ts';
 import { load } from '../../../engine/load/index.ts';
+import type { Counted } from '../../../engine/money/limits/counted.ts';
 import type { Counter } from '../../../engine/money/reports/spending.ts';
-import type { Counted } from '../../../engine/simulate/memory/memory-ledger.ts';
 import type { Loaded } from '../../../engine/source/spec.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject, type Project } from '../../load/support/project.ts';

@@ -1,11 +1,10 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { FactView } from '../contract/services.ts';
-import { systemClock } from '../kit/clock.ts';
 import { nanoToUsd } from '../kit/money.ts';
+import { type Counted, withCounters } from '../money/limits/counted.ts';
 import { compileLimits } from '../money/limits/limit-demands.ts';
-import type { Needs } from '../money/limits/room.ts';
+import { type DemandStatus, demandStatuses, type Needs } from '../money/limits/room.ts';
 import { compileCondition } from '../rules/compile.ts';
-import { type Counted, type DemandStatus, MemoryLedger } from './memory/memory-ledger.ts';
 
 /** A limit as the request would find it; amounts in the unit. */
 export interface LimitStep {
@@ -63,7 +62,5 @@ export function limitsOfPast(
   };
   const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
   const { demands } = compileLimits(config, compileCondition, { charge }).demandsOf(keys, groups, () => view);
-  const ledger = new MemoryLedger({ clock: systemClock, time_zone: spend_limits?.time_zone ?? 'UTC' });
-  ledger.count(counted);
-  return limitSteps(ledger.look(demands, likely));
+  return limitSteps(demandStatuses(withCounters(demands, counted, Date.now()), likely));
 }

@@ -1,11 +1,10 @@
-import type { GatewayConfig } from '../../contract/config.ts';
-import { wrapText } from '../../kit/text/wrap-text.ts';
-import { describeLimit, spendLimits } from '../../money/limits/spend-limits.ts';
-import { formatRoute, formatUpstreams, routingRules } from '../../rules/config-rules.ts';
-import { formatCondition } from '../../rules/format-condition.ts';
-import { shownPath } from '../../source/diagnostics/render.ts';
-import type { SourcePosition } from '../../source/node.ts';
-import type { Loaded } from '../../source/spec.ts';
+import type { GatewayConfig } from '../contract/config.ts';
+import { describeLimit, spendLimits } from '../money/limits/spend-limits.ts';
+import { formatRoute, formatUpstreams, routingRules } from '../rules/config-rules.ts';
+import { formatCondition } from '../rules/format-condition.ts';
+import { shownPath } from '../source/diagnostics/render.ts';
+import type { SourcePosition } from '../source/node.ts';
+import type { Loaded } from '../source/spec.ts';
 
 /** A rule in force with the position it comes from. */
 export interface EffectiveRule {
@@ -103,36 +102,11 @@ function pipelineRules({ pipelines }: Loaded, at: At, format: FormatLogic): Effe
   ]);
 }
 
-const TITLES: Readonly<Record<EffectiveRule['kind'], string>> = {
+/** What rules of a kind do, as a title above them; in the order to be shown. */
+export const RULE_TITLES: Readonly<Record<EffectiveRule['kind'], string>> = {
   routing: 'Routing: the first that holds decides',
   spend: 'Spending: every limit that applies must have room',
   guard: 'Guards of stages',
   on_error: 'Answers to errors: the first that holds',
   named: 'Names for conditions',
 };
-
-/** Lines: a section per kind of rule, each rule with its effect, its condition as a sentence and where it comes from. */
-export function describeRules(rules: readonly EffectiveRule[], line_width: number): string[] {
-  const kinds = Map.groupBy(rules, ({ kind }) => kind);
-  const order = Object.keys(TITLES) as EffectiveRule['kind'][];
-  const sections = order.flatMap((kind) => {
-    const own = kinds.get(kind);
-    return own === undefined ? [] : [{ title: TITLES[kind], own }];
-  });
-  return sections.flatMap(({ title, own }, i) => [
-    ...(i === 0 ? [] : ['']),
-    title,
-    ...own.flatMap((rule, index) => [
-      ...wrapText(
-        `${rule.name}${rule.mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${rule.effect}`,
-        line_width,
-        `${String(index + 1).padStart(3)}  `,
-        '     ',
-      ),
-      ...(rule.text === 'always' || rule.text === 'otherwise'
-        ? []
-        : wrapText(`when ${rule.text}`, line_width, '       ', '         ')),
-      `       ${rule.file}:${rule.line}`,
-    ]),
-  ]);
-}

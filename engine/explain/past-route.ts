@@ -1,14 +1,14 @@
-import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
-import { StageError } from '../../contract/errors.ts';
-import type { Candidate } from '../../contract/forwarding.ts';
-import type { CacheLifetime, FactView, ModelCaller, ModelRefusal } from '../../contract/services.ts';
-import { createManagedPolicies } from '../../identity/policies/managed-policies.ts';
-import { factView } from '../../rules/fact-view.ts';
-import { routingSteps } from '../../simulate/dry-run.ts';
-import type { Loaded, PipelineSpec } from '../../source/spec.ts';
-import { createModelCatalog } from '../../upstreams/models.ts';
-import { modelFacts } from '../../upstreams/route-facts.ts';
-import { type Choosing, chooseCandidates, createRoute } from '../../upstreams/routes/index.ts';
+import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
+import { StageError } from '../contract/errors.ts';
+import type { Candidate } from '../contract/forwarding.ts';
+import type { CacheLifetime, FactView, ModelCaller, ModelRefusal } from '../contract/services.ts';
+import { createManagedPolicies } from '../identity/policies/managed-policies.ts';
+import { factView } from '../rules/fact-view.ts';
+import type { Loaded, PipelineSpec } from '../source/spec.ts';
+import { createModelCatalog } from '../upstreams/models.ts';
+import { modelFacts } from '../upstreams/route-facts.ts';
+import { type Choosing, chooseCandidates, createRoute } from '../upstreams/routes/index.ts';
+import { routingSteps } from './dry-run.ts';
 
 type Facts = Readonly<Record<string, unknown>>;
 

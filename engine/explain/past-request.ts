@@ -1,0 +1,195 @@
+import type { GatewayConfig } from '../contract/config.ts';
+import type { FactPath } from '../contract/facts.ts';
+import type { AuditRecord, FactView } from '../contract/services.ts';
+import { StartError } from '../contract/start-error.ts';
+import { usdToNano } from '../kit/money.ts';
+import { pathFinder } from '../kit/path-patterns.ts';
+import type { Counted } from '../money/limits/counted.ts';
+import { type RequestAttempt, readRequestAttempts } from '../money/reports/request-attempts.ts';
+import { readCounters, readRunTimeLimits } from '../money/reports/spending.ts';
+import { findAuditRecord } from '../money/reports/usage.ts';
+import { factView } from '../rules/fact-view.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../source/spec.ts';
+import type { Database } from '../store/database.ts';
+import { type DryRun, decisionOf, entryStep, routingSteps, type StageStep, spendingSteps } from './dry-run.ts';
+import { limitsOfPast } from './limits.ts';
+import { pastRoute } from './past-route.ts';
+import { upstreamSteps } from './upstreams.ts';
+
+type FromRecord = (value: never) => unknown;
+const same: FromRecord = (value) => value;
+
+/** Which fact a field of an audit record keeps. */
+const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRecord]>> = {
+  request_id: ['request.id', same],
+  method: ['request.method', same],
+  path: ['request.path', same],
+  protocol: ['request.protocol', same],
+  received_at: ['request.received_at', (text: string) => Date.parse(text)],
+  address: ['request.client.address', same],
+  region: ['request.region', same],
+  client: ['request.client.name', same],
+  client_version: ['request.client.version', same],
+  session_id: ['request.session_id', same],
+  model: ['request.model', same],
+  alias: ['request.alias', same],
+  choices: ['request.choices', same],
+  image_count: ['request.image_count', same],
+  stream: ['request.stream', same],
+  max_tokens: ['request.max_tokens', same],
+  body_bytes: ['request.body_bytes', same],
+  tool_count: ['request.tool_count', same],
+  message_count: ['request.message_count', same],
+  input_tokens_estimate: ['request.input_tokens_estimate', same],
+  input_tokens_max: ['request.input_tokens_max', same],
+  cache_ttl: ['request.cache.ttl', same],
+  cache_requested_ttl: ['cache.requested_ttl', same],
+  principal: ['principal.id', same],
+  user: ['principal.email', same],
+  groups: ['principal.groups', same],
+  team: ['principal.team', same],
+  project: ['principal.project', same],
+  token_id: ['principal.token.id', same],
+  token_group: ['principal.token.group', same],
+  token_name: ['principal.token.name', same],
+  estimate_usd: ['route.estimate_nano_usd', usdToNano],
+};
+
+/** Facts of a request, by dotted path. */
+type Facts = Readonly<Record<string, unknown>>;
+
+function factsOf(record: AuditRecord): Facts {
+  return Object.fromEntries(
+    Object.entries(FIELDS).flatMap(([field, [path, convert]]) => {
+      const value = record[field];
+      return value === null || value === undefined ? [] : [[path, convert(value as never)]];
+    }),
+  );
+}
+
+const viewOf = (facts: Facts): FactView => factView(Object.entries(facts));
+
+const RECORDED: ReadonlySet<string> = new Set(Object.values(FIELDS).map(([path]) => path));
+
+/** What became of an entry, as far as the facts at hand tell. */
+function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): StageStep {
+  const step = { ...entryStep(entry, list), wrote: {} };
+  const fate = entry.mode === 'shadow' ? 'skipped' : 'runs';
+  if (entry.when === undefined) return { ...step, fate };
+  const guard = decisionOf(entry.when, viewOf(facts));
+  const seen = guard.reasons.flatMap(({ saw }) => Object.keys(saw));
+  const missing = [...new Set(seen)].filter((path) => !RECORDED.has(path) && !(path in facts));
+  if (missing.length > 0) return { ...step, fate: 'unknown', missing };
+  return { ...step, guard, fate: guard.held ? fate : 'skipped' };
+}
+
+interface Replay {
+  readonly stages: readonly StageStep[];
+  /** Those of the record, and those of the route. */
+  readonly facts: Facts;
+}
+
+/** Goes through the stages up to the one that answers. */
+function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayConfig, recorded: Facts): Replay {
+  const { stages, finally: last } = pipeline;
+  let facts = recorded;
+  let answered = false;
+  const steps = stages.map((entry): StageStep => {
+    if (answered) return { ...entryStep(entry, 'stages'), fate: 'unreached', wrote: {} };
+    const step = stageStep(entry, 'stages', facts);
+    if (step.fate !== 'runs') return step;
+    answered = entry.definition.terminal;
+    if (step.stage !== 'resolve-route' || facts['request.model'] === undefined) return step;
+    const route = pastRoute(loaded, config, pipeline, facts);
+    if ('refusal' in route) {
+      answered = true;
+      return { ...step, raised: route.refusal };
+    }
+    facts = { ...facts, ...route.wrote };
+    return { ...step, wrote: route.wrote };
+  });
+  return { stages: [...steps, ...last.map((entry) => stageStep(entry, 'finally', facts))], facts };
+}
+
+/** What the pipeline charges for what it forwards: counting tokens is free. `undefined` where it asks no budget. */
+function chargeOf({ stages }: PipelineSpec, steps: readonly StageStep[]): 'full' | 'nothing' | undefined {
+  const asked = stages.filter(
+    ({ id, definition }) =>
+      definition.name === 'check-budget' && steps.some((step) => step.id === id && step.fate === 'runs'),
+  );
+  if (asked.length === 0) return undefined;
+  return asked.some(({ options }) => (options as { charge?: string }).charge !== 'nothing') ? 'full' : 'nothing';
+}
+
+function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): PipelineSpec {
+  const served_path = pathFinder(pipelines.flatMap(({ match }) => match.paths))(String(path));
+  const serves = ({ match }: PipelineSpec) =>
+    match.paths.includes(served_path ?? '') && match.methods.includes(String(method));
+  const pipeline = pipelines.find(serves);
+  if (pipeline !== undefined) return pipeline;
+  throw new StartError(`no pipeline serves ${String(method)} ${String(path)} any more`, { exit_code: 1 });
+}
+
+/** A request of the past, as far as the database remembers it. */
+export interface Remembered {
+  readonly record: AuditRecord;
+  /** Of its row in the ledger. */
+  readonly attempts?: readonly RequestAttempt[];
+  /** Of the windows of now. */
+  readonly counted: Counted;
+}
+
+/** What the database remembers of a request; `undefined` where the audit log has no such id. Raises store_unavailable. */
+export async function recallRequest(
+  database: Database,
+  config: GatewayConfig,
+  request_id: string,
+): Promise<Remembered | undefined> {
+  const record = await findAuditRecord(database, request_id);
+  if (record === undefined) return undefined;
+  const now = Date.now();
+  const balances = await readCounters(database, now, config.spend_limits?.time_zone ?? 'UTC');
+  const attempts = await readRequestAttempts(database, request_id);
+  return { record, attempts, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
+}
+
+/** The attempts that an audit record tells one by one. */
+function attemptsOf({ attempts }: AuditRecord): readonly RequestAttempt[] {
+  return Array.isArray(attempts) ? (attempts as RequestAttempt[]) : [];
+}
+
+/** The upstreams that were not asked, each as `name: reason`. */
+function droppedOf({ dropped }: AuditRecord): readonly string[] {
+  return Array.isArray(dropped) ? dropped.map(String) : [];
+}
+
+/** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
+export function replayRecord(
+  { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  { record, attempts = [], counted }: Remembered,
+): DryRun {
+  const recorded = factsOf(record);
+  const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
+  const { stages, facts } = replayStages(pipeline, loaded, config, recorded);
+  const view = viewOf(facts);
+  const routed = facts['route.upstream'] !== undefined;
+  const charge = routed ? chargeOf(pipeline, stages) : undefined;
+  return {
+    pipeline: pipeline.name,
+    past: {
+      request_id: String(record.request_id),
+      ...(typeof record.trace_id === 'string' && { trace_id: record.trace_id }),
+      received_at: String(record.received_at ?? record.at),
+      // Those of the ledger say what may be billed, too.
+      attempts: attempts.length > 0 ? attempts : attemptsOf(record),
+      dropped: droppedOf(record),
+    },
+    facts,
+    stages,
+    routing: routed ? routingSteps(loaded, config, view) : [],
+    upstreams: upstreamSteps(config, facts),
+    spending: charge === undefined ? [] : spendingSteps(loaded, config, view, charge),
+    limits: charge === undefined ? [] : limitsOfPast(config, facts, view, counted, charge),
+    shadow: [],
+  };
+}
