@@ -45,6 +45,10 @@ export const migrations: readonly SchemaMigration[] = [
       'forwarding/drained-upstreams.sql',
     ],
   },
+  {
+    name: '0003_upstreams_and_policies',
+    files: ['upstreams/troubles.sql', 'upstreams/policy-fetches.sql'],
+  },
 ];
 
 /** What to do about a database of a later version. */

@@ -21,8 +21,11 @@ export interface LimitedWindow {
   ): number | undefined;
   /** Takes what another process was told. */
   limitUntil(until: number, now: number, last: string | undefined): void;
-  /** Trial `n` was served. */
-  succeed(n: number): void;
+  /**
+   * Trial `n` was served.
+   * @returns whether that ended it.
+   */
+  succeed(n: number): boolean;
   readonly last: string | undefined;
 }
 
@@ -60,10 +63,11 @@ export function createLimitedWindow(latest: () => number): LimitedWindow {
       known_after = latest();
     },
     succeed(n) {
-      if (!is_limited || n <= known_after) return;
+      if (!is_limited || n <= known_after) return false;
       is_limited = false;
       ends = 0;
       next_ms = FIRST_MS;
+      return true;
     },
     get last() {
       return last;

@@ -5,7 +5,9 @@ import { type Every, everyInBackground } from '../../kit/clock.ts';
 import type { Database } from '../../store/database.ts';
 import { createDrainedFile } from './drained-file.ts';
 import { DRAINED_CHANGED, listDrained, UPSTREAMS_CHANNEL } from './drained-upstreams.ts';
+import { createTroubleKeeper } from './kept-troubles.ts';
 import { createReplicaHints } from './replica-hints.ts';
+import type { Trouble } from './trouble.ts';
 import { createUpstreamStates, type LastingUpstreamStates } from './upstream-states.ts';
 
 /** States of upstreams that know what administrators drained and what other replicas saw. */
@@ -35,7 +37,12 @@ export function openUpstreamStates(options: {
   const { upstreams, database, clock, log, every = everyInBackground } = options;
   const file = createDrainedFile(options);
   const hints = createReplicaHints({ database, clock, log, heed: (trouble) => states.heed(trouble) });
-  const states = createUpstreamStates({ upstreams, clock, log, onTrouble: hints.tell });
+  const kept = createTroubleKeeper({ database, clock, log });
+  const onTrouble = (trouble: Trouble) => {
+    hints.tell(trouble);
+    kept.note(trouble);
+  };
+  const states = createUpstreamStates({ upstreams, clock, log, onTrouble, onRecovery: kept.end });
   let names = '';
   let is_read = false;
   let is_closed = false;
@@ -98,6 +105,7 @@ export function openUpstreamStates(options: {
       is_closed = true;
       stop();
       hints.close();
+      kept.close();
       await reading;
     },
   };

@@ -43,6 +43,7 @@ const NO_TRIAL: Trial = { tell() {}, leave() {} };
  * Creates what is known of upstreams: at first nothing.
  * @param options.random from 0 to 1, for how long breakers stay open.
  * @param options.onTrouble is told what keeps requests from an upstream, so that other processes can be.
+ * @param options.onRecovery is told that it serves again.
  */
 export function createUpstreamStates(options: {
   readonly upstreams: readonly UpstreamConfig[];
@@ -50,8 +51,9 @@ export function createUpstreamStates(options: {
   readonly log: Log;
   readonly random?: () => number;
   readonly onTrouble?: (trouble: Trouble) => void;
+  readonly onRecovery?: (subject: TroubleSubject) => void;
 }): LastingUpstreamStates {
-  const { clock, log, random = Math.random, onTrouble = () => {} } = options;
+  const { clock, log, random = Math.random, onTrouble = () => {}, onRecovery = () => {} } = options;
   const entries = new Map<string, UpstreamEntry>();
   const credentials = new Map<string, CredentialBreaker>();
   const homes = createHomes();
@@ -75,7 +77,10 @@ export function createUpstreamStates(options: {
         announce({ ...about, until: epoch(until), ...(last !== undefined && { last }), failing_ms }, true);
       },
       onReopen: (until, failing_ms) => announce({ ...about, until: epoch(until), failing_ms }, false),
-      onClose: (open_ms) => logRecovery(log, about, open_ms),
+      onClose(open_ms) {
+        logRecovery(log, about, open_ms);
+        onRecovery(about);
+      },
     };
   }
 
@@ -131,7 +136,9 @@ export function createUpstreamStates(options: {
       model.missing_last = detail;
     }
     if (effect === 'success') {
-      model.limited.succeed(n);
+      if (model.limited.succeed(n)) {
+        onRecovery({ kind: 'limited', upstream: entry.name, upstream_model: model.upstream_model });
+      }
       model.missing_until = 0;
       model.worked_at = at;
     }

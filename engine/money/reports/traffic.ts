@@ -1,0 +1,1 @@
+import { type AttemptOutcome, FAILOVER_TABLE, type FailoverRow } from '../../upstreams/failover-table.ts';
