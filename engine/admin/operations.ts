@@ -10,6 +10,7 @@ import { peopleOperations } from './people.ts';
 import { serviceTokenOperations } from './service-tokens.ts';
 import { sessionOperations } from './sessions.ts';
 import { tokenOperations } from './tokens.ts';
+import { upstreamTrafficOperations } from './upstream-traffic.ts';
 import { upstreamOperations } from './upstreams.ts';
 
 /** Every admin operation by the `operationId` of its description: what it does for whom, and with which input. */
@@ -21,6 +22,7 @@ export function adminOperations(options: AdminOptions) {
     ...peopleOperations(options),
     ...limitOperations(options),
     ...upstreamOperations(options),
+    ...upstreamTrafficOperations(options),
     ...changeOperations(options),
     ...serviceTokenOperations(options),
   };

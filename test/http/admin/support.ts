@@ -93,8 +93,16 @@ export const config = {
   models: [model('coder-1', 'coder'), model('writer-1', 'writer')],
   upstreams: [upstream('main'), upstream('spare')],
   routing: {
-    default_upstreams: [{ upstream: 'main', order: 0, weight: 1 }],
-    rules: [{ name: 'both', upstreams: [{ upstream: 'main' }, { upstream: 'spare' }] }],
+    default_upstreams: [{ upstream: 'main', order: 1, weight: 1 }],
+    rules: [
+      {
+        name: 'both',
+        upstreams: [
+          { upstream: 'main', order: 1, weight: 1 },
+          { upstream: 'spare', order: 2, weight: 1 },
+        ],
+      },
+    ],
   },
   token_groups: [
     { name: 'coders', families: ['coder'], members: ['engineering'] },

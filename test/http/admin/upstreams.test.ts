@@ -35,7 +35,11 @@ const as_it_should_be = {
   breaker: 'enforce',
   drained: null,
   models: [],
+  elsewhere: [],
 };
+const route = (name: string, order: number, is_last: boolean) => ({ name, order, weight: 1, is_last });
+const of_main = [route('both', 1, false), route('default', 1, true)];
+const of_spare = [route('both', 2, false)];
 
 describe('upstreams', () => {
   test('are listed with what the replica asked knows of them', async () => {
@@ -50,8 +54,8 @@ describe('upstreams', () => {
       last_failure: 'status 529',
     };
     assert.deepEqual(upstreams, [
-      { name: 'main', ...as_it_should_be, in_flight: 1, models: [open] },
-      { name: 'spare', ...as_it_should_be },
+      { name: 'main', ...as_it_should_be, in_flight: 1, models: [open], routes: of_main },
+      { name: 'spare', ...as_it_should_be, routes: of_spare },
     ]);
     running.leave();
   });
@@ -60,16 +64,20 @@ describe('upstreams', () => {
     const drained = { by: 'root@example.com', at: AT, reason: 'new account' };
     const done = await ask(200, 'root', 'POST', '/spare/drain', { reason: ' new account ' });
     assert.deepEqual(done, {
-      upstream: { name: 'spare', ...as_it_should_be, state: 'drained', drained },
+      upstream: { name: 'spare', ...as_it_should_be, state: 'drained', drained, routes: of_spare },
       routes_without_upstream: [],
     });
     const { upstreams } = await ask(200, 'chief', 'GET');
     assert.deepEqual(upstreams[1].drained, drained);
+    assert.deepEqual(upstreams[0].routes, [route('both', 1, true), route('default', 1, true)]);
     const both = await ask(200, 'root', 'POST', '/main/drain');
     assert.deepEqual(both.routes_without_upstream, ['both', 'default']);
     await ask(200, 'root', 'POST', '/main/resume');
     const resumed = await ask(200, 'chief', 'POST', '/spare/resume');
-    assert.deepEqual(resumed, { upstream: { name: 'spare', ...as_it_should_be }, was_drained: drained });
+    assert.deepEqual(resumed, {
+      upstream: { name: 'spare', ...as_it_should_be, routes: of_spare },
+      was_drained: drained,
+    });
     const { changes } = (await bench.ask('root', 'GET', '/admin/api/changes?limit=4')).body;
     const told = changes.map(
       ({ actor, action, subject }: { actor: { name: string }; action: string; subject: string }) => {
@@ -129,7 +137,14 @@ describe('upstreams', () => {
     const drained = { by: 'ana@example.com', at: AT, reason: null };
     const unknown = { state: 'drained', in_flight: null, breaker: null };
     const { upstreams } = await ask(200, 'root', 'GET');
-    assert.deepEqual(upstreams[2], { name: 'old', ...as_it_should_be, ...unknown, configured: false, drained });
+    assert.deepEqual(upstreams[2], {
+      name: 'old',
+      ...as_it_should_be,
+      ...unknown,
+      configured: false,
+      drained,
+      routes: [],
+    });
     const { upstream } = await ask(200, 'root', 'POST', '/old/resume');
     assert.deepEqual([upstream.configured, upstream.state, upstream.drained], [false, 'unknown', null]);
   });
