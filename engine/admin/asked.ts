@@ -3,6 +3,7 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { UpstreamStates } from '../contract/forwarding.ts';
 import type { Clock, ModelCatalog } from '../contract/services.ts';
 import type { Sessions } from '../identity/sessions/sessions.ts';
+import type { Database } from '../store/database.ts';
 import type { Caller } from './caller.ts';
 
 /** What admin operations work with: one configuration, and the services behind it. */
@@ -10,7 +11,7 @@ export interface AdminOptions {
   readonly config: GatewayConfig;
   /** Absent where nobody can sign in. */
   readonly sessions: Pick<Sessions, 'list'> | undefined;
-  readonly database: Changing['database'];
+  readonly database: Pick<Database, 'query' | 'knex'>;
   readonly clock: Clock;
   readonly models: ModelCatalog;
   /** What this process knows of upstreams; absent where it serves no requests. */

@@ -23,9 +23,11 @@ export interface DescribedOperation {
   readonly query: JsonSchema;
   /** The JSON body; absent where there is none. */
   readonly body: JsonSchema | undefined;
-  /** Status and JSON body of the answer when all went well. */
+  /** Status and JSON body of the answer when all went well; a text where it is a file. */
   readonly status: number;
   readonly answer: JsonSchema;
+  /** The media type of an answer that is a file (`Download`); absent for JSON. */
+  readonly file_type: string | undefined;
   /** Whether the answer names the path of what was made. */
   readonly has_location: boolean;
 }
@@ -63,6 +65,7 @@ function describeOperation(path: string, method: string, item: Described): Descr
   if (security.length === 0) return undefined;
   const all = [...((resolve(item.parameters) as readonly Parameter[] | undefined) ?? []), ...(parameters ?? [])];
   const status = Object.keys(responses).find((each) => each.startsWith('2'))!;
+  const [type, { schema }] = Object.entries(responses[status]!.content)[0]!;
   return {
     name: operationId,
     method: method.toUpperCase() as DescribedOperation['method'],
@@ -71,9 +74,10 @@ function describeOperation(path: string, method: string, item: Described): Descr
     scope: security.find(({ service }) => service !== undefined)?.service?.[0],
     path_names: all.filter((each) => each.in === 'path').map(({ name }) => name),
     query: querySchema(all.filter((each) => each.in === 'query')),
-    body: requestBody?.content['application/json'].schema,
+    body: requestBody?.content['application/json']?.schema,
     status: Number(status),
-    answer: responses[status]!.content['application/json'].schema,
+    answer: schema,
+    file_type: type === 'application/json' ? undefined : type,
     has_location: responses[status]!.headers?.location !== undefined,
   };
 }
@@ -86,7 +90,7 @@ interface Parameter {
 }
 
 interface Content {
-  readonly content: { readonly 'application/json': { readonly schema: JsonSchema } };
+  readonly content: Readonly<Record<string, { readonly schema: JsonSchema }>>;
 }
 
 function resolve(part: unknown): unknown {

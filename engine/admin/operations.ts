@@ -12,6 +12,7 @@ import { sessionOperations } from './sessions.ts';
 import { tokenOperations } from './tokens.ts';
 import { upstreamTrafficOperations } from './upstream-traffic.ts';
 import { upstreamOperations } from './upstreams.ts';
+import { usageOperations } from './usage.ts';
 
 /** Every admin operation by the `operationId` of its description: what it does for whom, and with which input. */
 export function adminOperations(options: AdminOptions) {
@@ -23,6 +24,7 @@ export function adminOperations(options: AdminOptions) {
     ...limitOperations(options),
     ...upstreamOperations(options),
     ...upstreamTrafficOperations(options),
+    ...usageOperations(options),
     ...changeOperations(options),
     ...serviceTokenOperations(options),
   };

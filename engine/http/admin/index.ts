@@ -7,6 +7,7 @@ import {
   ADMIN_OPERATIONS,
   type DescribedOperation,
 } from '../../admin/description.ts';
+import type { Download } from '../../admin/download.ts';
 import { createRunOperation, demandRole } from '../../admin/operations.ts';
 import { asStageError } from '../../admin/problem.ts';
 import { StageError } from '../../contract/errors.ts';
@@ -21,6 +22,7 @@ import { identityOf, type RequestIdentity } from '../request-identity.ts';
 import { sendError } from '../send-error.ts';
 import { createReadCall } from './call.ts';
 import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
+import { sendDownload } from './send-download.ts';
 import { beginChange } from './tell-change.ts';
 
 /** What the admin API is served with. */
@@ -91,6 +93,10 @@ function createAnswer(options: AdminRoutesOptions) {
       const caller = changes ? await withoutLostGroups(identified, options) : identified;
       demandRole(operation, caller);
       const answered = await run(operation, caller, await read(req, operation, caller.principal.id));
+      if (operation.file_type !== undefined) {
+        await sendDownload(res, answered as Download, fixedHeaders(res, `${operation.file_type}; charset=utf-8`));
+        return;
+      }
       const made = (answered as { readonly id?: string }).id;
       change?.tell({ subject: made });
       if (changes) await catchUp(options, identityOf(res));
@@ -122,14 +128,20 @@ function send(res: Response, status: number, body: object, headers: Readonly<Rec
   const bytes = Buffer.from(jsonText(body));
   res
     .writeHead(status, {
-      'content-type': 'application/json',
-      'cache-control': 'no-store',
-      'x-content-type-options': 'nosniff',
+      ...fixedHeaders(res, 'application/json'),
       'content-length': bytes.length,
-      [REQUEST_ID_HEADER]: identityOf(res).request_id,
       ...headers,
     })
     .end(bytes);
+}
+
+function fixedHeaders(res: Response, type: string) {
+  return {
+    'content-type': type,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    [REQUEST_ID_HEADER]: identityOf(res).request_id,
+  };
 }
 
 /** Express marks a path it can't decode so. */

@@ -10,6 +10,7 @@ export const SERVICE_SCOPES = [
   'limits:write',
   'upstreams:read',
   'upstreams:write',
+  'usage:read',
   'changes:read',
 ] as const;
 

@@ -110,7 +110,8 @@ const DIMENSION_SQL: Readonly<Record<UsageDimension, string>> = {
   month: `to_char(${FORWARDED}, 'YYYY-MM')`,
 };
 
-const isTime = (dimension: UsageDimension) => /^(?:hour|day|week|month)$/.test(dimension);
+/** Whether a dimension is a time. */
+export const isTime = (dimension: UsageDimension): boolean => /^(?:hour|day|week|month)$/.test(dimension);
 
 /**
  * Sums up the ledger, grouped by some dimensions: the most expensive rows first or, with a time among them, the oldest. It

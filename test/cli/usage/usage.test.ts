@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { describeUsage } from '../../../engine/cli/usage/usage.ts';
+import { createServiceToken } from '../../../engine/identity/tokens/service-tokens.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
 import type { UsageRow } from '../../../engine/money/reports/usage.ts';
 import { usageCsv } from '../../../engine/money/reports/usage-rows.ts';
 import { commandBench } from '../sign-in/with-gateway.ts';
@@ -187,4 +189,31 @@ test('a table says what was put right later, where something was', () => {
   ]);
   assert.match(possible.join(' '), /upstreams may bill at most 0\.001500 USD for attempts that failed\.$/);
   assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005,0,0\r\n/);
+});
+
+test('usage prints what the admin API of a gateway answers, to the nano-dollar and to the byte', async () => {
+  await bench.request(await bench.newToken({ user: 'kim@example.com', team: '@sum', project: 'a,"b' }));
+  const { database, url } = bench.gateway;
+  const by = { database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
+  const { token } = await createServiceToken(by, {
+    name: 'report',
+    scopes: ['usage:read'],
+    expires_at: new Date(Date.now() + 60_000),
+  });
+  const read = async (path: string) => {
+    const answer = await fetch(`${url}/admin/api/${path}`, { headers: { authorization: `Bearer ${token}` } });
+    assert.equal(answer.status, 200);
+    return answer.text();
+  };
+  for (const dimensions of ['user,project', 'model,day,estimated', 'team']) {
+    const printed = await bench.succeed('usage', '--by', dimensions, '--json');
+    const { rows } = JSON.parse(await read(`usage?by=${dimensions}`)) as { rows: { of: object; sums: object }[] };
+    const told = rows.map(({ of, sums }) => {
+      const { estimated_usd: _, cache_hit_ratio: __, ...numbers } = sums as Record<string, number>;
+      return { ...of, ...numbers };
+    });
+    assert.deepEqual(told, JSON.parse(printed.stdout));
+    const csv = await bench.succeed('usage', '--by', dimensions, '--csv');
+    assert.equal(await read(`usage.csv?by=${dimensions}`), csv.stdout);
+  }
 });

@@ -39,7 +39,7 @@ test('every example is what its schema says', () => {
     if (schema.example !== undefined) assert.equal(violation(schema, schema.example), undefined, name);
   }
   for (const [name, { content }] of Object.entries(description.components.responses)) {
-    const { schema, example } = content!['application/json'];
+    const { schema, example } = content!['application/json']!;
     if (example !== undefined) assert.equal(violation(schema, example), undefined, name);
   }
 });

@@ -7,7 +7,7 @@ import { PACKAGE_ROOT } from '../../../engine/kit/package-root.ts';
 
 interface Content {
   readonly content?: {
-    readonly 'application/json': {
+    readonly [type: string]: {
       readonly schema: object;
       readonly examples?: Readonly<Record<string, { readonly value: object }>>;
       readonly example?: object;
@@ -60,5 +60,6 @@ export function assertDescribed(method: string, path: string, status: number, bo
   assert.ok(response !== undefined, `${method} ${found.path} answered ${status}, which is not described`);
   const { content } =
     response.$ref === undefined ? response : description.components.responses[response.$ref.split('/').at(-1)!]!;
-  assert.equal(violation(content!['application/json'].schema, body), undefined, `${method} ${found.path} ${status}`);
+  const { schema } = Object.values(content!)[0]!;
+  assert.equal(violation(schema, body), undefined, `${method} ${found.path} ${status}`);
 }

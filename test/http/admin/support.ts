@@ -186,7 +186,8 @@ function asking(url: string): Pick<AdminBench, 'ask' | 'send'> {
   const send = async (method: string, path: string, init: RequestInit = {}): Promise<Answer> => {
     const response = await fetch(url + path, { ...init, method });
     const text = await response.text();
-    const body = text === '' ? undefined : JSON.parse(text);
+    const is_json = response.headers.get('content-type') === 'application/json';
+    const body = text === '' ? undefined : is_json ? JSON.parse(text) : text;
     if (method !== 'HEAD') assertDescribed(method, new URL(url + path).pathname, response.status, body);
     return { status: response.status, headers: response.headers, body };
   };

@@ -1,0 +1,139 @@
+import { OperationError } from '../contract/operation-error.ts';
+import { nanoToUsd } from '../kit/money.ts';
+import { isTimeZone } from '../kit/net/addresses.ts';
+import { didYouMean } from '../kit/text/suggest.ts';
+import { parseDate } from '../kit/times.ts';
+import {
+  DEFAULT_DIMENSIONS,
+  reportUsage,
+  USAGE_DIMENSIONS,
+  type UsageDimension,
+  type UsageFilter,
+} from '../money/reports/usage.ts';
+import { usagePeriod } from '../money/reports/usage-period.ts';
+import { usageCsv, usageJson } from '../money/reports/usage-rows.ts';
+import { cacheHitRatio, summarizeUsage, type UsageSummary, type UsageSums } from '../money/reports/usage-summary.ts';
+import { asStoreError } from '../store/store-errors.ts';
+import type { AdminOptions, Asked } from './asked.ts';
+import { type Caller, ownerToList } from './caller.ts';
+import type { Download } from './download.ts';
+import { showName } from './input.ts';
+
+const MOST_DIMENSIONS = 4;
+/** More than anybody looks at, and not more than a browser holds. */
+const MAX_ENTRIES = 10_000;
+
+/** Which usage is asked for, as parameters say it. */
+export interface UsageWish extends Readonly<Partial<Record<Exclude<keyof UsageFilter, 'since' | 'until'>, string>>> {
+  readonly since?: string;
+  readonly until?: string;
+  readonly by?: string;
+  readonly time_zone?: string;
+}
+
+/** Requests, tokens and cost: one's own, for administrators everybody's. The report is that of `appscli usage`. */
+export function usageOperations({ config, database, clock }: AdminOptions) {
+  const meant = ({ by, time_zone, since, until, ...filter }: UsageWish, caller: Caller) => {
+    const zone = time_zone ?? config.spend_limits?.time_zone ?? 'UTC';
+    if (!isTimeZone(zone)) throw new OperationError(`the parameter "time_zone" is wrong: expected ${A_ZONE}`);
+    const period = { since: endOf('since', since), until: endOf('until', until) };
+    const user = ownerToList(caller, filter.user);
+    return { by: dimensionsIn(by), time_zone: zone, period, filter: { ...filter, user, ...period } };
+  };
+  return {
+    async getUsage({ caller }: Asked, wish: UsageWish & { readonly compare?: 'previous'; readonly limit: number }) {
+      const { limit, compare, ...rest } = wish;
+      const { by = [], time_zone, period: said, filter } = meant(rest, caller);
+      const period = await usagePeriod({ database, clock }, said, time_zone);
+      demandOrder(period.since, said.until === undefined ? undefined : period.until);
+      const asked = { filter, by, time_zone, limit };
+      const now = await ofStore(summarizeUsage(database, asked));
+      return {
+        since: period.since,
+        until: period.until,
+        time_zone,
+        by,
+        ...shown(now),
+        previous: compare === undefined ? null : await previousOf(asked, period.previous, now),
+      };
+    },
+
+    async exportUsage({ caller }: Asked, wish: UsageWish): Promise<Download> {
+      const { by = DEFAULT_DIMENSIONS, time_zone, period, filter } = meant(wish, caller);
+      const { since, until } = await usagePeriod({ database, clock }, period, time_zone);
+      demandOrder(since, period.until === undefined ? undefined : until);
+      const rows = await ofStore(reportUsage(database, filter, { by, time_zone }));
+      return { file_name: 'usage.csv', chunks: [usageCsv(rows, by)] };
+    },
+  };
+
+  async function previousOf(
+    asked: Parameters<typeof summarizeUsage>[1],
+    before: { readonly since: Date; readonly until: Date } | null,
+    { kept }: UsageSummary,
+  ) {
+    if (before === null) throw new OperationError('the parameter "since" is missing: without it nothing was before');
+    const found = await ofStore(summarizeUsage(database, { ...asked, filter: { ...asked.filter, ...before } }, kept));
+    return { ...before, ...shown(found) };
+  }
+}
+
+const A_ZONE = 'the name of a time zone, such as UTC or Europe/Berlin';
+
+function endOf(name: string, text: string | undefined): Date | string | undefined {
+  if (text === undefined) return undefined;
+  const moment = parseDate(text);
+  if (moment === undefined || moment.getUTCFullYear() < 1970) {
+    const expected = 'a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00Z';
+    throw new OperationError(`the parameter "${name}" is wrong: expected ${expected}`);
+  }
+  return text.includes('T') ? moment : text;
+}
+
+function demandOrder(since: Date | null, until: Date | undefined): void {
+  if (since === null || until === undefined || since < until) return;
+  throw new OperationError('the parameter "since" must be before "until", which is not included');
+}
+
+function dimensionsIn(text: string | undefined): UsageDimension[] | undefined {
+  if (text === undefined) return undefined;
+  const names = text.split(',').map((name) => name.trim());
+  const known = names.map((name) => {
+    const found = USAGE_DIMENSIONS.find((dimension) => dimension === name);
+    if (found !== undefined) return found;
+    const there_are = `expected one to four of ${USAGE_DIMENSIONS.join(', ')}`;
+    throw new OperationError(
+      `the parameter "by" has ${showName(name)}: ${didYouMean(name, USAGE_DIMENSIONS, there_are)}`,
+    );
+  });
+  if (known.length <= MOST_DIMENSIONS && new Set(known).size === known.length) return known;
+  throw new OperationError('the parameter "by" is wrong: expected one to four different words, such as month,team');
+}
+
+function shown({ total, entries }: UsageSummary) {
+  if (entries.length > MAX_ENTRIES) {
+    const fewer = 'ask for a shorter time, for days instead of hours, or for a smaller "limit"';
+    throw new OperationError(`that is ${entries.length} rows, more than ${MAX_ENTRIES}: ${fewer}`);
+  }
+  return {
+    total: showSums(total),
+    rows: entries.map(({ of, others, sums }) => ({ of, others, sums: showSums(sums) })),
+  };
+}
+
+function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
+  return {
+    ...usageJson(sums),
+    estimated_usd: nanoToUsd(estimated_nano_usd),
+    cache_hit_ratio: cacheHitRatio(sums),
+  };
+}
+
+/** Reports tell of trouble in the words of the database. */
+async function ofStore<T>(report: Promise<T>): Promise<T> {
+  try {
+    return await report;
+  } catch (error) {
+    throw asStoreError(error);
+  }
+}

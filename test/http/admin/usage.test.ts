@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
+import { reportUsage, type UsageDimension, type UsageFilter } from '../../../engine/money/reports/usage.ts';
+import { usageCsv, usageJson } from '../../../engine/money/reports/usage-rows.ts';
+import { quietLog, reservation, settlement } from '../../support/store.ts';
+import { type AdminBench, config, useAdminApi } from './support.ts';
+
+let bench: AdminBench;
+useAdminApi(
+  (opened) => {
+    bench = opened;
+  },
+  { ...config, spend_limits: { time_zone: 'Pacific/Auckland', rules: [], defaults: {} } } as never,
+);
+
+const HOUR_MS = 3_600_000;
+const USAGE = '/admin/api/usage';
+const MODELS = ['coder-1', 'writer-1', '=HYPERLINK("http://x")'];
+
+/** Two days of requests, ten hours apart: alice and bob, three models, some estimated. */
+before(async () => {
+  const { database, clock } = bench;
+  const ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
+  clock.advance(-48 * HOUR_MS);
+  for (let i = 0; i < 6; i++) {
+    const user = i % 3 === 0 ? 'bob@example.com' : 'alice@example.com';
+    const request = reservation({ user, model: MODELS[i % 3]!, team: i % 2 === 0 ? 'search' : null });
+    await ledger.reserve(request);
+    const cost = i === 4 ? 'estimate' : 'upstream';
+    await ledger.settle(settlement(request, { cost_nano_usd: 10 ** i + 1, provenance: { cost } }));
+    clock.advance(10 * HOUR_MS);
+  }
+  clock.advance(-12 * HOUR_MS);
+  await ledger.close();
+});
+
+const ask = async (status: number, who: string, query: string, path = USAGE) => {
+  const answer = await bench.ask(who, 'GET', `${path}?${query}`);
+  assert.equal(answer.status, status, JSON.stringify(answer.body));
+  return answer.body;
+};
+
+const refused = async (message: RegExp, query: string, status = 400, who = 'root') =>
+  assert.match((await ask(status, who, query)).error.message, message);
+
+describe('usage over the admin API', () => {
+  test('has the rows of the report, to the nano-dollar, by any dimensions and filters', async () => {
+    const time_zone = 'Pacific/Auckland';
+    const cases: readonly [string, readonly UsageDimension[], UsageFilter][] = [
+      ['by=user', ['user'], {}],
+      ['by=model,team,status', ['model', 'team', 'status'], {}],
+      ['by=day,user', ['day', 'user'], { since: '2026-03-09' }],
+      ['by=estimated,protocol', ['estimated', 'protocol'], { until: '2026-03-10' }],
+      ['by=hour,token,upstream,model', ['hour', 'token', 'upstream', 'model'], { team: 'search' }],
+    ];
+    for (const [query, by, filter] of cases) {
+      const wanted = await reportUsage(bench.database, filter, { by, time_zone });
+      const { rows } = await ask(
+        200,
+        'root',
+        new URLSearchParams([['by', by.join(',')], ...Object.entries(filter)] as never).toString(),
+      );
+      const plain = ({ of, sums }: { of: object; sums: Record<string, unknown> }) => {
+        const { estimated_usd, cache_hit_ratio, ...told } = sums;
+        return { ...of, ...told };
+      };
+      assert.deepEqual(rows.map(plain), JSON.parse(JSON.stringify(wanted.map(usageJson))), query);
+    }
+  });
+
+  test('tells the total, the estimated share and how much came from the cache', async () => {
+    const { total, rows, since, time_zone, previous } = await ask(200, 'root', '');
+    assert.deepEqual([rows.length, since, previous, time_zone], [1, null, null, 'Pacific/Auckland']);
+    assert.equal(total.cost_usd, 0.000111117);
+    assert.equal(total.estimated_usd, 0.000010001);
+    assert.deepEqual([total.requests, total.cache_hit_ratio], [6, 3 / 16]);
+  });
+
+  test('sums up what there is no room for, so that the rows add up to the total', async () => {
+    const { rows, total } = await ask(200, 'root', 'by=model,user&limit=1');
+    assert.deepEqual(
+      rows.map(({ of, others, sums }: { of: object; others: number; sums: { cost_usd: number } }) => [
+        of,
+        others,
+        sums.cost_usd,
+      ]),
+      [
+        [{ model: MODELS[2], user: 'alice@example.com' }, 0, 0.000100102],
+        [{ model: null, user: null }, 2, 0.000011015],
+      ],
+    );
+    assert.equal(total.cost_usd, 0.000111117);
+    const by_day = await ask(200, 'root', 'by=day,model&limit=1');
+    assert.deepEqual(
+      by_day.rows.map(({ of, others }: { of: { day: string; model: string }; others: number }) => [
+        of.day,
+        of.model,
+        others,
+      ]),
+      [
+        ['2026-03-09', MODELS[2], 0],
+        ['2026-03-09', null, 2],
+        ['2026-03-10', null, 2],
+        ['2026-03-11', MODELS[2], 0],
+      ],
+    );
+  });
+
+  test('compares with the period before, whole days back, with the same rows', async () => {
+    // It is noon UTC of the 10th, an hour after midnight of the 11th in Auckland.
+    const today = await ask(200, 'root', 'since=2026-03-11&compare=previous');
+    assert.deepEqual(
+      [today.since, today.until, today.previous.since, today.previous.until],
+      ['2026-03-10T11:00:00.000Z', '2026-03-10T12:00:00.000Z', '2026-03-09T11:00:00.000Z', '2026-03-09T12:00:00.000Z'],
+    );
+    const days = await ask(200, 'root', 'since=2026-03-10&until=2026-03-11&compare=previous&by=user&limit=1');
+    assert.deepEqual(
+      [days.since, days.until, days.previous.since, days.previous.until],
+      ['2026-03-09T11:00:00.000Z', '2026-03-10T11:00:00.000Z', '2026-03-08T11:00:00.000Z', '2026-03-09T11:00:00.000Z'],
+    );
+    const [now, before_it] = [days, days.previous].map(({ rows }) =>
+      rows.map(({ of }: { of: { user: string } }) => of.user),
+    );
+    assert.deepEqual(
+      [now, before_it],
+      [
+        ['alice@example.com', null],
+        ['alice@example.com', null],
+      ],
+    );
+    assert.deepEqual([days.total.cost_usd, days.previous.total.cost_usd], [0.000011002, 0.000000114]);
+    await refused(/^The parameter "since" is missing/, 'compare=previous');
+  });
+
+  test("is one's own for everybody but administrators, whatever is asked for", async () => {
+    const { rows } = await ask(200, 'alice', 'by=user,model');
+    assert.deepEqual([...new Set(rows.map(({ of }: { of: { user: string } }) => of.user))], ['alice@example.com']);
+    assert.equal((await ask(200, 'nina', '')).total.requests, 0);
+    await refused(/only administrators see what is bob@example\.com's/i, 'user=bob@example.com', 403, 'alice');
+    await ask(403, 'alice', 'user=bob@example.com', `${USAGE}.csv`);
+    assert.doesNotMatch(await ask(200, 'alice', 'by=user', `${USAGE}.csv`), /bob/);
+  });
+
+  test('is refused in a sentence where it cannot be meant', async () => {
+    await refused(/"by" has "modle": did you mean `model`\?/, 'by=modle');
+    await refused(/"by" has with a name that is no word: expected one to four of user, team/, 'by=a%20b');
+    await refused(/"by" is wrong: expected one to four different words/, 'by=user,user');
+    await refused(/"by" is wrong/, 'by=user,model,team,project,status');
+    await refused(/"time_zone" is wrong: expected the name of a time zone/, 'time_zone=Mars/Olympus');
+    for (const wrong of ['yesterday', '2026-02-30', '0000-01-01', '1969-12-31', '2026-03-10T00:00']) {
+      await refused(/"since" is wrong: expected a date such as 2027-01-31, or a time/, `since=${wrong}`);
+    }
+    await refused(/"since" must be before "until"/, 'since=2026-03-10&until=2026-03-10');
+    await refused(/"limit" is wrong: expected a whole number from 1 to 1000/, 'limit=0');
+    await refused(/"compare" is wrong: expected previous/, 'compare=next');
+    await refused(/more than once/, 'by=user&by=model');
+  });
+
+  test('as CSV is what the command prints, without formulas', async () => {
+    const by = ['model', 'day'] as const;
+    const rows = await reportUsage(bench.database, {}, { by, time_zone: 'UTC' });
+    const answer = await bench.ask('root', 'GET', `${USAGE}.csv?by=model,day&time_zone=UTC`);
+    assert.equal(answer.body, usageCsv(rows, by));
+    assert.match(answer.body, /"'=HYPERLINK\(""http:\/\/x""\)"/);
+    assert.equal(answer.headers.get('content-type'), 'text/csv; charset=utf-8');
+    assert.equal(answer.headers.get('content-disposition'), 'attachment; filename="usage.csv"');
+    assert.equal(answer.headers.get('cache-control'), 'no-store');
+    assert.equal((await bench.ask('root', 'HEAD', `${USAGE}.csv`)).status, 200);
+  });
+});
