@@ -7,6 +7,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
 import { stages } from '../stages/index.ts';
+import { consoleOperations } from './generate/console.ts';
 import { decisivePage } from './generate/decisive.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
 import { printedExamples } from './generate/examples.ts';
@@ -45,6 +46,7 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
       '../../engine/contract/config-parts.ts',
       typesOf([...definitionsOf([sources.gateway]), ['Profile', sources.profile]]),
     ],
+    ['../../engine/console/api/operations.ts', consoleOperations()],
     ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],

@@ -8,6 +8,7 @@ import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { adminRoutes } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
 import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
+import { consoleFiles } from '../http/console/console-files.ts';
 import { selfcheckRoute } from '../http/selfcheck/selfcheck-route.ts';
 import { GatewayServer } from '../http/server.ts';
 import { frontRoute, protocolRoute, signInOff, signInRoutes } from '../http/sign-in/index.ts';
@@ -321,6 +322,7 @@ function routesOf(
     sign_in,
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
     selfcheckRoute({ config, verify, clock, log, telemetry }),
+    consoleFiles(config.server.public_url),
     adminRoutes({ config, sessions, database, catchUp, clock, log, telemetry, verify, models, upstreams }),
   ];
 }

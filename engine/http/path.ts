@@ -5,7 +5,7 @@ export function pathOf(url: string): string {
 }
 
 /** First segments of what the gateway serves itself. A prefix that begins like one of them cannot be distinguished. */
-const OWN_SEGMENTS = /^\/(?:v1|api|admin|managed|oauth|device|protocol|healthz|readyz|\.well-known)(?:\/|$)/;
+const OWN_SEGMENTS = /^\/(?:v1|api|admin|console|managed|oauth|device|protocol|healthz|readyz|\.well-known)(?:\/|$)/;
 
 /**
  * The path of the public URL, without a slash at its end, by which requests are known that come through a proxy that

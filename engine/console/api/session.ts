@@ -1,0 +1,44 @@
+import { CONSOLE_PATH, request } from './client.ts';
+
+/** Who looks at the console, and what it says about itself: what `GET /console/session` answers. */
+export interface ConsoleSession {
+  /** Null where nobody signed in, or the session has ended. */
+  readonly person: {
+    readonly email: string;
+    readonly name: string | null;
+    readonly is_admin: boolean;
+  } | null;
+  /** When the session ends whatever is done; null without a session. */
+  readonly expires_at: string | null;
+  /** How to sign in: at the identity provider, or by the link of `appscli console`. */
+  readonly sign_in: 'provider' | 'link';
+  /** What the gateway is called. */
+  readonly name: string;
+  readonly version: string;
+  /** IANA name of the zone in which days begin. */
+  readonly time_zone: string;
+  /** The address clients are told, without a slash at its end. */
+  readonly public_url: string;
+  /** A line for everybody, such as that the data is made up. */
+  readonly notice: string | null;
+}
+
+/** Asks who is signed in. Raises ProblemError. */
+export async function readSession(): Promise<ConsoleSession> {
+  return (await request(`${CONSOLE_PATH}/session`)) as ConsoleSession;
+}
+
+/** Where a browser goes to sign in and come back to where it is. */
+export function signInAddress(back_to: string): string {
+  return `${CONSOLE_PATH}/sign-in?${new URLSearchParams({ back_to })}`;
+}
+
+/** Ends the session; tells where the browser goes then. Raises ProblemError. */
+export async function signOut(): Promise<string> {
+  const { location } = (await request(`${CONSOLE_PATH}/sign-out`, {
+    method: 'POST',
+    headers: { 'x-console': '1', accept: 'application/json', 'content-type': 'application/json' },
+    body: '{}',
+  })) as { readonly location: string };
+  return location;
+}

@@ -1,0 +1,49 @@
+/**
+ * Builds the console into `dist/console`: `npm run build:console`, and `npm install` by its prepare script. Plain JavaScript,
+ * as npm may run it with a Node.js that knows no TypeScript.
+ * @module
+ */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
+
+const root = import.meta.dirname;
+const outDir = join(root, '../../dist/console');
+
+/** What a browser may get compressed lies there compressed. */
+function compressAll() {
+  for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile() || !/\.(?:js|css|svg)$/.test(entry.name)) continue;
+    const file = join(entry.parentPath, entry.name);
+    const bytes = readFileSync(file);
+    writeFileSync(`${file}.br`, brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } }));
+    writeFileSync(`${file}.gz`, gzipSync(bytes, { level: 9 }));
+  }
+}
+
+const development = await Promise.all([import('vite'), import('@vitejs/plugin-react')]).catch((error) => {
+  if (error?.code !== 'ERR_MODULE_NOT_FOUND') throw error;
+});
+if (development === undefined) {
+  console.error('The console is not built: that takes the development packages ("npm install" without --omit=dev).');
+} else {
+  const [{ build }, { default: react }] = development;
+  await build({
+    root,
+    configFile: false,
+    logLevel: 'warn',
+    base: '/console/',
+    plugins: [react()],
+    // Scripts find each other wherever the public URL puts them.
+    experimental: { renderBuiltUrl: (_, { hostType }) => (hostType === 'js' ? { relative: true } : undefined) },
+    build: {
+      outDir,
+      emptyOutDir: true,
+      target: 'es2023',
+      assetsInlineLimit: 0,
+      modulePreload: { polyfill: false },
+      reportCompressedSize: false,
+    },
+  });
+  compressAll();
+}

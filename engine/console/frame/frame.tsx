@@ -1,0 +1,133 @@
+import { Dialog } from '@base-ui/react/dialog';
+import { Link, Outlet, useLocation } from '@tanstack/react-router';
+import { useEffect, useRef, useState } from 'react';
+import { signOut } from '../api/session.ts';
+import { PAGES } from '../pages/list.ts';
+import { Button } from '../parts/button.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { useTell } from '../parts/tell.tsx';
+import { useSession } from './session-context.ts';
+import { chooseTheme, chosenTheme, THEMES, type Theme } from './theme.ts';
+
+/** What is around every page: the list of pages, who is signed in, and the way out. */
+export function Frame() {
+  const session = useSession();
+  const { pathname } = useLocation();
+  const [is_open, setOpen] = useState(false);
+  const main = useRef<HTMLElement>(null);
+  const seen = useRef(pathname);
+  useEffect(() => {
+    setOpen(false);
+    // Somebody who does not see the page hears that it is another one.
+    if (seen.current !== pathname) main.current?.focus();
+    seen.current = pathname;
+  }, [pathname]);
+  return (
+    <div className="frame">
+      <button type="button" className="skip" onClick={() => main.current?.focus()}>
+        Skip to the page
+      </button>
+      <header className="frame-top">
+        <Dialog.Root open={is_open} onOpenChange={setOpen}>
+          <Dialog.Trigger className="button quiet menu-button" aria-label="Pages">
+            <Icon name="menu" />
+          </Dialog.Trigger>
+          <Dialog.Portal>
+            <Dialog.Backdrop className="backdrop" />
+            <Dialog.Popup className="side-sheet">
+              <Dialog.Title className="side-title">{session.name}</Dialog.Title>
+              <PageList />
+              <Account />
+            </Dialog.Popup>
+          </Dialog.Portal>
+        </Dialog.Root>
+        <span className="frame-name">{session.name}</span>
+      </header>
+      <aside className="frame-side">
+        <p className="side-title">
+          <Icon name="gateway" />
+          {session.name}
+        </p>
+        <PageList />
+        <Account />
+      </aside>
+      <main id="main" ref={main} tabIndex={-1} className="frame-main">
+        {session.notice !== null && <p className="notice-line">{session.notice}</p>}
+        <Outlet />
+      </main>
+    </div>
+  );
+}
+
+function PageList() {
+  const { is_admin } = useSession().person;
+  return (
+    <nav aria-label="Pages">
+      <ul className="page-list">
+        {PAGES.filter(({ for_admins }) => is_admin || !for_admins).map(({ path, title, icon }) => (
+          <li key={path}>
+            <Link to={path} activeOptions={{ exact: path === '/', includeSearch: false }} className="page-link">
+              <Icon name={icon} />
+              {title}
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
+
+function Account() {
+  const { person, version } = useSession();
+  const tell = useTell();
+  const leave = async () => {
+    try {
+      window.location.assign(safeLocation(await signOut()));
+    } catch (error) {
+      tell(error instanceof Error ? error.message : String(error), 'alarm');
+    }
+  };
+  return (
+    <div className="account">
+      <p className="account-who">
+        <span className="account-email">{person.email}</span>
+        <span className="soft">{person.is_admin ? 'Administrator' : 'Developer'}</span>
+      </p>
+      <ThemeChoice />
+      <Button kind="secondary" onClick={leave}>
+        Sign out
+      </Button>
+      <p className="soft small">Version {version}</p>
+    </div>
+  );
+}
+
+function ThemeChoice() {
+  const [theme, setTheme] = useState<Theme>(chosenTheme);
+  return (
+    <fieldset className="theme-choice">
+      <legend className="unseen">Colours</legend>
+      {THEMES.map((each) => (
+        <label key={each}>
+          <input
+            type="radio"
+            name="theme"
+            value={each}
+            checked={theme === each}
+            onChange={() => {
+              setTheme(each);
+              chooseTheme(each);
+            }}
+          />
+          <span>{each}</span>
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+/** A way out leads to a page, whatever else the answer may have been made to say. */
+function safeLocation(location: string): string {
+  const url = new URL(location, window.location.href);
+  return url.protocol === 'https:' || url.protocol === 'http:' ? url.href : '/';
+}

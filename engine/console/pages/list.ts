@@ -1,0 +1,16 @@
+import type { ComponentType } from 'react';
+import type { IconName } from '../parts/icon.tsx';
+
+interface PageEntry {
+  /** Below the console's own path. */
+  readonly path: string;
+  readonly title: string;
+  readonly icon: IconName;
+  readonly for_admins: boolean;
+  readonly load: () => Promise<{ readonly Page: ComponentType }>;
+}
+
+/** All pages, in the order of the list beside them. A new page is a folder here and an entry in this list. */
+export const PAGES: readonly PageEntry[] = [
+  { path: '/', title: 'Home', icon: 'home', for_admins: false, load: () => import('./welcome/page.tsx') },
+];

@@ -1,0 +1,100 @@
+/** The files of the console: how they are served, and with which headers. */
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { consoleFiles } from '../../../engine/http/console/console-files.ts';
+import { serve } from '../sign-in/support.ts';
+
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+const FIRST_PAGE_BYTES_MAX = 150_000;
+
+const served = await serve(consoleFiles('https://gateway.example.com'));
+after(() => served.close());
+/** Without an encoding that fetch would take off. */
+const get = (path: string, encoding = 'identity', method = 'GET') =>
+  fetch(served.url + path, { method, headers: { 'accept-encoding': encoding } });
+const start = await (await get('/console')).text();
+const linked = [...start.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, address]) => address!);
+const script = linked.find((address) => address.endsWith('.js'))!;
+
+describe('the start of the console', () => {
+  test('is served at every path below it that names no file, and never kept', async () => {
+    for (const path of ['/console', '/console/', '/console/requests', '/console/index']) {
+      const answer = await get(path);
+      assert.equal(answer.status, 200, path);
+      assert.equal(await answer.text(), start, path);
+      assert.equal(answer.headers.get('cache-control'), 'no-store', path);
+    }
+  });
+
+  test('asks for nothing but files of the gateway, and holds no inline script or style', () => {
+    assert.ok(linked.length >= 3);
+    for (const address of linked) assert.match(address, /^\/console\/[\w./-]+$/);
+    assert.doesNotMatch(start, /<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=/);
+  });
+
+  test('names its files below the path of the public URL', async () => {
+    const below = await serve(consoleFiles('https://example.com/models/'));
+    const text = await (await fetch(`${below.url}/console`)).text();
+    await below.close();
+    assert.match(text, /src="\/models\/console\/assets\/[\w-]+\.js"/);
+    assert.doesNotMatch(text, /"\/console\//);
+  });
+
+  test(`takes less than ${FIRST_PAGE_BYTES_MAX} bytes to show its first page`, async () => {
+    const sizes = await Promise.all(
+      linked.map(async (address) => Number((await get(address, 'gzip')).headers.get('content-length'))),
+    );
+    const bytes = sizes.reduce((sum, each) => sum + each, Buffer.byteLength(start));
+    assert.ok(bytes < FIRST_PAGE_BYTES_MAX, `${bytes} bytes`);
+  });
+});
+
+describe('files of the console', () => {
+  test('are kept by browsers for good, and go out compressed as the browser has it', async () => {
+    const plain = await get(script);
+    assert.equal(plain.headers.get('cache-control'), 'public, max-age=31536000, immutable');
+    assert.equal(plain.headers.get('content-type'), 'text/javascript; charset=utf-8');
+    assert.equal(plain.headers.get('vary'), 'accept-encoding');
+    const bytes = Buffer.from(await plain.arrayBuffer());
+    const raw = async (encoding: string) => {
+      const answer = await get(script, encoding);
+      assert.equal(answer.headers.get('content-encoding'), encoding);
+      return Buffer.from(await answer.arrayBuffer());
+    };
+    // fetch has taken the encoding off; that it could says that it was right.
+    assert.deepEqual(await raw('br'), bytes);
+    assert.deepEqual(await raw('gzip'), bytes);
+  });
+
+  test('that are not there are not found, whatever their path tries', async () => {
+    const tried = [
+      '/console/assets/none.js',
+      '/console/index.html',
+      '/console/..%2f..%2fpackage.json',
+      '/console/%00.js',
+    ];
+    for (const path of tried) assert.equal((await get(path)).status, 404, path);
+  });
+
+  test('are read and nothing else', async () => {
+    const answer = await get('/console/requests', 'identity', 'POST');
+    assert.equal(answer.status, 405);
+    assert.equal(answer.headers.get('allow'), 'GET, HEAD');
+    const head = await get(script, 'identity', 'HEAD');
+    assert.equal(head.status, 200);
+    assert.equal(await head.text(), '');
+  });
+});
+
+test('everything below the console goes out with its security headers, errors too', async () => {
+  for (const path of ['/console', script, '/console/assets/none.js', '/console/requests']) {
+    const { headers } = await get(path);
+    assert.equal(headers.get('content-security-policy'), POLICY, path);
+    assert.equal(headers.get('x-frame-options'), 'DENY', path);
+    assert.equal(headers.get('x-content-type-options'), 'nosniff', path);
+    assert.equal(headers.get('referrer-policy'), 'no-referrer', path);
+    assert.equal(headers.get('cross-origin-opener-policy'), 'same-origin', path);
+    assert.equal(headers.get('cross-origin-resource-policy'), 'same-origin', path);
+  }
+});
