@@ -119,10 +119,88 @@ export interface Upstream {
     readonly until: OptionalTime;
     readonly last_failure: string | null;
   })[];
+  readonly routes: readonly {
+    readonly name: string;
+    readonly order: number;
+    readonly weight: number;
+    readonly is_last: boolean;
+  }[];
+  readonly elsewhere: readonly ({
+    readonly replica: string;
+    readonly kind: TroubleKind;
+    readonly upstream_model: string | null;
+    readonly until: Time;
+    readonly last: string | null;
+  })[];
+}
+
+/** `open`: it failed too often for a model. `unreachable`: no connection. `credential`: it refused the credential of the gateway. `limited`: it answered 429. */
+export type TroubleKind = 'open' | 'unreachable' | 'credential' | 'limited';
+
+/** undefined */
+export interface UpstreamTrouble {
+  readonly id: number;
+  readonly replica: string;
+  readonly kind: TroubleKind;
+  readonly upstream: string;
+  readonly upstream_model: string | null;
+  readonly began_at: Time;
+  readonly until: Time;
+  readonly ended_at: OptionalTime;
+  readonly times: number;
+  readonly last: string | null;
+}
+
+/** undefined */
+export interface UpstreamTraffic {
+  readonly window: 'hour' | 'day';
+  readonly since: Time;
+  readonly until: Time;
+  readonly part_seconds: number;
+  readonly attempts: number;
+  readonly upstreams: readonly TrafficOfUpstream[];
+}
+
+/** undefined */
+export interface TrafficOfUpstream {
+  readonly upstream: string;
+  readonly attempts: number;
+  readonly served: number;
+  readonly limited: number;
+  readonly failed: number;
+  readonly outcomes: readonly {
+    readonly outcome: string;
+    readonly means: string;
+    readonly attempts: number;
+  }[];
+  readonly p50_ms: number | null;
+  readonly p95_ms: number | null;
+  readonly share: number;
+  readonly turns: number;
+  readonly turns_stayed: number;
+  readonly parts: readonly {
+    readonly attempts: number;
+    readonly limited: number;
+    readonly failed: number;
+  }[];
+  readonly models: readonly ({
+    readonly upstream_model: string;
+    readonly attempts: number;
+    readonly served: number;
+    readonly limited: number;
+    readonly failed: number;
+    readonly outcomes: readonly {
+      readonly outcome: string;
+      readonly means: string;
+      readonly attempts: number;
+    }[];
+    readonly p50_ms: number | null;
+    readonly p95_ms: number | null;
+  })[];
 }
 
 /** What a service token may do: GET (`:read`) or everything else (`:write`) of one kind of thing. */
-export type ServiceScope = 'tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'changes:read';
+export type ServiceScope = 'tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'usage:read' | 'changes:read';
 
 /** undefined */
 export interface ServiceToken {
@@ -305,6 +383,64 @@ export interface NewGrant {
   readonly expires_in_seconds?: number;
 }
 
+/** Requests, tokens and cost in USD, adjustments included. What is nothing may be left out where it is not required. */
+export interface UsageSums {
+  readonly requests: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cache_read_tokens: number;
+  readonly cache_write_5m_tokens: number;
+  readonly cache_write_1h_tokens: number;
+  readonly cost_usd: number;
+  readonly adjusted_usd?: number;
+  readonly possibly_billed_usd?: number;
+  readonly possibly_billed_in_cost_usd?: number;
+  readonly estimated_usd: number;
+  readonly cache_hit_ratio: number | null;
+}
+
+/** undefined */
+export interface UsageRow {
+  readonly of: {
+    readonly user?: string | null;
+    readonly team?: string | null;
+    readonly project?: string | null;
+    readonly model?: string | null;
+    readonly upstream?: string | null;
+    readonly upstream_model?: string | null;
+    readonly protocol?: string | null;
+    readonly token?: string | null;
+    readonly token_group?: string | null;
+    readonly answered_model?: string | null;
+    readonly service_tier?: string | null;
+    readonly speed?: string | null;
+    readonly status?: string | null;
+    readonly estimated?: string | null;
+    readonly hour?: string | null;
+    readonly day?: string | null;
+    readonly week?: string | null;
+    readonly month?: string | null;
+  };
+  readonly others: number;
+  readonly sums: UsageSums;
+}
+
+/** undefined */
+export interface Usage {
+  readonly since: OptionalTime;
+  readonly until: Time;
+  readonly time_zone: string;
+  readonly by: readonly string[];
+  readonly total: UsageSums;
+  readonly rows: readonly UsageRow[];
+  readonly previous: {
+    readonly since: Time;
+    readonly until: Time;
+    readonly total: UsageSums;
+    readonly rows: readonly UsageRow[];
+  } | null;
+}
+
 /** undefined */
 export interface Change {
   readonly id: number;
@@ -338,8 +474,11 @@ export const OPERATIONS = {
   deprovision: { method: 'POST', path: '/admin/api/people/{email}/deprovision', query: [], has_body: true },
   drainUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/drain', query: [], has_body: true },
   endSession: { method: 'DELETE', path: '/admin/api/sessions/{id}', query: [], has_body: false },
+  exportUsage: { method: 'GET', path: '/admin/api/usage.csv', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed'], has_body: false },
   getMe: { method: 'GET', path: '/admin/api/me', query: [], has_body: false },
   getToken: { method: 'GET', path: '/admin/api/tokens/{id}', query: [], has_body: false },
+  getUpstreamTraffic: { method: 'GET', path: '/admin/api/upstreams/traffic', query: ['window'], has_body: false },
+  getUsage: { method: 'GET', path: '/admin/api/usage', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed', 'compare', 'limit'], has_body: false },
   grantLimit: { method: 'POST', path: '/admin/api/limits/grants', query: [], has_body: true },
   listChanges: { method: 'GET', path: '/admin/api/changes', query: ['since', 'before', 'limit'], has_body: false },
   listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'ended', 'limit', 'after'], has_body: false },
@@ -349,6 +488,7 @@ export const OPERATIONS = {
   listServiceTokens: { method: 'GET', path: '/admin/api/service-tokens', query: [], has_body: false },
   listSessions: { method: 'GET', path: '/admin/api/sessions', query: ['user', 'ended', 'limit', 'after'], has_body: false },
   listTokens: { method: 'GET', path: '/admin/api/tokens', query: ['user', 'limit', 'after'], has_body: false },
+  listUpstreamTroubles: { method: 'GET', path: '/admin/api/upstreams/troubles', query: ['upstream', 'limit', 'after'], has_body: false },
   listUpstreams: { method: 'GET', path: '/admin/api/upstreams', query: [], has_body: false },
   rebind: { method: 'POST', path: '/admin/api/people/{email}/rebind', query: [], has_body: true },
   resumeUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/resume', query: [], has_body: true },
@@ -381,7 +521,7 @@ export interface OperationTypes {
   readonly createServiceToken: {
     readonly input: {
       readonly name: string;
-      readonly scopes: readonly ('tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'changes:read')[];
+      readonly scopes: readonly ('tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'usage:read' | 'changes:read')[];
       readonly expires_at?: string;
       readonly expires_in_seconds?: number;
     };
@@ -432,6 +572,27 @@ export interface OperationTypes {
       readonly ended: true;
     };
   };
+  readonly exportUsage: {
+    readonly input: {
+      readonly since?: string;
+      readonly until?: string;
+      readonly time_zone?: string;
+      readonly by?: string;
+      readonly user?: string;
+      readonly team?: string;
+      readonly project?: string;
+      readonly model?: string;
+      readonly upstream?: string;
+      readonly upstream_model?: string;
+      readonly protocol?: string;
+      readonly token?: string;
+      readonly token_group?: string;
+      readonly answered_model?: string;
+      readonly service_tier?: string;
+      readonly speed?: string;
+    };
+    readonly answer: string;
+  };
   readonly getMe: {
     readonly input: Readonly<Record<never, never>>;
     readonly answer: Me;
@@ -439,6 +600,35 @@ export interface OperationTypes {
   readonly getToken: {
     readonly input: { readonly id: string };
     readonly answer: Token;
+  };
+  readonly getUpstreamTraffic: {
+    readonly input: {
+      readonly window?: 'hour' | 'day';
+    };
+    readonly answer: UpstreamTraffic;
+  };
+  readonly getUsage: {
+    readonly input: {
+      readonly since?: string;
+      readonly until?: string;
+      readonly time_zone?: string;
+      readonly by?: string;
+      readonly user?: string;
+      readonly team?: string;
+      readonly project?: string;
+      readonly model?: string;
+      readonly upstream?: string;
+      readonly upstream_model?: string;
+      readonly protocol?: string;
+      readonly token?: string;
+      readonly token_group?: string;
+      readonly answered_model?: string;
+      readonly service_tier?: string;
+      readonly speed?: string;
+      readonly compare?: 'previous';
+      readonly limit?: number;
+    };
+    readonly answer: Usage;
   };
   readonly grantLimit: {
     readonly input: {
@@ -545,6 +735,17 @@ export interface OperationTypes {
     };
     readonly answer: {
       readonly tokens: readonly Token[];
+      readonly next: Next;
+    };
+  };
+  readonly listUpstreamTroubles: {
+    readonly input: {
+      readonly upstream?: string;
+      readonly limit?: number;
+      readonly after?: string;
+    };
+    readonly answer: {
+      readonly troubles: readonly UpstreamTrouble[];
       readonly next: Next;
     };
   };
