@@ -68,10 +68,14 @@ function tidied(schema: JsonSchema, given: unknown): Values {
   return Object.fromEntries(said.map(([name, value]) => [name, tidy(name, value)]));
 }
 
+/** How numbers are written in a query, by their type. */
+const NUMBERS: Readonly<Record<string, RegExp>> = { integer: /^\d{1,15}$/, number: /^\d{1,15}(?:\.\d{1,9})?$/ };
+
 /** In a query everything is text. */
 function typed(schema: JsonSchema, given: Values): Values {
   const entries = Object.entries(given).map(([name, value]) => {
-    const is_number = propertiesOf(schema)[name]?.type === 'integer' && /^\d{1,15}$/.test(String(value));
+    const form = NUMBERS[String(propertiesOf(schema)[name]?.type)];
+    const is_number = form?.test(String(value)) === true;
     return [name, is_number ? Number(value) : value];
   });
   return Object.fromEntries(entries);

@@ -1,6 +1,7 @@
 import { type GatewayConfig, SPEND_SCOPES } from '../contract/config.ts';
 import { OperationError } from '../contract/operation-error.ts';
 import type { CounterName, LimitWindow } from '../contract/services.ts';
+import { limitsAround, limitsAtAGlance, limitsOf } from '../money/limits/find-limits.ts';
 import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../money/limits/limit-grants.ts';
 import {
   AMOUNT_UNITS,
@@ -15,7 +16,8 @@ import {
   unitOfWindow,
 } from '../money/limits/limit-names.ts';
 import { clearLimit, setLimit } from '../money/limits/limit-settings.ts';
-import { limitsAtAGlance, limitsOf, readLimits } from '../money/limits/limit-statuses.ts';
+import { type LimitInForce, readLimits } from '../money/limits/limit-statuses.ts';
+import { describeNothingLimited, describeWhere, describeWhose } from '../money/limits/limit-words.ts';
 import { writtenLimits } from '../money/limits/written-limits.ts';
 import type { AdminOptions, Asked, PageAsked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
@@ -76,6 +78,20 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
       return { grant: showGrant(grant), now: await now(name) };
     },
 
+    async previewGrant(_: Asked, wish: LimitWish) {
+      const { name, amount } = meant(wish, config, 1);
+      const [before, after] = await Promise.all([now(name), readLimits(at, [name], amount)]);
+      const around = await limitsAround(at, partsIn(wish));
+      return {
+        before,
+        after: after[0]!,
+        notes: notesOn(
+          after[0]!,
+          around.filter((each) => !isOn(name, each)),
+        ),
+      };
+    },
+
     async revokeGrant({ by }: Asked, { id }: { readonly id: string }) {
       const grant = await revokeGrant(by, demandId(id, 'grant'));
       return { grant: showGrant(grant), now: await now(grant.name) };
@@ -109,9 +125,27 @@ function whoseLimits(asked: LimitParts, caller: Caller): LimitParts | undefined 
   return own;
 }
 
-/** The description allows one unit alone. */
+function isOn(name: CounterName, { scope, of, window, unit }: LimitInForce): boolean {
+  const is_same = scope === name.scope && window === name.window && limitUnit(unit) === name.unit;
+  return is_same && nameCounter({ of, window, unit: name.unit }).key === name.key;
+}
+
+/** What somebody should know who grants room: that it changes nothing, or not enough. */
+function notesOn(after: LimitInForce, others: readonly LimitInForce[]): string[] {
+  const full = others.filter(({ room, window }) => room === 0 && window !== 'minute' && window !== 'open');
+  return [
+    describeWhere(after),
+    describeNothingLimited({ ...after, grants: [after] }),
+    ...(after.room === 0 ? ['It is still not enough: more than the new limit is spent or reserved.'] : []),
+    ...full.map((limit) => `${describeWhose(limit)} has nothing left either, and refuses the same requests.`),
+  ].filter((note) => note !== undefined);
+}
+
+/** Which one amount of which counter is meant. */
 function meant(wish: LimitWish, config: GatewayConfig, least: 0 | 1): { name: CounterName; amount: number } {
-  const unit = AMOUNT_UNITS.find((each) => wish[each] !== undefined)!;
+  const [unit, another] = AMOUNT_UNITS.filter((each) => wish[each] !== undefined);
+  if (unit === undefined || another !== undefined)
+    throw new OperationError('send one of "usd", "requests" and "tokens"');
   const name = nameCounted(config, { of: partsIn(wish), window: wish.window, unit: limitUnit(unit) });
   return { name, amount: amountIn(name.unit, wish[unit]!, least) };
 }

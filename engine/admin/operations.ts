@@ -4,11 +4,13 @@ import type { Caller } from './caller.ts';
 import { changeOperations } from './changes.ts';
 import { ADMIN_OPERATIONS, type DescribedOperation } from './description.ts';
 import { checkInput, type Sent } from './input.ts';
+import { limitRuleOperations } from './limit-rules.ts';
 import { limitOperations } from './limits.ts';
 import { meOperations } from './me.ts';
 import { peopleOperations } from './people.ts';
 import { serviceTokenOperations } from './service-tokens.ts';
 import { sessionOperations } from './sessions.ts';
+import { tokenGroupOperations } from './token-groups.ts';
 import { tokenOperations } from './tokens.ts';
 import { upstreamTrafficOperations } from './upstream-traffic.ts';
 import { upstreamOperations } from './upstreams.ts';
@@ -19,9 +21,11 @@ export function adminOperations(options: AdminOptions) {
   return {
     ...meOperations(options),
     ...tokenOperations(options),
+    ...tokenGroupOperations(options),
     ...sessionOperations(options),
     ...peopleOperations(options),
     ...limitOperations(options),
+    ...limitRuleOperations(options),
     ...upstreamOperations(options),
     ...upstreamTrafficOperations(options),
     ...usageOperations(options),
@@ -45,7 +49,7 @@ export type InJson<T> = T extends Date
 type Input<Name extends keyof AdminOperations> = Parameters<AdminOperations[Name]>[1];
 type Answer<Name extends keyof AdminOperations> = InJson<Awaited<ReturnType<AdminOperations[Name]>>>;
 /** Fields that the description has a default for. */
-type Defaulted = 'limit' | 'ended' | 'tokens' | 'overlap_seconds';
+type Defaulted = 'limit' | 'ended' | 'tokens' | 'overlap_seconds' | 'order';
 type MayLack<T> = {
   [Key in keyof T]-?: Key extends Defaulted ? Key : Record<never, never> extends Pick<T, Key> ? Key : never;
 }[keyof T];

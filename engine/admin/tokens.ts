@@ -1,9 +1,11 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import { OperationError } from '../contract/operation-error.ts';
+import { verifiedDays } from '../identity/deprovisioning/suspension.ts';
+import { listTokens, type TokenFilter } from '../identity/tokens/list-tokens.ts';
 import { rotateToken } from '../identity/tokens/rotate-token.ts';
 import { tokenGroupsOpenTo } from '../identity/tokens/self-made-tokens.ts';
 import { showToken } from '../identity/tokens/shown-token.ts';
-import { createToken, findTokens, type KnownToken, listTokens, revokeToken } from '../identity/tokens/tokens.ts';
+import { createToken, findTokens, type KnownToken, revokeToken } from '../identity/tokens/tokens.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { AdminOptions, Asked, PageAsked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
@@ -38,10 +40,12 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
     throw new OperationError(`there is no access token ${id}${where}`, 'missing');
   };
   return {
-    async listTokens({ caller }: Asked, { user: asked, limit, after }: PageAsked & { readonly user?: string }) {
-      const user = ownerToList(caller, asked);
+    async listTokens({ caller }: Asked, asked: PageAsked & Omit<TokenFilter, 'after' | 'limit'>) {
+      const { after, limit } = asked;
+      const user = ownerToList(caller, asked.user);
       if (after !== undefined && (await findTokens(database, { id: after, user })).length === 0) throw notInList();
-      const page = pageOf(await listTokens(database, { user, after, limit: limit + 1 }), limit);
+      const states = { now: clock.now(), verified_days: verifiedDays(config) };
+      const page = pageOf(await listTokens(database, { ...asked, user, limit: limit + 1 }, states), limit);
       return { tokens: page.entries.map(shown), next: page.next };
     },
 

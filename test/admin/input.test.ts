@@ -52,7 +52,7 @@ describe('what is sent to an admin operation', () => {
         'the field "expires_at" is wrong: expected a time such as 2027-01-31T18:00:00Z',
       ],
       ['listTokens', { limit: 0 }, 'the parameter "limit" is wrong: expected a whole number from 1 to 1000'],
-      ['listTokens', { colour: 'red' }, 'unknown parameter "colour": expected user, limit or after'],
+      ['listSessions', { colour: 'red' }, 'unknown parameter "colour": expected user, ended, limit or after'],
       ['setLimit', { usd: 1 }, 'the field "window" is missing: expected day, week, month, minute or open'],
       ['setLimit', { window: 'day' }, 'send one of "usd", "requests" and "tokens"'],
       [

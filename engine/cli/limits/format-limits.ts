@@ -1,9 +1,9 @@
 import type { InJson } from '../../admin/operations.ts';
-import type { LimitWindow } from '../../contract/services.ts';
 import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import { type AmountUnit, type LimitParts, perWindow } from '../../money/limits/limit-names.ts';
+import { type AmountUnit, perWindow } from '../../money/limits/limit-names.ts';
 import type { LimitInForce as Limit } from '../../money/limits/limit-statuses.ts';
+import { describeWhose, formatAmount, formatShownUsd } from '../../money/limits/limit-words.ts';
 import type { WrittenLimit } from '../../money/limits/written-limits.ts';
 import { formatMoment } from '../times.ts';
 
@@ -11,21 +11,6 @@ type LimitInForce = InJson<Limit>;
 
 const WIDTH = 80;
 const INDENT = '    ';
-/** More digits than these a number in USD does not have. */
-const DIGITS = 15;
-
-/** An amount with its unit: `20 USD`, `1 request`. */
-export function formatAmount(amount: number, unit: AmountUnit): string {
-  if (unit === 'usd') return `${formatUsd(amount)} USD`;
-  return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`;
-}
-
-/** Whose limit it is, for how long: `user ana@example.com per day`. */
-export function formatWhose({ of, window }: { readonly of: LimitParts; readonly window: LimitWindow }): string {
-  const who = Object.entries(of).map(([scope, key]) => `${scope} ${printable(key)}`);
-  return `${who.join(' and ')} ${perWindow(window)}`;
-}
-
 /** A counter at this moment: a line with the limit in force, and below it what counts and where the limit comes from. */
 export function describeInForce(limit: LimitInForce): string[] {
   const { unit, set, grants, rules } = limit;
@@ -46,7 +31,7 @@ export function describeInForce(limit: LimitInForce): string[] {
     ...rules.map((rule) => `gateway.yaml: ${formatRule(rule, unit, set !== null)}`),
   ];
   return [
-    ...wrapText(`${formatWhose(limit)}: ${in_force}`, WIDTH, '', INDENT),
+    ...wrapText(`${describeWhose(limit)}: ${in_force}`, WIDTH, '', INDENT),
     ...from.flatMap((line) => wrapText(line, WIDTH, INDENT, `${INDENT}  `)),
   ];
 }
@@ -60,20 +45,6 @@ export function describeNoRoom({ limit, room, spent, unit, window, resets_at }: 
   if (spent < limit)
     return 'What is left is reserved by requests in flight: further ones are refused until some are done.';
   return `Already ${verbFor(unit)} ${formatAmount(spent, unit)} of it: further requests are refused${until}.`;
-}
-
-/** Which requests alone meet a limit that was set; `undefined` when all do. */
-export function describeWhere({ window, rules }: LimitInForce): string | undefined {
-  if (window !== 'minute' && window !== 'open') return undefined;
-  // A rule that only reports counts its requests all the same.
-  if (rules.length === 0 || rules.some(({ always }) => always)) return undefined;
-  return `It holds for requests that ${rules.map(({ rule }) => printable(rule)).join(' or ')} is for.`;
-}
-
-/** That room was granted where nothing is limited; `undefined` where something is. */
-export function describeNothingLimited({ limit, grants, rules }: LimitInForce): string | undefined {
-  if (limit !== null || grants.length === 0 || rules.some(({ mode }) => mode === 'enforce')) return undefined;
-  return 'Nothing limits it: what is granted counts only once something does.';
 }
 
 /** The limits of gateway.yaml, as they are written. */
@@ -93,13 +64,8 @@ function verbFor(unit: AmountUnit): string {
   return unit === 'usd' ? 'spent' : 'used';
 }
 
-function formatUsd(usd: number): string {
-  const decimal = Number(usd.toPrecision(DIGITS)).toFixed(9);
-  return decimal.replace(/\.?0+$/, '');
-}
-
 function formatStatus({ window, unit, spent, reserved, in_flight, room, resets_at }: LimitInForce): string {
-  const bare = (value: number) => (unit === 'usd' ? formatUsd(value) : String(value));
+  const bare = (value: number) => (unit === 'usd' ? formatShownUsd(value) : String(value));
   const left = room === null ? '' : `, ${bare(room)} left`;
   if (window === 'open') return `${in_flight} under way${left}`;
   const in_flight_part =

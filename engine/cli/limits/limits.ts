@@ -12,20 +12,13 @@ import {
   unitOfWindow,
 } from '../../money/limits/limit-names.ts';
 import type { LimitInForce } from '../../money/limits/limit-statuses.ts';
+import { describeNothingLimited, describeWhere, describeWhose, formatAmount } from '../../money/limits/limit-words.ts';
 import { type Location, withAdmin } from '../admin.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { say, showResult } from '../show.ts';
 import { formatMoment } from '../times.ts';
-import {
-  describeInForce,
-  describeNoRoom,
-  describeNothingLimited,
-  describeWhere,
-  describeWritten,
-  formatAmount,
-  formatWhose,
-} from './format-limits.ts';
+import { describeInForce, describeNoRoom, describeWritten } from './format-limits.ts';
 
 /** Whose limit it is, as options say it: several together are a combination. */
 export type WhoseOptions = Readonly<Partial<Record<SpendScope, string>>>;
@@ -75,7 +68,7 @@ export async function set(context: CommandContext, given: AmountOptions, fetch?:
     const { previous, now } = done;
     const before = previous === null ? '' : `, in place of ${formatAmount(previous, now.unit)}`;
     const amount = formatAmount(given[now.unit]!, now.unit);
-    say(context, `Set ${formatWhose(now)} to ${amount}${before}. In force from now on:`);
+    say(context, `Set ${describeWhose(now)} to ${amount}${before}. In force from now on:`);
     tellNow(context, now);
   });
 }
@@ -100,7 +93,7 @@ export async function clear(
   return showResult(context, done, given.json, () => {
     const { previous, now } = done;
     const was = previous === null ? '' : ` of ${formatAmount(previous, now.unit)}`;
-    say(context, `Took back the limit${was} for ${formatWhose(now)}. In force from now on:`);
+    say(context, `Took back the limit${was} for ${describeWhose(now)}. In force from now on:`);
     tellNow(context, now);
   });
 }
@@ -116,7 +109,7 @@ export async function grant(
   return showResult(context, done, given.json, () => {
     const { id, amount, unit, expires_at } = done.grant;
     const until = `until ${formatMoment(expires_at)}`;
-    say(context, `Grant ${id}: ${formatAmount(amount, unit)} more for ${formatWhose(done.now)}, ${until}.`);
+    say(context, `Grant ${id}: ${formatAmount(amount, unit)} more for ${describeWhose(done.now)}, ${until}.`);
     tellNow(context, done.now);
   });
 }
@@ -131,7 +124,7 @@ export async function revoke(
   const done = await withAdmin(context, given, (admin) => admin('revokeGrant', { id }), fetch);
   return showResult(context, done, given.json, () => {
     const { amount, unit } = done.grant;
-    say(context, `Revoked ${id}: ${formatAmount(amount, unit)} for ${formatWhose(done.now)}. In force from now on:`);
+    say(context, `Revoked ${id}: ${formatAmount(amount, unit)} for ${describeWhose(done.now)}. In force from now on:`);
     tellNow(context, done.now);
   });
 }

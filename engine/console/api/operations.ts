@@ -53,6 +53,21 @@ export interface Token {
   readonly suspends_at: string | null;
 }
 
+/** Which models exist for its tokens. */
+export interface TokenGroup {
+  readonly name: string;
+  readonly is_configured: boolean;
+  readonly models: readonly string[];
+  readonly members: readonly string[];
+  readonly is_for_everybody_else: boolean;
+  readonly may_make: boolean;
+  readonly tokens: {
+    readonly in_force: number;
+    readonly suspended: number;
+    readonly last_used_at: OptionalTime;
+  };
+}
+
 /** undefined */
 export type MadeToken = Token & {
   readonly token: string;
@@ -294,6 +309,11 @@ export interface LimitInForce {
   readonly in_flight: number;
   readonly room: number | null;
   readonly resets_at: OptionalTime;
+  readonly forecast: {
+    readonly outcome: 'none_left' | 'ends' | 'lasts';
+    readonly ends_at: OptionalTime;
+    readonly words: string;
+  } | null;
   readonly rules: readonly ({
     readonly rule: string;
     readonly limit: number | null;
@@ -326,6 +346,35 @@ export interface WrittenLimit {
   readonly by_group: Readonly<Record<string, number>> | null;
   readonly mode: 'enforce' | 'shadow';
   readonly always: boolean;
+}
+
+/** A rule of gateway.yaml with its limits. */
+export interface LimitRule {
+  readonly rule: string;
+  readonly mode: 'enforce' | 'shadow';
+  readonly condition: string | null;
+  readonly limits: readonly CountedLimit[];
+  readonly refused: number;
+  readonly refused_people: number;
+  readonly would_refuse: number;
+  readonly would_refuse_people: number;
+}
+
+/** A limit of gateway.yaml with how many it counts at this moment. Amounts are in `unit`. */
+export interface CountedLimit {
+  readonly rule: string;
+  readonly scope: string;
+  readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
+  readonly unit: 'usd' | 'requests' | 'tokens';
+  readonly limit: number | null;
+  readonly by_group: Readonly<Record<string, number>> | null;
+  readonly mode: 'enforce' | 'shadow';
+  readonly always: boolean;
+  readonly words: string;
+  readonly counted: number;
+  readonly none_left: number;
+  readonly nearly_none: number;
+  readonly resets_at: OptionalTime;
 }
 
 /** Room on top of a limit. The amount is in `unit`. */
@@ -482,14 +531,17 @@ export const OPERATIONS = {
   grantLimit: { method: 'POST', path: '/admin/api/limits/grants', query: [], has_body: true },
   listChanges: { method: 'GET', path: '/admin/api/changes', query: ['since', 'before', 'limit'], has_body: false },
   listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'ended', 'limit', 'after'], has_body: false },
+  listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
   listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream'], has_body: false },
   listPeople: { method: 'GET', path: '/admin/api/people', query: ['user'], has_body: false },
   listRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins', query: ['user'], has_body: false },
   listServiceTokens: { method: 'GET', path: '/admin/api/service-tokens', query: [], has_body: false },
   listSessions: { method: 'GET', path: '/admin/api/sessions', query: ['user', 'ended', 'limit', 'after'], has_body: false },
-  listTokens: { method: 'GET', path: '/admin/api/tokens', query: ['user', 'limit', 'after'], has_body: false },
+  listTokenGroups: { method: 'GET', path: '/admin/api/token-groups', query: [], has_body: false },
+  listTokens: { method: 'GET', path: '/admin/api/tokens', query: ['user', 'group', 'state', 'search', 'order', 'limit', 'after'], has_body: false },
   listUpstreamTroubles: { method: 'GET', path: '/admin/api/upstreams/troubles', query: ['upstream', 'limit', 'after'], has_body: false },
   listUpstreams: { method: 'GET', path: '/admin/api/upstreams', query: [], has_body: false },
+  previewGrant: { method: 'GET', path: '/admin/api/limits/preview', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'window', 'usd', 'requests', 'tokens'], has_body: false },
   rebind: { method: 'POST', path: '/admin/api/people/{email}/rebind', query: [], has_body: true },
   resumeUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/resume', query: [], has_body: true },
   revokeGrant: { method: 'DELETE', path: '/admin/api/limits/grants/{id}', query: [], has_body: false },
@@ -679,6 +731,14 @@ export interface OperationTypes {
       readonly next: Next;
     };
   };
+  readonly listLimitRules: {
+    readonly input: Readonly<Record<never, never>>;
+    readonly answer: {
+      readonly since: Time;
+      readonly time_zone: string;
+      readonly rules: readonly LimitRule[];
+    };
+  };
   readonly listLimits: {
     readonly input: {
       readonly user?: string;
@@ -727,9 +787,19 @@ export interface OperationTypes {
       readonly next: Next;
     };
   };
+  readonly listTokenGroups: {
+    readonly input: Readonly<Record<never, never>>;
+    readonly answer: {
+      readonly token_groups: readonly TokenGroup[];
+    };
+  };
   readonly listTokens: {
     readonly input: {
       readonly user?: string;
+      readonly group?: string;
+      readonly state?: 'in_force' | 'active' | 'replaced' | 'suspended' | 'revoked' | 'expired';
+      readonly search?: string;
+      readonly order?: 'oldest' | 'newest';
       readonly limit?: number;
       readonly after?: string;
     };
@@ -754,6 +824,25 @@ export interface OperationTypes {
     readonly answer: {
       readonly replica: string | null;
       readonly upstreams: readonly Upstream[];
+    };
+  };
+  readonly previewGrant: {
+    readonly input: {
+      readonly user?: string;
+      readonly team?: string;
+      readonly project?: string;
+      readonly token?: string;
+      readonly model?: string;
+      readonly upstream?: string;
+      readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
+      readonly usd?: number;
+      readonly requests?: number;
+      readonly tokens?: number;
+    };
+    readonly answer: {
+      readonly before: LimitInForce;
+      readonly after: LimitInForce;
+      readonly notes: readonly string[];
     };
   };
   readonly rebind: {

@@ -63,7 +63,8 @@ export type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
 
 const MAX_CHARS = 254;
 
-const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project, t.created_at,
+/** SQL: the columns of a `KnownToken`, of a token `t` and its owner `p`. */
+export const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project, t.created_at,
   t.created_by, t.self_service, t.expires_at, t.last_used_at, t.revoked_at, t.replaced_by,
   ${OWNER_STATUS}`;
 
@@ -130,25 +131,6 @@ export async function createToken(
   if (!row!.alive) throw sessionEnded();
   if (!row!.made) throw tooManyInForce(wanted.max_self_service!, user);
   return { token: made.token, id: made.id, prefix: made.prefix };
-}
-
-/**
- * Tokens, the newest last.
- * @param only `user`: those of one; `after`: those that were made after the token with this id; `limit`: at most so many.
- * Raises store_unavailable.
- */
-export function listTokens(
-  database: Pick<Database, 'query'>,
-  only: { readonly user?: string | undefined; readonly after?: string | undefined; readonly limit?: number } = {},
-): Promise<KnownToken[]> {
-  return database.query<KnownToken>(
-    'token_list',
-    `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
-     where ($1::text is null or p.email = $1)
-       and ($2::text is null or (t.created_at, t.id) > (select created_at, id from access_tokens where id = $2))
-     order by t.created_at, t.id limit $3`,
-    [only.user?.toLowerCase() ?? null, only.after ?? null, only.limit ?? null],
-  );
 }
 
 /** All tokens a description fits, the newest last. Raises store_unavailable. */

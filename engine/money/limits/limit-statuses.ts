@@ -1,19 +1,12 @@
 import type { Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
-import type { CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
+import type { CounterName, LimitWindow } from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { countsOnly, MOMENT } from './limit-change.ts';
+import { type Forecast, forecastOf } from './forecast.ts';
+import { MOMENT } from './limit-change.ts';
 import { ALWAYS_COUNTED } from './limit-demands.ts';
-import {
-  type AmountUnit,
-  amountUnit,
-  type CountedName,
-  countedBy,
-  type LimitParts,
-  partsOf,
-  shownAmount,
-} from './limit-names.ts';
+import { type AmountUnit, amountUnit, type CountedName, type LimitParts, partsOf, shownAmount } from './limit-names.ts';
 import { limitInForce, roomLeft } from './room.ts';
 import { type SpendLimit, spendLimits } from './spend-limits.ts';
 import { type RuleInForce, ruleInForce } from './written-limits.ts';
@@ -41,6 +34,8 @@ export interface LimitInForce {
   readonly room: number | null;
   /** `null` for what is counted only while a request is under way. */
   readonly resets_at: Date | null;
+  /** When a limit in money is used up; `null` for other limits, and without one. */
+  readonly forecast: (Pick<Forecast, 'outcome' | 'words'> & { readonly ends_at: Date | null }) | null;
   readonly rules: readonly RuleInForce[];
   /** The limit that was set in place of the rules that are enforced. */
   readonly set: {
@@ -60,19 +55,24 @@ export interface LimitInForce {
   }[];
 }
 
-/** More than anybody reads. */
-const MAX_LISTED = 10_000;
-const NEAREST = 20;
-
 /** SQL: whether an access token may be used at the moment. */
-const inForceAt = (token: string) =>
+export const inForceAt = (token: string) =>
   `${token}.revoked_at is null and (${token}.expires_at is null or ${token}.expires_at > at)`;
+
+/** SQL: how far back the windows before one are looked at; half a day more, because not all days are equally long. */
+const SPAN_BEFORE = `case n.window_kind when 'day' then interval '7 days 12 hours'
+  when 'week' then '28 days 12 hours' else '3 months 12 hours' end`;
 
 interface StatusRow {
   readonly spent: string;
   readonly reserved: string;
   readonly in_flight: number;
+  readonly at: Date;
+  readonly began_at: Date | number;
   readonly resets_at: Date | null;
+  /** Of the windows before: what was spent, and when the first of them began. */
+  readonly spent_before: string;
+  readonly counted_from: Date | null;
   readonly set_amount: number | null;
   readonly set_reason: string | null;
   readonly set_at: Date | null;
@@ -91,15 +91,19 @@ interface StatusRow {
   readonly groups: readonly (readonly string[])[] | null;
 }
 
-/** Some counters with their limits, in the order given. Raises store_unavailable. */
-export async function readLimits(at: LimitsAt, names: readonly CounterName[]): Promise<LimitInForce[]> {
+/**
+ * Some counters with their limits, in the order given. Raises store_unavailable.
+ * @param if_granted what they would be with so much more granted, in the unit of each
+ */
+export async function readLimits(at: LimitsAt, names: readonly CounterName[], if_granted = 0): Promise<LimitInForce[]> {
   const { database, clock, config } = at;
   if (names.length === 0) return [];
   const rows = await database.query<StatusRow>(
     'limits_in_force',
     `with moment as (${MOMENT})
      select coalesce(c.spent, 0)::text as spent, coalesce(c.reserved, 0)::text as reserved, coalesce(c.in_flight, 0) as in_flight,
-       window_end(n.window_kind, w.start, $2) as resets_at,
+       at, w.start as began_at, window_end(n.window_kind, w.start, $2) as resets_at,
+       coalesce(past.spent, 0)::text as spent_before, past.counted_from,
        s.amount as set_amount, s.reason as set_reason, s.set_at, s.set_by,
        (select jsonb_agg(jsonb_build_object('id', g.id, 'amount', g.amount, 'reason', g.reason, 'granted_at', g.granted_at,
             'granted_by', g.granted_by, 'expires_at', g.expires_at) order by g.expires_at, g.id)
@@ -116,6 +120,11 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[]): P
      cross join lateral (select window_start(n.window_kind, at, $2) as start) as w
      left join spend_counters c on c.scope = n.scope and c.key = n.key and c.window_kind = n.window_kind
        and c.unit = n.unit and c.window_start = w.start
+     cross join lateral (
+       select sum(b.spent) as spent, min(b.window_start) as counted_from from spend_counters b
+       where n.unit = 'nano_usd' and b.scope = n.scope and b.key = n.key and b.window_kind = n.window_kind and b.unit = n.unit
+         and b.window_start < w.start and b.window_start > w.start - ${SPAN_BEFORE}
+     ) as past
      left join limit_settings s on s.scope = n.scope and s.key = n.key and s.window_kind = n.window_kind and s.unit = n.unit
      left join principals p on p.id = 'user:' || n.person
      order by n.position`,
@@ -130,128 +139,15 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[]): P
     ],
   );
   const limits = spendLimits(config);
-  return rows.map((row, i) => describe(names[i]!, row, limits));
+  return rows.map((row, i) => describe(names[i]!, row, limits, if_granted));
 }
 
-/**
- * The counters that requests of somebody or something meet, with everything that limits them: those that name one of these
- * keys, and no other of the same kind. At most 10,000. Raises store_unavailable.
- */
-export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInForce[]> {
-  const counted = countedBy(at.config);
-  const [scopes, keys] = [Object.keys(of), Object.values(of)];
-  const found = await at.database.query<NameRow>(
-    'limits_of',
-    `with moment as (${MOMENT}), candidates as (
-       select scope, key, window_kind, unit from limit_settings
-       union select scope, key, window_kind, unit from limit_grants, moment where revoked_at is null and expires_at > at
-       union select c.scope, c.key, c.window_kind, c.unit from moment
-         cross join unnest($3::text[], $4::text[]) as wanted (scope, key)
-         join spend_counters c on c.scope = wanted.scope and c.key = wanted.key
-         where c.window_start = window_start(c.window_kind, at, $2)
-       union select c.scope, c.key, c.window_kind, c.unit from moment, spend_counters c
-         where c.scope = any ($5::text[]) and c.window_start = window_start(c.window_kind, at, $2)
-     )
-     select * from candidates c where ${countsOnly('c', '$3', '$4')}
-     order by scope, key, window_kind, unit limit ${MAX_LISTED}`,
-    [
-      databaseTime(at.clock),
-      timeZone(at.config),
-      scopes,
-      keys,
-      counted.map(({ scope }) => scope).filter((scope) => scope.includes('+')),
-    ],
-  );
-  const own = counted.filter(({ scope }) => Object.hasOwn(of, scope)).map((name) => nameWith(name, of));
-  const names = [...own, ...found.map(nameOf)];
-  const limits = await readLimits(at, distinct(names));
-  // A counter that no limit is for any more says nothing, unless it is kept for everybody.
-  return limits.filter(
-    (limit) =>
-      limit.set !== null ||
-      limit.rules.length > 0 ||
-      limit.grants.length > 0 ||
-      (limit.counted && limit.unit === 'usd'),
-  );
-}
-
-/**
- * What administrators look at first: every counter whose limit was set or that has room granted, and the twenty others
- * nearest to their limit. Raises store_unavailable.
- */
-export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
-  const { database, clock, config } = at;
-  const changed = await database.query<NameRow>(
-    'limits_changed',
-    `with moment as (${MOMENT})
-     select scope, key, window_kind, unit from limit_settings
-     union select scope, key, window_kind, unit from limit_grants, moment where revoked_at is null and expires_at > at
-     order by 1, 2, 3, 4 limit ${MAX_LISTED}`,
-    [databaseTime(clock)],
-  );
-  const nearest = await database.query<NameRow>(
-    'limits_nearest',
-    `with moment as (${MOMENT}), rules as (
-       select * from jsonb_to_recordset($3::jsonb)
-         as r (scope text, window_kind text, unit text, "limit" bigint, by_group jsonb)
-     ), limited as (
-       select c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
-         (select min(coalesce(
-              (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
-               where c.scope = 'user' and p.id = 'user:' || c.key and (b.key = any (p.groups) or exists (
-                 select from access_tokens t
-                 where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit"))
-            from rules r where r.scope = c.scope and r.window_kind = c.window_kind and r.unit = c.unit) as "limit"
-       from moment, spend_counters c
-       where c.window_start = window_start(c.window_kind, at, $2) and c.spent + c.reserved > 0
-         -- Hashed, whatever the planner knows of tables that have just been filled.
-         and (c.scope, c.key, c.window_kind, c.unit) not in (select scope, key, window_kind, unit from limit_settings)
-     )
-     select scope, key, window_kind, unit from limited where "limit" is not null
-     order by taken::numeric / greatest("limit", 1) desc, taken desc, scope, key limit ${NEAREST}`,
-    [databaseTime(clock), timeZone(config), JSON.stringify(unconditional(config))],
-  );
-  return readLimits(at, distinct([...changed, ...nearest].map(nameOf)));
-}
-
-interface NameRow {
-  readonly scope: string;
-  readonly key: string;
-  readonly window_kind: LimitWindow;
-  readonly unit: LimitUnit;
-}
-
-function nameOf({ scope, key, window_kind, unit }: NameRow): CounterName {
-  return { scope, key, window: window_kind, unit };
-}
-
-function nameWith(counted: CountedName, of: LimitParts): CounterName {
-  return { ...counted, key: of[counted.scope as keyof LimitParts]! };
-}
-
-function distinct(names: readonly CounterName[]): CounterName[] {
-  return [
-    ...new Map(names.map((name) => [JSON.stringify([name.scope, name.key, name.window, name.unit]), name])).values(),
-  ];
-}
-
-function timeZone({ spend_limits }: LimitsAt['config']): string {
+/** The time zone in which windows begin. */
+export function timeZone({ spend_limits }: LimitsAt['config']): string {
   return spend_limits?.time_zone ?? 'UTC';
 }
 
-function unconditional(config: LimitsAt['config']): object[] {
-  return spendLimits(config)
-    .filter(({ mode, logic }) => mode === 'enforce' && logic === true)
-    .map(({ scope, window, unit, limit, by_group }) => ({
-      scope,
-      window_kind: window,
-      unit,
-      limit,
-      by_group: by_group ?? {},
-    }));
-}
-
-function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit[]): LimitInForce {
+function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit[], if_granted: number): LimitInForce {
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
@@ -260,7 +156,7 @@ function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit
   const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, row.groups ?? []));
   const enforced = rules.flatMap(({ mode, always, limit }) => (mode === 'enforce' && always ? [limit!] : []));
   const [least = null] = enforced.toSorted((a, b) => a - b);
-  const granted = grants.reduce((sum, { amount }) => sum + amount, 0);
+  const granted = grants.reduce((sum, { amount }) => sum + amount, if_granted);
   const limit = counted ? limitInForce(least, { set: row.set_amount, granted }) : null;
   const [spent, reserved] = [Number(row.spent), Number(row.reserved)];
   return {
@@ -275,6 +171,7 @@ function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit
     in_flight: row.in_flight,
     room: limit === null ? null : show(roomLeft({ limit, spent, reserved })),
     resets_at: row.resets_at,
+    forecast: limit === null ? null : forecastFor(name, row, limit),
     rules: rules.map((rule) => ({ ...rule, limit: rule.limit === null ? null : show(rule.limit) })),
     set:
       row.set_amount === null
@@ -287,4 +184,24 @@ function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit
       expires_at: new Date(grant.expires_at),
     })),
   };
+}
+
+const DAY_MS = 86_400_000;
+const WINDOW_MS = { day: DAY_MS, week: 7 * DAY_MS, month: 30.44 * DAY_MS } as const;
+
+function forecastFor({ window }: CounterName, row: StatusRow, limit: number): LimitInForce['forecast'] {
+  if (window === 'open' || window === 'minute') return null;
+  const since = Number(row.began_at);
+  const { counted_from } = row;
+  const { ends_at = null, ...forecast } = forecastOf({
+    spent: Number(row.spent),
+    limit,
+    since,
+    resets_at: row.resets_at!.getTime(),
+    now: row.at.getTime(),
+    before: Number(row.spent_before),
+    windows_before: counted_from === null ? 0 : Math.round((since - counted_from.getTime()) / WINDOW_MS[window]),
+    window,
+  });
+  return { ...forecast, ends_at: ends_at === null ? null : new Date(ends_at) };
 }

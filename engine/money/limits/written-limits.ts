@@ -21,8 +21,13 @@ export interface WrittenLimit {
 }
 
 /** The limits of a configuration as they are written, in file order. */
-export function writtenLimits(config: GatewayConfig): WrittenLimit[] {
-  return spendLimits(config).map(({ name, scope, window, unit, limit, by_group, mode, logic }) => ({
+export function writtenLimits(config: Pick<GatewayConfig, 'spend_limits'>): WrittenLimit[] {
+  return spendLimits(config).map(writtenLimit);
+}
+
+/** A limit as it is written. */
+export function writtenLimit({ name, scope, window, unit, limit, by_group, mode, logic }: SpendLimit): WrittenLimit {
+  return {
     rule: name,
     scope,
     window,
@@ -34,7 +39,7 @@ export function writtenLimits(config: GatewayConfig): WrittenLimit[] {
         : Object.fromEntries(Object.entries(by_group).map(([group, most]) => [group, shownAmount(unit, most)])),
     mode,
     always: logic === true,
-  }));
+  };
 }
 
 /** A limit of gateway.yaml on one counter. */

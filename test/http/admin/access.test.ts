@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { createToken, listTokens } from '../../../engine/identity/tokens/tokens.ts';
+import { listTokens } from '../../../engine/identity/tokens/list-tokens.ts';
+import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { times } from '../../support/times.ts';
 import { type AdminBench, type Answer, useAdminApi } from './support.ts';
 

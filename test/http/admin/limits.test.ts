@@ -63,6 +63,11 @@ describe('what somebody sees of limits', () => {
       in_flight: 1,
       room: 46.25,
       resets_at: '2026-03-11T00:00:00.000Z',
+      forecast: {
+        outcome: 'lasts',
+        ends_at: null,
+        words: 'If it goes on as since the day began, 14 % is used when it resets.',
+      },
       rules: [
         { rule: 'defaults.user_daily_usd', limit: 50, mode: 'enforce', always: true },
         { rule: 'trial', limit: 1, mode: 'shadow', always: true },

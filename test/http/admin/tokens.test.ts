@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createToken, listTokens } from '../../../engine/identity/tokens/tokens.ts';
+import { listTokens } from '../../../engine/identity/tokens/list-tokens.ts';
+import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
 let bench: AdminBench;

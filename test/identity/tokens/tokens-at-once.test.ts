@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
+import { listTokens } from '../../../engine/identity/tokens/list-tokens.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
-import { createToken, listTokens, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
+import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
 

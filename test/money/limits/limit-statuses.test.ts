@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import { limitsAtAGlance } from '../../../engine/money/limits/limit-statuses.ts';
+import { limitsAtAGlance } from '../../../engine/money/limits/find-limits.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { limitedConfig } from '../../http/admin/limits-config.ts';
 import { useTestStore } from '../../support/store.ts';

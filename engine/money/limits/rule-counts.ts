@@ -1,0 +1,59 @@
+import { databaseTime } from '../ledger/ledger-statements.ts';
+import { MOMENT } from './limit-change.ts';
+import { inForceAt, type LimitsAt, timeZone } from './limit-statuses.ts';
+import { type SpendLimit, spendLimits } from './spend-limits.ts';
+
+/** How many people, teams or whatever a limit counts there are in its window now. */
+export interface RuleCount {
+  readonly limit: SpendLimit;
+  /** With something spent or reserved. */
+  readonly counted: number;
+  /** Of these, with nothing left: limits set at run time, grants and amounts by group are reckoned with. */
+  readonly none_left: number;
+  /** Of these, with more than four fifths used, and something left. */
+  readonly nearly_none: number;
+  /** `null` for what is counted only while a request is under way. */
+  readonly resets_at: Date | null;
+}
+
+/** What each limit of gateway.yaml counts at the moment, in file order. Raises store_unavailable. */
+export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
+  const limits = spendLimits(at.config);
+  if (limits.length === 0) return [];
+  const asked = limits.map(({ scope, window, unit, limit, by_group, mode }, position) => ({
+    ...{ position, scope, window_kind: window, unit, limit: limit ?? null },
+    ...{ by_group: by_group ?? {}, shadow: mode === 'shadow' },
+  }));
+  const rows = await at.database.query<Omit<RuleCount, 'limit'>>(
+    'limit_rule_counts',
+    `with moment as (${MOMENT}), rules as (
+       select r.*, window_start(r.window_kind, at, $2) as start
+       from moment, jsonb_to_recordset($3::jsonb)
+         as r (position integer, scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, shadow boolean)
+     ), used as (
+       select r.position, c.spent + c.reserved as taken,
+         coalesce(s.amount, (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
+            where r.by_group <> '{}' and c.scope = 'user' and p.id = 'user:' || c.key and (b.key = any (p.groups) or exists (
+              select from access_tokens t
+              where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit")
+           + coalesce(g.amount, 0) as "limit"
+       from moment, rules r
+       join spend_counters c on c.scope = r.scope and c.window_kind = r.window_kind and c.unit = r.unit
+         and c.window_start = r.start and c.spent + c.reserved > 0
+       left join limit_settings s
+         -- What is set and granted is no part of a limit in shadow mode.
+         on not r.shadow and s.scope = c.scope and s.key = c.key and s.window_kind = c.window_kind and s.unit = c.unit
+       left join (
+         select scope, key, window_kind, unit, sum(amount) as amount from limit_grants, moment
+         where revoked_at is null and expires_at > at group by 1, 2, 3, 4
+       ) as g on not r.shadow and g.scope = c.scope and g.key = c.key and g.window_kind = c.window_kind and g.unit = c.unit
+     )
+     select count(u.position)::integer as counted, (count(*) filter (where taken >= u."limit"))::integer as none_left,
+       (count(*) filter (where taken < u."limit" and taken > u."limit" * 0.8))::integer as nearly_none,
+       window_end(r.window_kind, r.start, $2) as resets_at
+     from rules r left join used u on u.position = r.position
+     group by r.position, r.window_kind, r.start order by r.position`,
+    [databaseTime(at.clock), timeZone(at.config), JSON.stringify(asked)],
+  );
+  return rows.map((row, i) => ({ ...row, limit: limits[i]! }));
+}
