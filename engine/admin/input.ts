@@ -128,6 +128,18 @@ export function showName(name: string): string {
   return /^[\w.-]{1,40}$/.test(name) ? `"${name}"` : 'with a name that is no word';
 }
 
+/** The period in `since` and `until`. Raises OperationError where it ends before it begins. */
+export function periodOf({ since, until }: { readonly since?: string; readonly until?: string }): {
+  readonly since: Date | undefined;
+  readonly until: Date | undefined;
+} {
+  const [from, to] = [since, until].map((text) => (text === undefined ? undefined : new Date(text)));
+  if (from !== undefined && to !== undefined && from >= to) {
+    throw new OperationError('the time in "until" is not after the one in "since"');
+  }
+  return { since: from, until: to };
+}
+
 /** An end as people say it. */
 export interface EndSaid {
   readonly expires_at?: string | null;

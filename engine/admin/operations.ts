@@ -8,6 +8,7 @@ import { limitRuleOperations } from './limit-rules.ts';
 import { limitOperations } from './limits.ts';
 import { meOperations } from './me.ts';
 import { peopleOperations } from './people.ts';
+import { refusedSignInOperations } from './refused-sign-ins.ts';
 import { serviceTokenOperations } from './service-tokens.ts';
 import { sessionOperations } from './sessions.ts';
 import { tokenGroupOperations } from './token-groups.ts';
@@ -24,6 +25,7 @@ export function adminOperations(options: AdminOptions) {
     ...tokenGroupOperations(options),
     ...sessionOperations(options),
     ...peopleOperations(options),
+    ...refusedSignInOperations(options),
     ...limitOperations(options),
     ...limitRuleOperations(options),
     ...upstreamOperations(options),

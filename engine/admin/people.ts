@@ -1,6 +1,5 @@
 import { OperationError } from '../contract/operation-error.ts';
 import { deprovision } from '../identity/deprovisioning/deprovision.ts';
-import { listRefusals } from '../identity/provider/refused-sign-ins.ts';
 import { listPeople, type RebindWish, rebindAs } from '../identity/sessions/bindings.ts';
 import { serviceTokensOf } from '../identity/tokens/service-tokens.ts';
 import type { AdminOptions, Asked } from './asked.ts';
@@ -11,10 +10,6 @@ export function peopleOperations({ config, database, clock }: AdminOptions) {
   const at = { config, database, clock };
   return {
     listPeople: async (_: Asked, { user }: { readonly user?: string }) => ({ people: await listPeople(at, { user }) }),
-
-    listRefusedSignIns: async (_: Asked, { user }: { readonly user?: string }) => ({
-      refused_sign_ins: await listRefusals(database, { user }),
-    }),
 
     async rebind({ by }: Asked, { email, ...wish }: RebindWish & { readonly email: string }) {
       const oidc = config.auth?.oidc;

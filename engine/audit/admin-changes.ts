@@ -1,4 +1,5 @@
 import type { Clock } from '../contract/services.ts';
+import { storable } from '../kit/storable.ts';
 import type { Database } from '../store/database.ts';
 
 /**
@@ -19,26 +20,30 @@ export interface Changing {
   readonly session_id?: string;
 }
 
-/** What was done, as `admin_changes` names it. */
-export type AdminAction =
-  | 'token.create'
-  | 'token.rotate'
-  | 'token.revoke'
-  | 'token.move'
-  | 'session.end'
-  | 'person.deprovision'
-  | 'person.suspend'
-  | 'person.rebind'
-  | 'limit.set'
-  | 'limit.clear'
-  | 'limit.grant'
-  | 'limit.revoke'
-  | 'service_token.create'
-  | 'service_token.rotate'
-  | 'service_token.revoke'
-  | 'upstream.drain'
-  | 'upstream.resume'
-  | 'ledger.reprice';
+/** What can be done, as `admin_changes` names it. */
+export const ADMIN_ACTION_NAMES = [
+  'token.create',
+  'token.rotate',
+  'token.revoke',
+  'token.move',
+  'session.end',
+  'person.deprovision',
+  'person.suspend',
+  'person.rebind',
+  'limit.set',
+  'limit.clear',
+  'limit.grant',
+  'limit.revoke',
+  'service_token.create',
+  'service_token.rotate',
+  'service_token.revoke',
+  'upstream.drain',
+  'upstream.resume',
+  'ledger.reprice',
+] as const;
+
+/** What was done. */
+export type AdminAction = (typeof ADMIN_ACTION_NAMES)[number];
 
 /** One change an administrator, a person or the gateway made. Never holds a token, a hash or a secret. */
 export interface AdminChange {
@@ -58,21 +63,61 @@ export function actorLabel({ kind, name }: Actor): string {
   return kind === 'person' ? name : `${kind} ${name}`;
 }
 
+/** Which changes are meant; every field that is present must match. */
+export interface ChangeFilter {
+  /** From this moment on. */
+  readonly since?: Date | undefined;
+  /** Before this moment. */
+  readonly until?: Date | undefined;
+  /** Who made it: one or more whole words of the name, in any case. */
+  readonly actor?: string | undefined;
+  readonly action?: string | undefined;
+  /** What it was done to, whose that is, or what came of it: one or more whole words of an id, address or name, in any case. */
+  readonly subject?: string | undefined;
+}
+
+/** SQL: a text in lower case with one space before, after and between its words; `user:ana@x.com` is two. */
+const words = (text: string) => `' ' || translate(lower(${text}), ':(),"', '     ') || ' '`;
+const hasWords = (text: string, wanted: string) => `position(${words(`btrim(${wanted}, ' ')`)} in ${words(text)}) > 0`;
+const NAMED = `concat_ws(' ', subject, before ->> 'user', before ->> 'name', before ->> 'to', before ->> 'owner',
+  after ->> 'user', after ->> 'name', after ->> 'to', after ->> 'owner', after ->> 'replaces', after ->> 'replaced_by')`;
+
+/** The parameters are those of `valuesOf`. */
+const IS_MEANT = `($1::timestamptz is null or at >= $1) and ($2::timestamptz is null or at < $2)
+  and ($3::text is null or ${hasWords('actor', '$3::text')}) and ($4::text is null or action = $4)
+  and ($5::text is null or ${hasWords(NAMED, '$5::text')})`;
+
+function valuesOf({ since, until, actor, action, subject }: ChangeFilter): unknown[] {
+  const text = (value: string | undefined) => (value === undefined ? null : storable(value));
+  return [since ?? null, until ?? null, text(actor), action ?? null, text(subject)];
+}
+
 /**
- * Changes, the newest first.
- * @param only `before` is the id of a change: only older ones, for the next page.
- * Raises store_unavailable.
+ * Changes, the newest first. `before` is the id of a change: only older ones, for the next page. Raises store_unavailable.
  */
 export async function listChanges(
   database: Pick<Database, 'query'>,
-  only: { readonly since?: Date | undefined; readonly before?: number | undefined; readonly limit: number },
+  { before, limit, ...filter }: ChangeFilter & { readonly before?: number | undefined; readonly limit: number },
 ): Promise<AdminChange[]> {
   return database.query<AdminChange>(
     'admin_changes_list',
     `select id, at, jsonb_build_object('kind', actor_kind, 'name', actor) as actor, action, subject, before, after
-     from admin_changes
-     where ($1::timestamptz is null or at >= $1) and ($2::bigint is null or id < $2)
-     order by id desc limit $3`,
-    [only.since ?? null, only.before ?? null, only.limit],
+     from admin_changes where ${IS_MEANT} and ($6::bigint is null or id < $6)
+     order by id desc limit $7`,
+    [...valuesOf(filter), before ?? null, limit],
   );
+}
+
+/** How many changes are meant, counted up to `most`. Raises store_unavailable. */
+export async function countChanges(
+  database: Pick<Database, 'query'>,
+  filter: ChangeFilter,
+  most: number,
+): Promise<number> {
+  const [row] = await database.query<{ count: number }>(
+    'admin_changes_count',
+    `select count(*) from (select from admin_changes where ${IS_MEANT} limit $6) as meant`,
+    [...valuesOf(filter), most],
+  );
+  return row!.count;
 }

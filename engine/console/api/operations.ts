@@ -264,6 +264,7 @@ export interface Person {
 
 /** undefined */
 export interface RefusedSignIn {
+  readonly id: number;
   readonly at: Time;
   readonly email: string;
   readonly subject: string | null;
@@ -490,6 +491,9 @@ export interface Usage {
   } | null;
 }
 
+/** What was done, to what. */
+export type Action = 'token.create' | 'token.rotate' | 'token.revoke' | 'token.move' | 'session.end' | 'person.deprovision' | 'person.suspend' | 'person.rebind' | 'limit.set' | 'limit.clear' | 'limit.grant' | 'limit.revoke' | 'service_token.create' | 'service_token.rotate' | 'service_token.revoke' | 'upstream.drain' | 'upstream.resume' | 'ledger.reprice';
+
 /** undefined */
 export interface Change {
   readonly id: number;
@@ -498,8 +502,9 @@ export interface Change {
     readonly kind: 'person' | 'command' | 'gateway' | 'service';
     readonly name: string;
   };
-  readonly action: 'token.create' | 'token.rotate' | 'token.revoke' | 'token.move' | 'session.end' | 'person.deprovision' | 'person.suspend' | 'person.rebind' | 'limit.set' | 'limit.clear' | 'limit.grant' | 'limit.revoke' | 'service_token.create' | 'service_token.rotate' | 'service_token.revoke' | 'upstream.drain' | 'upstream.resume' | 'ledger.reprice';
+  readonly action: Action;
   readonly subject: string;
+  readonly words: string;
   readonly before: Readonly<Record<string, unknown>> | null;
   readonly after: Readonly<Record<string, unknown>> | null;
 }
@@ -523,18 +528,22 @@ export const OPERATIONS = {
   deprovision: { method: 'POST', path: '/admin/api/people/{email}/deprovision', query: [], has_body: true },
   drainUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/drain', query: [], has_body: true },
   endSession: { method: 'DELETE', path: '/admin/api/sessions/{id}', query: [], has_body: false },
+  exportChanges: { method: 'GET', path: '/admin/api/changes.jsonl', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
+  exportChangesCsv: { method: 'GET', path: '/admin/api/changes.csv', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
+  exportRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins.jsonl', query: ['user', 'since', 'until'], has_body: false },
+  exportRefusedSignInsCsv: { method: 'GET', path: '/admin/api/refused-sign-ins.csv', query: ['user', 'since', 'until'], has_body: false },
   exportUsage: { method: 'GET', path: '/admin/api/usage.csv', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed'], has_body: false },
   getMe: { method: 'GET', path: '/admin/api/me', query: [], has_body: false },
   getToken: { method: 'GET', path: '/admin/api/tokens/{id}', query: [], has_body: false },
   getUpstreamTraffic: { method: 'GET', path: '/admin/api/upstreams/traffic', query: ['window'], has_body: false },
   getUsage: { method: 'GET', path: '/admin/api/usage', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed', 'compare', 'limit'], has_body: false },
   grantLimit: { method: 'POST', path: '/admin/api/limits/grants', query: [], has_body: true },
-  listChanges: { method: 'GET', path: '/admin/api/changes', query: ['since', 'before', 'limit'], has_body: false },
+  listChanges: { method: 'GET', path: '/admin/api/changes', query: ['since', 'until', 'actor', 'action', 'subject', 'before', 'limit'], has_body: false },
   listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'ended', 'limit', 'after'], has_body: false },
   listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
   listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream'], has_body: false },
   listPeople: { method: 'GET', path: '/admin/api/people', query: ['user'], has_body: false },
-  listRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins', query: ['user'], has_body: false },
+  listRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins', query: ['user', 'since', 'until', 'before', 'limit'], has_body: false },
   listServiceTokens: { method: 'GET', path: '/admin/api/service-tokens', query: [], has_body: false },
   listSessions: { method: 'GET', path: '/admin/api/sessions', query: ['user', 'ended', 'limit', 'after'], has_body: false },
   listTokenGroups: { method: 'GET', path: '/admin/api/token-groups', query: [], has_body: false },
@@ -624,6 +633,42 @@ export interface OperationTypes {
       readonly ended: true;
     };
   };
+  readonly exportChanges: {
+    readonly input: {
+      readonly since?: string;
+      readonly until?: string;
+      readonly actor?: string;
+      readonly action?: 'token.create' | 'token.rotate' | 'token.revoke' | 'token.move' | 'session.end' | 'person.deprovision' | 'person.suspend' | 'person.rebind' | 'limit.set' | 'limit.clear' | 'limit.grant' | 'limit.revoke' | 'service_token.create' | 'service_token.rotate' | 'service_token.revoke' | 'upstream.drain' | 'upstream.resume' | 'ledger.reprice';
+      readonly subject?: string;
+    };
+    readonly answer: string;
+  };
+  readonly exportChangesCsv: {
+    readonly input: {
+      readonly since?: string;
+      readonly until?: string;
+      readonly actor?: string;
+      readonly action?: 'token.create' | 'token.rotate' | 'token.revoke' | 'token.move' | 'session.end' | 'person.deprovision' | 'person.suspend' | 'person.rebind' | 'limit.set' | 'limit.clear' | 'limit.grant' | 'limit.revoke' | 'service_token.create' | 'service_token.rotate' | 'service_token.revoke' | 'upstream.drain' | 'upstream.resume' | 'ledger.reprice';
+      readonly subject?: string;
+    };
+    readonly answer: string;
+  };
+  readonly exportRefusedSignIns: {
+    readonly input: {
+      readonly user?: string;
+      readonly since?: string;
+      readonly until?: string;
+    };
+    readonly answer: string;
+  };
+  readonly exportRefusedSignInsCsv: {
+    readonly input: {
+      readonly user?: string;
+      readonly since?: string;
+      readonly until?: string;
+    };
+    readonly answer: string;
+  };
   readonly exportUsage: {
     readonly input: {
       readonly since?: string;
@@ -706,6 +751,10 @@ export interface OperationTypes {
   readonly listChanges: {
     readonly input: {
       readonly since?: string;
+      readonly until?: string;
+      readonly actor?: string;
+      readonly action?: 'token.create' | 'token.rotate' | 'token.revoke' | 'token.move' | 'session.end' | 'person.deprovision' | 'person.suspend' | 'person.rebind' | 'limit.set' | 'limit.clear' | 'limit.grant' | 'limit.revoke' | 'service_token.create' | 'service_token.rotate' | 'service_token.revoke' | 'upstream.drain' | 'upstream.resume' | 'ledger.reprice';
+      readonly subject?: string;
       readonly before?: number;
       readonly limit?: number;
     };
@@ -764,9 +813,14 @@ export interface OperationTypes {
   readonly listRefusedSignIns: {
     readonly input: {
       readonly user?: string;
+      readonly since?: string;
+      readonly until?: string;
+      readonly before?: number;
+      readonly limit?: number;
     };
     readonly answer: {
       readonly refused_sign_ins: readonly RefusedSignIn[];
+      readonly next: number | null;
     };
   };
   readonly listServiceTokens: {

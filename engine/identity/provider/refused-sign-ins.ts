@@ -75,14 +75,53 @@ async function insertRefusal({ database, clock }: Noting, refused: Omit<RefusedS
   );
 }
 
-/** Who was turned away lately, the newest first. Raises store_unavailable. */
+/** Somebody who was turned away, as lists have them. */
+export interface ListedRefusal extends RefusedSignIn {
+  readonly id: number;
+}
+
+/** Which refusals are meant; every field that is present must match. */
+export interface RefusalFilter {
+  /** E-mail address, any case. */
+  readonly user?: string | undefined;
+  /** From this moment on. */
+  readonly since?: Date | undefined;
+  /** Before this moment. */
+  readonly until?: Date | undefined;
+}
+
+/** The parameters are those of `valuesOf`. */
+const IS_MEANT = `($1::text is null or email = $1) and ($2::timestamptz is null or at >= $2)
+  and ($3::timestamptz is null or at < $3)`;
+
+function valuesOf({ user, since, until }: RefusalFilter): unknown[] {
+  return [user === undefined ? null : storable(user.toLowerCase()), since ?? null, until ?? null];
+}
+
+/**
+ * Who was turned away lately, the newest first.
+ * @param page `before` is the id of a refusal: only older ones, for the next page.
+ * Raises store_unavailable.
+ */
 export function listRefusals(
   database: Pick<Database, 'query'>,
-  only: { readonly user?: string | undefined } = {},
-): Promise<RefusedSignIn[]> {
-  return database.query<RefusedSignIn>(
+  filter: RefusalFilter = {},
+  page: { readonly before?: number | undefined; readonly limit: number } = { limit: KEPT_ALL },
+): Promise<ListedRefusal[]> {
+  return database.query<ListedRefusal>(
     'refused_list',
-    `select ${COLUMNS} from refused_sign_ins where $1::text is null or email = $1 order by id desc limit 1000`,
-    [only.user === undefined ? null : storable(only.user.toLowerCase())],
+    `select id, ${COLUMNS} from refused_sign_ins where ${IS_MEANT} and ($4::bigint is null or id < $4)
+     order by id desc limit $5`,
+    [...valuesOf(filter), page.before ?? null, page.limit],
   );
+}
+
+/** How many refusals are meant, of those that are kept. Raises store_unavailable. */
+export async function countRefusals(database: Pick<Database, 'query'>, filter: RefusalFilter): Promise<number> {
+  const [row] = await database.query<{ count: number }>(
+    'refused_count',
+    `select count(*) from refused_sign_ins where ${IS_MEANT}`,
+    valuesOf(filter),
+  );
+  return row!.count;
 }

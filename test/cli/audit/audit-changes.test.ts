@@ -30,10 +30,10 @@ test('audit changes tells who did what in 80 columns, the oldest first', async (
   await bench.succeed('tokens', 'rotate', id);
   const { stdout } = await bench.succeed('audit', 'changes');
   assertNarrow(stdout);
-  assert.match(stdout, new RegExp(`^20\\S+Z  token\\.create  ${id}\\n    by .*@.* \\(command\\):`, 'm'));
+  assert.match(stdout, new RegExp(`^20\\S+Z  token\\.create  ${id}\\n    \\S+@\\S+ at the command line made `, 'm'));
   assert.match(
     stdout.replace(/\s+/g, ' '),
-    /token\.rotate tok_\w+ by \S+ \(command\): expires at 20\S+ -> 20\S+, replaced by tok_/,
+    /token\.rotate tok_\w+ \S+@\S+ at the command line replaced the access token tok_\w+ by tok_\w+; the old one works until 20/,
   );
   assert.ok(stdout.indexOf('token.create') < stdout.indexOf('token.rotate'));
   assert.ok(!stdout.includes(token.slice(3, 12)));
@@ -53,6 +53,26 @@ test('audit changes --json prints one object per line, as many as asked for, fro
   assert.equal(later.stderr, 'Nothing was changed.\n');
 });
 
+test('audit changes finds what somebody did to somebody', async () => {
+  for (const user of ['ida@example.com', 'jon@example.com']) {
+    await bench.succeed('tokens', 'create', '--user', user, '--group', 'all', '--name', 'desk');
+  }
+  await bench.succeed('tokens', 'revoke', '--user', 'ida@example.com', '--name', 'desk');
+  const actions = async (...filter: string[]) => {
+    const { stdout } = await bench.succeed('audit', 'changes', '--json', ...filter);
+    return stdout
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line).action);
+  };
+  assert.deepEqual(await actions('--subject', 'ida@example.com'), ['token.create', 'token.revoke']);
+  assert.deepEqual(await actions('--subject', 'ida@example.com', '--action', 'token.revoke'), ['token.revoke']);
+  assert.deepEqual(await actions('--subject', 'ida@example.com', '--actor', 'nobody@example.com'), []);
+  const misspelt = await bench.run('audit', 'changes', '--action', 'token.revok');
+  assert.equal(misspelt.exit_code, 64);
+  assert.match(misspelt.stderr, /token\.revoke/);
+});
+
 test('audit changes --base-url asks a running gateway, which tells administrators', async () => {
   for (const name of ['one', 'two', 'three']) await api.ask('bob', 'POST', '/admin/api/tokens', { name });
   const place = { config: 'gateway.yaml', baseUrl: api.url };
@@ -61,7 +81,7 @@ test('audit changes --base-url asks a running gateway, which tells administrator
   assertNarrow(backend.data());
   assert.match(
     backend.data(),
-    /^2026-03-10T12:00:00\.000Z {2}token\.create .*\n {4}by bob@example\.com: name two, user bob@example\.com, group coders, self\n {4}service\n/,
+    /^2026-03-10T12:00:00\.000Z {2}token\.create .*\n {4}bob@example\.com made the access token "two" of their own, group coders\n/,
   );
   assert.match(
     (await failure(changes(backendOf('bob', api.url).context, { ...place, lines: 5 }))).message,

@@ -148,7 +148,7 @@ describe('at a running gateway', () => {
     await changes(auditing.context, { ...place(), lines: 10 });
     assert.match(
       auditing.data(),
-      /limit\.set {2}user carol@example\.com per minute\n {4}by root@example\.com: tokens 500\n[^\n]+ {2}limit\.grant {2}grt_\w+\n {4}by root@example\.com: to user carol@example\.com per minute, tokens 50,\n {4}expires at 2026-03-12T12:00:00\.000Z\n/,
+      /limit\.set {2}user carol@example\.com per minute\n {4}root@example\.com set the limit of user carol@example\.com per minute to 500\n {4}tokens\n[^\n]+ {2}limit\.grant {2}grt_\w+\n {4}root@example\.com granted 50 tokens more per minute to user carol@example\.com\n {4}until 2026-03-12 12:00 \(UTC\)\n/,
     );
     assertNarrow(auditing.data());
   });

@@ -102,7 +102,8 @@ describe('somebody in no group that may use the gateway', () => {
     const answer = await ask(access_token);
     assert.equal(answer.status, 200);
     const { refused_sign_ins } = (await answer.json()) as { refused_sign_ins: Record<string, unknown>[] };
-    const { at, detail, ...first } = refused_sign_ins[0]!;
+    const { id, at, detail, ...first } = refused_sign_ins[0]!;
+    assert.equal(typeof id, 'number');
     assert.deepEqual(first, {
       email: 'ben@example.com',
       subject: 'ben',

@@ -187,7 +187,7 @@ function asking(url: string): Pick<AdminBench, 'ask' | 'send'> {
     const response = await fetch(url + path, { ...init, method });
     const text = await response.text();
     const is_json = response.headers.get('content-type') === 'application/json';
-    const body = text === '' ? undefined : is_json ? JSON.parse(text) : text;
+    const body = is_json ? (text === '' ? undefined : JSON.parse(text)) : text;
     if (method !== 'HEAD') assertDescribed(method, new URL(url + path).pathname, response.status, body);
     return { status: response.status, headers: response.headers, body };
   };

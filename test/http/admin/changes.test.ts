@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { parse } from 'csv-parse/sync';
+import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
+import { type AdminBench, type Answer, useAdminApi } from './support.ts';
+
+let bench: AdminBench;
+useAdminApi((opened) => {
+  bench = opened;
+});
+
+const CHANGES = '/admin/api/changes';
+const LINES = `${CHANGES}.jsonl`;
+const CSV = `${CHANGES}.csv`;
+
+async function listed(query: string): Promise<Record<string, unknown>[]> {
+  const { status, body } = await bench.ask('root', 'GET', `${CHANGES}?limit=1000&${query}`);
+  assert.equal(status, 200, JSON.stringify(body));
+  return body.changes;
+}
+
+const subjects = async (query: string) => (await listed(query)).map(({ subject }) => subject);
+
+describe('the list of changes', () => {
+  test('says each in words and is narrowed by who, what, to whom and when', async () => {
+    const { id } = await createToken(bench.by, { user: 'mia@example.com', group: 'coders', name: 'laptop' });
+    const other = await createToken(bench.by, { user: 'xmia@example.com', group: 'coders', name: 'laptop' });
+    bench.clock.advance(3_600_000);
+    await revokeToken({ ...bench.by, actor: { kind: 'person', name: 'root@example.com' } }, { id });
+    await bench.ask('root', 'PUT', '/admin/api/limits?user=mia@example.com&window=day', { usd: 7 });
+
+    const [revoked, made] = (await listed('subject=Mia@Example.com')).filter(({ subject }) => subject === id);
+    assert.equal(revoked!.words, 'root@example.com revoked the access token "laptop" of mia@example.com, group coders');
+    assert.equal(
+      made!.words,
+      'root@host at the command line made the access token "laptop" of mia@example.com, group coders',
+    );
+    assert.deepEqual((await subjects('subject=mia@example.com')).includes(other.id), false);
+    assert.deepEqual(await subjects(`subject=${other.id}`), [other.id]);
+    assert.deepEqual(await subjects(`subject=${id}&action=token.revoke`), [id]);
+    assert.deepEqual(await subjects(`subject=${id}&actor=ROOT@example.com`), [id]);
+    assert.deepEqual(await subjects(`subject=${id}&actor=oot@example.com`), []);
+    assert.deepEqual(await subjects(`subject=${id}&until=2026-03-10T13:00:00Z`), [id]);
+    assert.deepEqual(
+      (await listed(`subject=${id}&since=2026-03-10T13:00:00Z`)).map(({ action }) => action),
+      ['token.revoke'],
+    );
+  });
+
+  test('goes on where a page ended, with the same filter', async () => {
+    for (const name of ['a', 'b', 'c']) await createToken(bench.by, { user: 'pat@example.com', group: 'coders', name });
+    const first = (await bench.ask('root', 'GET', `${CHANGES}?subject=pat@example.com&limit=2`)).body;
+    const rest = (await bench.ask('root', 'GET', `${CHANGES}?subject=pat@example.com&limit=2&before=${first.next}`))
+      .body;
+    const names = [...first.changes, ...rest.changes].map(({ after }) => after.name);
+    assert.deepEqual([names, rest.next], [['c', 'b', 'a'], null]);
+  });
+
+  test('refuses a period that ends before it begins, and an action that is none', async () => {
+    const backwards = await bench.ask('root', 'GET', `${CHANGES}?since=2027-01-02&until=2027-01-01`);
+    assert.deepEqual([backwards.status, backwards.body.error.code], [400, 'invalid_request']);
+    const unknown = await bench.ask('root', 'GET', `${CHANGES}?action=token.steal`);
+    assert.match(unknown.body.error.message, /^The parameter "action" is wrong: expected token\.create, /i);
+  });
+});
+
+describe('changes as a file', () => {
+  const names = ['=2+5+cmd|calc', 'a "quoted", name', 'plain'];
+
+  async function make(user: string): Promise<void> {
+    for (const name of names) await createToken(bench.by, { user, group: 'coders', name });
+  }
+
+  test('are lines of JSON, all that the filter selects, each as the list has it', async () => {
+    await make('quinn@example.com');
+    const { status, body, headers } = await bench.ask('root', 'GET', `${LINES}?subject=quinn@example.com`);
+    assert.equal(status, 200);
+    assert.equal(headers.get('content-type'), 'application/jsonl; charset=utf-8');
+    assert.equal(headers.get('content-disposition'), 'attachment; filename="changes.jsonl"');
+    assert.equal(headers.get('x-content-type-options'), 'nosniff');
+    assert.equal(headers.get('cache-control'), 'no-store');
+    const lines = body
+      .trimEnd()
+      .split('\n')
+      .map((line: string) => JSON.parse(line));
+    assert.deepEqual(lines, await listed('subject=quinn@example.com'));
+  });
+
+  test('are CSV in which no name is a formula', async () => {
+    await make('rosa@example.com');
+    const { body } = await bench.ask('root', 'GET', `${CSV}?subject=rosa@example.com`);
+    const rows: Record<string, string>[] = parse(body, { columns: true });
+    const list = await listed('subject=rosa@example.com');
+    assert.deepEqual(
+      rows.map(({ id, at, words, after }) => ({ id: Number(id), at, words, after: JSON.parse(after!) })),
+      list.map(({ id, at, words, after }) => ({ id, at, words, after })),
+    );
+    const formula = await bench.by.database.query<{ id: number }>(
+      'test_formula',
+      `insert into admin_changes (at, actor_kind, actor, action, subject) values (now(), 'person', '=HYPERLINK("x")', 'limit.set', '@SUM(1)')
+       returning id`,
+      [],
+    );
+    const cells = (await bench.ask('root', 'GET', `${CSV}?action=limit.set`)).body;
+    const all: Record<string, string>[] = parse(cells, { columns: true });
+    const row = all.find(({ id }) => Number(id) === formula[0]!.id)!;
+    assert.deepEqual([row.actor, row.subject], [`'=HYPERLINK("x")`, `'@SUM(1)`]);
+    assert.match(row.words!, /^'=/);
+  });
+
+  test('are more than one page, in order and each once', async () => {
+    await bench.database.query(
+      'test_many_changes',
+      `insert into admin_changes (at, actor_kind, actor, action, subject)
+       select now(), 'gateway', 'sign-in', 'person.suspend', 'crowd' from generate_series(1, 1203)`,
+      [],
+    );
+    const { body } = await bench.ask('root', 'GET', `${LINES}?subject=crowd`);
+    const ids: number[] = body
+      .trimEnd()
+      .split('\n')
+      .map((line: string) => JSON.parse(line).id);
+    assert.equal(new Set(ids).size, 1203);
+    assert.deepEqual(
+      ids,
+      ids.toSorted((a, b) => b - a),
+    );
+    assert.equal((await bench.ask('root', 'GET', `${LINES}?subject=nothing-of-that`)).body, '');
+    const head = await bench.ask('root', 'HEAD', `${CSV}?subject=crowd`);
+    assert.deepEqual([head.status, head.body], [200, '']);
+  });
+
+  test('are for administrators, and need the database before they begin', async () => {
+    const refused: Answer = await bench.ask('bob', 'GET', CSV);
+    assert.deepEqual([refused.status, refused.body.error.code], [403, 'forbidden']);
+    assert.equal((await bench.ask('bob', 'GET', CHANGES)).status, 403);
+    await bench.withoutStore(async () => {
+      const away = await bench.ask('root', 'GET', CSV);
+      assert.deepEqual([away.status, away.body.error.code], [503, 'store_unavailable']);
+    });
+  });
+});
+
+describe('refused sign-ins', () => {
+  const REFUSED = '/admin/api/refused-sign-ins';
+
+  test('are listed page by page and as a file, within a period, to administrators', async () => {
+    await bench.database.query(
+      'test_refusals',
+      `insert into refused_sign_ins (at, email, client, client_address, request_id, refused, detail, groups, expected)
+       select timestamptz '2026-03-01T00:00:00Z' + n * interval '1 hour', 'eve@example.com', '=cmd', '192.0.2.9', 'r' || n,
+         'group', 'nobody', '{guests}', '{engineering}' from generate_series(1, 5) n`,
+      [],
+    );
+    const query = 'user=eve@example.com&since=2026-03-01T02:00:00Z&until=2026-03-01T05:00:00Z';
+    const first = (await bench.ask('root', 'GET', `${REFUSED}?${query}&limit=2`)).body;
+    const rest = (await bench.ask('root', 'GET', `${REFUSED}?${query}&limit=2&before=${first.next}`)).body;
+    const all = [...first.refused_sign_ins, ...rest.refused_sign_ins];
+    assert.deepEqual([all.map(({ request_id }) => request_id), rest.next], [['r4', 'r3', 'r2'], null]);
+    const file = await bench.ask('root', 'GET', `${REFUSED}.csv?${query}`);
+    const rows: Record<string, string>[] = parse(file.body, { columns: true });
+    assert.deepEqual(rows.map(({ request_id, client, groups }) => [request_id, client, groups])[0], [
+      'r4',
+      "'=cmd",
+      'guests',
+    ]);
+    assert.equal(rows.length, 3);
+    for (const path of [REFUSED, `${REFUSED}.csv`, `${REFUSED}.jsonl`]) {
+      assert.equal((await bench.ask('bob', 'GET', path)).status, 403);
+    }
+  });
+});
