@@ -4,6 +4,7 @@ import { printableLine } from '../kit/text/printable.ts';
 import { addAudit } from './audit/command.ts';
 import { addCheck } from './check/command.ts';
 import { addClient } from './client/command.ts';
+import { addConsole } from './console/command.ts';
 import type { CommandContext } from './context.ts';
 import { addCreate } from './create/command.ts';
 import { addDiff } from './diff/command.ts';
@@ -48,6 +49,7 @@ const COMMANDS = [
   addAudit,
   addCreate,
   addDiff,
+  addConsole,
   addSignIn,
   addClient,
   addSelfcheck,

@@ -1,21 +1,14 @@
-import type { Router } from 'express';
 import { OpenAuditLog } from '../audit/audit-log.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { DEFAULT_RETENTION } from '../contract/config.ts';
 import type { Clock, Services } from '../contract/services.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
-import { adminRoutes } from '../http/admin/index.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
-import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
-import { consoleFiles } from '../http/console/console-files.ts';
-import { selfcheckRoute } from '../http/selfcheck/selfcheck-route.ts';
 import { GatewayServer } from '../http/server.ts';
-import { frontRoute, protocolRoute, signInOff, signInRoutes } from '../http/sign-in/index.ts';
 import { startAccountChecks } from '../identity/deprovisioning/account-checks.ts';
 import { type EndedGrants, startEndedGrants } from '../identity/deprovisioning/ended-grants.ts';
 import { verifiedDays } from '../identity/deprovisioning/suspension.ts';
-import type { Identity } from '../identity/index.ts';
 import type { DecidingGroups } from '../identity/provider/deciding-groups.ts';
 import { startHousekeeping } from '../identity/sessions/housekeeping.ts';
 import { openKeyHolders } from '../identity/sessions/key-holders.ts';
@@ -24,7 +17,6 @@ import { openSightings } from '../identity/sessions/sightings.ts';
 import { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { everyInBackground, systemClock } from '../kit/clock.ts';
 import { explainListenError } from '../kit/net/listen-error.ts';
-import { programVersion } from '../kit/package-root.ts';
 import { waitAtMost } from '../kit/wait-at-most.ts';
 import { DatabaseLedger } from '../money/ledger/ledger.ts';
 import { startRetention } from '../money/ledger/retention.ts';
@@ -34,7 +26,7 @@ import { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
 import { goesOnWithoutStore } from '../money/spool/without-store.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
-import { buildPlan, type Plan } from '../run/plan.ts';
+import { buildPlan } from '../run/plan.ts';
 import type { Loaded } from '../source/spec.ts';
 import { type Database, openDatabase } from '../store/database.ts';
 import { createSecrets } from '../store/secrets.ts';
@@ -50,6 +42,7 @@ import { openGatewayStates } from './gateway-states.ts';
 import { loadToRun } from './load-configuration.ts';
 import { createPlanServices, type Foundation, type LastingServices, type PlanParts } from './plan-services.ts';
 import { createReloader, logFinding, type Reloader } from './reload.ts';
+import { routesOf } from './served-routes.ts';
 import { createStartPhases, type StartPhases } from './start-phases.ts';
 import { tellStarted } from './tell-operations.ts';
 
@@ -123,7 +116,12 @@ export async function startGateway(options: {
       const { services, identity } = made;
       of_config.set(config, made);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
-      return servePlan(plan, log, routesOf(plan, loaded, identity, opened), opened.telemetry);
+      return servePlan(
+        plan,
+        log,
+        routesOf({ plan, pipelines: loaded.pipelines, identity, ...opened }),
+        opened.telemetry,
+      );
     };
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
@@ -296,35 +294,6 @@ async function openServices(
     telemetry,
     tellStart: () => tellStart({ config: reloader().config(), access_tokens, revocations, log }, database, callers),
   };
-}
-
-/** What serves the paths that belong to no pipeline. */
-function routesOf(
-  plan: Plan,
-  loaded: Loaded,
-  identity: Identity | undefined,
-  { database, foundation, upstreams, telemetry }: Awaited<ReturnType<typeof openServices>>,
-): Router[] {
-  const { config, services } = plan;
-  const { clock, log, models, tokens } = services;
-  const protocol = protocolRoute({ config, pipelines: loaded.pipelines, version: programVersion(), clock, log });
-  const sign_in =
-    identity === undefined
-      ? signInOff({ branding: config.branding, clock, log })
-      : signInRoutes({ config, identity, database, clock, log, telemetry });
-  const verify = (token: string) => tokens.verify(token);
-  const { catchUp } = foundation;
-  const { sessions } = identity ?? {};
-  const front = frontRoute({ config, clock, log });
-  return [
-    front,
-    protocol,
-    sign_in,
-    clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
-    selfcheckRoute({ config, verify, clock, log, telemetry }),
-    consoleFiles(config.server.public_url),
-    adminRoutes({ config, sessions, database, catchUp, clock, log, telemetry, verify, models, upstreams }),
-  ];
 }
 
 async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {

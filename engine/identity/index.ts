@@ -8,6 +8,7 @@ import type { Claims, IdentityProvider } from './provider/provider.ts';
 import { OpenIdProvider } from './provider/provider-client.ts';
 import { type AttemptLimits, createAttemptLimits } from './sessions/attempt-limits.ts';
 import { type ClaimProblem, claimProblem } from './sessions/bindings.ts';
+import { type ConsoleSessions, createConsoleSessions } from './sessions/console-sessions.ts';
 import { createDeviceGrants, type DeviceGrants } from './sessions/device-grants.ts';
 import type { KeyHolders } from './sessions/key-holders.ts';
 import { createSessionTokens, type Revocations, type SessionTokens } from './sessions/session-tokens.ts';
@@ -21,6 +22,7 @@ export interface Identity {
   readonly provider: IdentityProvider;
   readonly tokens: SessionTokens;
   readonly sessions: Sessions;
+  readonly console_sessions: ConsoleSessions;
   readonly device_grants: DeviceGrants;
   readonly attempts: AttemptLimits;
   /** Whether somebody the identity provider knows may use the gateway. */
@@ -99,6 +101,7 @@ export function createIdentity(
     provider: new OpenIdProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
     tokens,
     sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, marks }),
+    console_sessions: createConsoleSessions({ database, clock, marks }),
     device_grants: createDeviceGrants({ database, clock, refresh_days, marks, onEnded: catchUp }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims) => admit(claims, sign_in),

@@ -49,6 +49,7 @@ export const migrations: readonly SchemaMigration[] = [
     name: '0003_upstreams_and_policies',
     files: ['upstreams/troubles.sql', 'upstreams/policy-fetches.sql'],
   },
+  { name: '0004_console_sessions', files: ['console/sessions.sql'] },
 ];
 
 /** What to do about a database of a later version. */

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { type Caller, programCaller } from '../../admin/caller.ts';
 import type { DescribedOperation } from '../../admin/description.ts';
 import type { Changing } from '../../audit/admin-changes.ts';
@@ -10,6 +10,7 @@ import type { ServiceToken } from '../../identity/tokens/service-tokens.ts';
 import { isServiceToken } from '../../identity/tokens/token-format.ts';
 import type { VerifyServiceToken } from '../../identity/tokens/verify-service-token.ts';
 import { listed } from '../../kit/text/suggest.ts';
+import type { ConsoleCallers } from '../sign-in/console/console-caller.ts';
 
 const BEARER = /^bearer +(\S+) *$/i;
 const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
@@ -17,6 +18,7 @@ const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
 interface Identifying {
   readonly verify: BearerTokens['verify'];
   readonly verifyService: VerifyServiceToken;
+  readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify'>;
 }
 
 /**
@@ -24,9 +26,15 @@ interface Identifying {
  * the credential errors, forbidden, store_unavailable.
  */
 export async function identifyCaller(
-  headers: IncomingHttpHeaders,
-  { verify, verifyService }: Identifying,
+  req: IncomingMessage,
+  res: ServerResponse,
+  { verify, verifyService, console: console_callers }: Identifying,
 ): Promise<Caller> {
+  const { headers } = req;
+  const { authorization, 'x-api-key': api_key } = headers;
+  if (authorization === undefined && api_key === undefined && console_callers?.concerns(req)) {
+    return (await console_callers.identify(req, res)).caller;
+  }
   const found = await verified(
     headers,
     async (text): Promise<Principal | ServiceToken> => (isServiceToken(text) ? verifyService(text) : verify(text)),
@@ -55,7 +63,7 @@ export async function withoutLostGroups(
   caller: Caller,
   { database, config }: { readonly database: Changing['database']; readonly config: Pick<GatewayConfig, 'auth'> },
 ): Promise<Caller> {
-  if (caller.scopes !== undefined) return caller;
+  if (caller.actor.kind !== 'person') return caller;
   const { principal } = caller;
   const [now] = await database.query<{ groups: readonly string[] }>(
     'principal_groups',

@@ -20,6 +20,7 @@ import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import { pathOf } from '../path.ts';
 import { identityOf, type RequestIdentity } from '../request-identity.ts';
 import { sendError } from '../send-error.ts';
+import type { ConsoleCallers } from '../sign-in/console/console-caller.ts';
 import { createReadCall } from './call.ts';
 import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
 import { sendDownload } from './send-download.ts';
@@ -30,13 +31,15 @@ export interface AdminRoutesOptions extends AdminOptions {
   readonly log: Log;
   readonly telemetry: Pick<Telemetry, 'operation'>;
   readonly verify: BearerTokens['verify'];
+  /** Who asks by the cookie of a browser; absent: nobody does. */
+  readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify'>;
   /** Resolves when this process goes by what was changed. */
   catchUp(): Promise<void>;
 }
 
 /**
  * The admin API of one configuration: JSON for people who signed in, as `schemas/admin-api.openapi.json` describes it.
- * Bearer credentials alone open it, so that no other site's page can use it.
+ * Bearer credentials open it, and the cookie of the console where the console itself sends it: no other site's page can use it.
  */
 export function adminRoutes(options: AdminRoutesOptions): Router {
   const router = Router({ caseSensitive: true, strict: true });
@@ -82,12 +85,12 @@ export function adminRoutes(options: AdminRoutesOptions): Router {
 function createAnswer(options: AdminRoutesOptions) {
   const read = createReadCall(options.config, options.clock);
   const run = createRunOperation(options);
-  const verifying = { verify: options.verify, verifyService: createServiceTokenVerifier(options) };
+  const verifying = { ...options, verifyService: createServiceTokenVerifier(options) };
   return async (operation: DescribedOperation, req: Request, res: Response) => {
     const changes = operation.method !== 'GET';
     const change = changes ? beginChange(operation, identityOf(res), options) : undefined;
     try {
-      const identified = await identifyCaller(req.headers, verifying);
+      const identified = await identifyCaller(req, res, verifying);
       change?.isBy(identified);
       demandScope(operation, identified);
       const caller = changes ? await withoutLostGroups(identified, options) : identified;

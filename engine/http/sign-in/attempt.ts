@@ -10,23 +10,35 @@ export interface BrowserAttempt extends SignInAttempt {
   readonly expires_at: number;
 }
 
+/** A browser's way to the identity provider and back, for the console. */
+export interface ConsoleAttempt extends SignInAttempt {
+  /** The page that was wanted: path and query below the public URL. */
+  readonly to: string;
+  /** Milliseconds since the epoch. */
+  readonly expires_at: number;
+}
+
 /** What that cookie holds once the sign-in has worked: what it takes to show the last page again, and nothing else. */
 export interface FinishedAttempt extends Pick<BrowserAttempt, 'state' | 'expires_at'> {
   readonly signed_in: { readonly email: string; readonly client: string };
 }
 
 const RANDOM_BYTES = 32;
+const LIFETIME_MS = 600_000;
 
 /** Makes an attempt for a grant, from fresh randomness. */
 export function newAttempt(grant: PendingGrant): BrowserAttempt {
+  return { ...freshAttempt(), grant_id: grant.id, expires_at: grant.expires_at.getTime() };
+}
+
+/** Makes an attempt for a page of the console, from fresh randomness. */
+export function newConsoleAttempt(to: string, now: number): ConsoleAttempt {
+  return { ...freshAttempt(), to, expires_at: now + LIFETIME_MS };
+}
+
+function freshAttempt(): SignInAttempt {
   const random = () => randomBytes(RANDOM_BYTES).toString('base64url');
-  return {
-    state: random(),
-    nonce: random(),
-    code_verifier: random(),
-    grant_id: grant.id,
-    expires_at: grant.expires_at.getTime(),
-  };
+  return { state: random(), nonce: random(), code_verifier: random() };
 }
 
 /** What a cookie holds for a state; `undefined` when it was not made here for that state, or is over. */
@@ -35,8 +47,8 @@ export async function openAttempt(
   state: string,
   tokens: Pick<SessionTokens, 'open'>,
   now: number,
-): Promise<BrowserAttempt | FinishedAttempt | undefined> {
-  type Kept = BrowserAttempt | FinishedAttempt | undefined;
+): Promise<BrowserAttempt | ConsoleAttempt | FinishedAttempt | undefined> {
+  type Kept = BrowserAttempt | ConsoleAttempt | FinishedAttempt | undefined;
   // Nobody but the gateway can seal one, so its shape needs no proof.
   const attempt = (await tokens.open(sealed, 'sign-in-attempt')) as Kept;
   if (attempt === undefined || !sameSecret(state, attempt.state)) return undefined;

@@ -1,14 +1,15 @@
-import { type Identified, ProviderError } from '../../identity/provider/provider.ts';
+import { type Identified, ProviderError, type SignInAttempt } from '../../identity/provider/provider.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { isUnavailable } from '../../store/store-errors.ts';
 import { type BrowserAttempt, type FinishedAttempt, openAttempt } from './attempt.ts';
+import { comeBackToConsole } from './console/come-back.ts';
 import { signInCookies } from './cookie.ts';
 import { readQuery } from './form.ts';
 import { tooManyRequests } from './oauth-error.ts';
 import { errorPage, expiredPage, successPage } from './pages/pages.ts';
 import { CALLBACK_PATH } from './paths.ts';
 import { backTo, providerTrouble } from './provider-trouble.ts';
-import { endRefused, refuseAddress, refusePerson } from './refusals.ts';
+import { deviceEntrance, endRefused, refuseAddress, refusePerson } from './refusals.ts';
 import { type Answer, logged, type Route, type SignIn, type Visit } from './routes.ts';
 
 /** Where the identity provider sends the browser back to: only the browser that left, once, for the sign-in it left for. */
@@ -32,6 +33,7 @@ export function callback(sign_in: SignIn): Route {
       if (limit !== undefined) {
         throw tooManyRequests('Too many requests came from your address.', limit.retry_after_seconds);
       }
+      if ('to' in attempt) return comeBackToConsole(sign_in, visit, attempt);
       const grant = await identity.device_grants.takeState(state);
       const answer: Ended =
         grant === undefined || grant.id !== attempt.grant_id ? EXPIRED : await comeBack(sign_in, visit, grant, attempt);
@@ -87,10 +89,10 @@ async function comeBack(sign_in: SignIn, visit: Visit, grant: PendingGrant, atte
 }
 
 /** Asks the identity provider who came back. The URL is made of the public one, whatever the request says its host is. */
-async function identify(
-  { issuer, identity }: SignIn,
+export async function identify(
+  { issuer, identity }: Pick<SignIn, 'issuer' | 'identity'>,
   { req }: Visit,
-  attempt: BrowserAttempt,
+  attempt: SignInAttempt,
 ): Promise<Identified | ProviderError> {
   const url = new URL(`${issuer}${CALLBACK_PATH}`);
   url.search = req.originalUrl.slice(req.originalUrl.indexOf('?'));
@@ -104,7 +106,7 @@ async function identify(
 
 /** Where the identity provider names nobody. Only its no to the person ends the sign-in. */
 async function turnAway(sign_in: SignIn, visit: Visit, grant: PendingGrant, error: ProviderError): Promise<Answer> {
-  if (error.problem !== 'refused') return providerTrouble(sign_in, visit, grant, error);
+  if (error.problem !== 'refused') return providerTrouble(sign_in, visit, backTo(sign_in, grant), error);
   const fields = { reason: error.message, client: grant.client, ...logged(visit) };
   sign_in.log.info(fields, 'the identity provider refused a sign-in');
   const message = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
@@ -121,10 +123,11 @@ async function decide(
   const { identity, log } = sign_in;
   const { client } = grant;
   const admission = identity.admit(claims);
-  if ('refused' in admission) return refusePerson(sign_in, visit, grant, { claims, admission });
+  const entrance = deviceEntrance(sign_in, visit, grant);
+  if ('refused' in admission) return refusePerson(sign_in, visit, entrance, { claims, admission });
   const { person } = admission;
   const problem = await identity.claimProblem(person);
-  if (problem !== undefined) return refuseAddress(sign_in, visit, grant, { person, problem });
+  if (problem !== undefined) return refuseAddress(sign_in, visit, entrance, { person, problem });
   const sealed_grant = await identity.tokens.seal(provider_grant, 'provider-grant');
   const approved = await identity.device_grants.approve(grant.id, { person, sealed_grant });
   if (!approved) return EXPIRED;

@@ -44,6 +44,7 @@ export function signInCookies(issuer: string) {
   };
 }
 
-function pairsOf({ cookie = '' }: IncomingHttpHeaders): string[] {
+/** What a request's cookies are, as `name=value`. */
+export function pairsOf({ cookie = '' }: IncomingHttpHeaders): string[] {
   return cookie.split(';').map((pair) => pair.trim());
 }

@@ -6,7 +6,7 @@ import { readForm, readQuery } from './form.ts';
 import { OAuthError, tooManyRequests } from './oauth-error.ts';
 import { confirmPage, declinedPage, enterCodePage, errorPage, expiredPage } from './pages/pages.ts';
 import { DEVICE_PATH } from './paths.ts';
-import { providerTrouble } from './provider-trouble.ts';
+import { backTo, providerTrouble } from './provider-trouble.ts';
 import type { Answer, Route, SignIn, Visit } from './routes.ts';
 import { isSameOrigin, isUnseen } from './same-origin.ts';
 
@@ -121,7 +121,7 @@ async function leave(sign_in: SignIn, visit: Visit, grant: PendingGrant, other_a
   try {
     url = await provider.authorizationUrl(attempt, { other_account });
   } catch (error) {
-    if (error instanceof ProviderError) return providerTrouble(sign_in, visit, grant, error);
+    if (error instanceof ProviderError) return providerTrouble(sign_in, visit, backTo(sign_in, grant), error);
     throw error;
   }
   if (!(await device_grants.noteState(grant.id, attempt.state))) return { status: 400, page: expiredPage() };

@@ -2,6 +2,7 @@ import type { Router } from 'express';
 import { issuerOf } from '../../identity/provider/issuer.ts';
 import { createOriginReader } from '../forwarded.ts';
 import { callback } from './callback.ts';
+import { beginConsole } from './console/begin.ts';
 import { device, deviceWithSlash } from './device.ts';
 import { deviceAuthorization } from './device-authorization.ts';
 import { discovery, discoveryAtRoot } from './discovery.ts';
@@ -9,6 +10,8 @@ import { revoke } from './revoke.ts';
 import { mountRoutes, type SignIn, type SignInOptions } from './routes.ts';
 import { token } from './token.ts';
 
+export { type ConsoleCallers, createConsoleCallers } from './console/console-caller.ts';
+export { consoleSessionRoutes } from './console/index.ts';
 export { frontRoute } from './front-page.ts';
 export { signInOff } from './off.ts';
 export { type ProtocolOptions, protocolRoute } from './protocol.ts';
@@ -25,6 +28,7 @@ export type { SignInOptions } from './routes.ts';
  * | /oauth/callback                         | the browser  | comes back; the person is admitted or not             |
  * | /oauth/token                            | the program  | gets, and later renews, its session token             |
  * | /oauth/revoke                           | the program  | signs out (RFC 7009)                                  |
+ * | /console/sign-in                        | the browser  | goes to the identity provider for the console         |
  */
 export function signInRoutes(options: SignInOptions): Router {
   const { config } = options;
@@ -37,7 +41,7 @@ export function signInRoutes(options: SignInOptions): Router {
     form: { clock: options.clock, seconds: config.server.timeouts.request_body_seconds },
     addressOf: (req) => origin_reader.address(req.socket.remoteAddress, req.headers),
   };
-  const routes = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke];
+  const routes = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke, beginConsole];
   return mountRoutes([...routes.map((route) => route(sign_in)), ...discoveryAtRoot(sign_in)], {
     ...options,
     provider_url: config.auth?.oidc?.issuer_url,

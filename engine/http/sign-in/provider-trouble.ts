@@ -4,19 +4,27 @@ import { errorPage } from './pages/pages.ts';
 import { DEVICE_PATH } from './paths.ts';
 import { type Answer, logged, type SignIn, type Visit } from './routes.ts';
 
-/** The link that takes a person back to a sign-in that still waits. */
-export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant) {
-  return { href: `${issuer}${DEVICE_PATH}?user_code=${encodeURIComponent(user_code)}`, label: 'Try again' };
+/** How a person goes on with a sign-in after trouble. */
+export interface WayBack {
+  readonly href: string;
+  readonly label: string;
+  /** A sentence about what waits; absent where nothing does. */
+  readonly waiting?: string;
+}
+
+/** Back to a sign-in that still waits in a terminal. */
+export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant): WayBack {
+  const href = `${issuer}${DEVICE_PATH}?user_code=${encodeURIComponent(user_code)}`;
+  return { href, label: 'Try again', waiting: 'The code in your terminal is still good.' };
 }
 
 /** Answers that the identity provider gave no usable answer, and logs why. The sign-in goes on waiting. */
 export function providerTrouble(
-  sign_in: Pick<SignIn, 'issuer' | 'log'>,
+  sign_in: Pick<SignIn, 'log'>,
   visit: Visit,
-  grant: PendingGrant,
+  again: WayBack,
   { problem, message }: ProviderError,
 ): Answer {
-  const again = backTo(sign_in, grant);
   // Only the message: what is behind it may quote an answer of the provider.
   const { reference } = visit;
   const fields = { reason: message, ...logged(visit) };
@@ -25,7 +33,7 @@ export function providerTrouble(
     const page = errorPage({
       title: 'The identity provider does not answer',
       sentence: "Your company's sign-in is not available at the moment.",
-      advice: 'Wait a moment, then try again. The code in your terminal is still good.',
+      advice: ['Wait a moment, then try again.', again.waiting].join(' ').trim(),
       again,
       reference,
     });

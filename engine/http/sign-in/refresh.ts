@@ -1,5 +1,6 @@
 import { askAbout, suspendPerson } from '../../identity/deprovisioning/ask-about.ts';
 import {
+  type AskingAbout,
   endAsRefused,
   type Rechecked,
   recheckSession,
@@ -164,7 +165,10 @@ async function finish({ identity }: SignIn, { id }: TakenSession, refreshed: Ref
 }
 
 /** Suspends what somebody made when the provider refused one of their sessions, unless it verifies them by another. */
-async function suspendUnlessVerified(sign_in: SignIn, { person: { email } }: TakenSession): Promise<void> {
+export async function suspendUnlessVerified(
+  sign_in: AskingAbout,
+  { person: { email } }: Pick<TakenSession, 'person'>,
+): Promise<void> {
   const answer = await askAbout(sign_in, email);
   if (answer === 'verified' || answer === 'not_admitted') return;
   await suspendPerson(sign_in, email, 'the identity provider refused to renew the sign-in');

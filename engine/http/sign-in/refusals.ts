@@ -9,13 +9,34 @@ import { type Answer, logged, type SignIn, type Visit } from './routes.ts';
 
 const LOGGED_CHARS = 200;
 
-const deviceOf = ({ client, client_address }: PendingGrant) => ({ client, client_address });
+/** A sign-in that somebody may be turned away from. */
+export interface Entrance {
+  /** What signs in, as people know it. */
+  readonly client: string;
+  readonly client_address: string;
+  /** Ends the sign-in, and says so. */
+  refuse(refusal: Refusal): Promise<Answer>;
+}
+
+/** Why somebody is turned away. */
+export interface Refusal {
+  readonly message: string;
+  readonly advice?: string;
+  /** In one word, for telemetry. */
+  readonly reason: string;
+}
+
+/** That of a device which shows a code. */
+export function deviceEntrance(sign_in: SignIn, visit: Visit, grant: PendingGrant): Entrance {
+  const { client, client_address } = grant;
+  return { client, client_address, refuse: (refusal) => endRefused(sign_in, visit, grant, refusal) };
+}
 
 /** Turns away somebody whom the configuration does not let in. */
 export async function refusePerson(
   sign_in: SignIn,
   visit: Visit,
-  grant: PendingGrant,
+  entrance: Entrance,
   given: { readonly claims: Claims; readonly admission: Exclude<Admission, { person: Person }> },
 ): Promise<Answer> {
   const { claims, admission } = given;
@@ -28,11 +49,12 @@ export async function refusePerson(
   const groups = misses?.came ?? [];
   const expected = misses?.expected ?? [];
   const { request_id } = visit.reference;
-  const fields = { subject, email, client: grant.client, refused, detail, groups, expected, ...logged(visit) };
+  const fields = { subject, email, client: entrance.client, refused, detail, groups, expected, ...logged(visit) };
   sign_in.log.info(fields, 'somebody who may not use the gateway tried to sign in');
   const who = { email: email ?? '', subject: subject ?? null, issuer: issuer ?? null };
-  await noteRefusal(sign_in, { ...who, ...deviceOf(grant), request_id, refused, detail, groups, expected });
-  return endRefused(sign_in, visit, grant, { message, reason: refused });
+  const { client, client_address } = entrance;
+  await noteRefusal(sign_in, { ...who, client, client_address, request_id, refused, detail, groups, expected });
+  return entrance.refuse({ message, reason: refused });
 }
 
 const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = {
@@ -48,20 +70,21 @@ const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = 
 export async function refuseAddress(
   sign_in: SignIn,
   visit: Visit,
-  grant: PendingGrant,
+  entrance: Entrance,
   { person, problem }: { readonly person: Person; readonly problem: ClaimProblem },
 ): Promise<Answer> {
   const { email, subject, issuer } = person;
   const detail = `the address is bound to another account, or to access tokens; "appscli people rebind" changes that`;
   const { request_id } = visit.reference;
   sign_in.log.warn(
-    { email, subject, issuer, client: grant.client, problem, ...logged(visit) },
+    { email, subject, issuer, client: entrance.client, problem, ...logged(visit) },
     `a sign-in was refused: ${detail}`,
   );
   const noted = { email, subject, issuer, refused: problem, detail, groups: [], expected: [] };
-  await noteRefusal(sign_in, { ...noted, ...deviceOf(grant), request_id });
+  const { client, client_address } = entrance;
+  await noteRefusal(sign_in, { ...noted, client, client_address, request_id });
   const advice = 'If the address is yours, ask your administrator to let your account have it, then sign in again.';
-  return endRefused(sign_in, visit, grant, { message: CLAIM_REASON[problem](email), advice, reason: problem });
+  return entrance.refuse({ message: CLAIM_REASON[problem](email), advice, reason: problem });
 }
 
 /** Ends a sign-in that came to nothing, in the terminal and in the browser, where somebody else may take it on. */
@@ -69,16 +92,7 @@ export async function endRefused(
   { identity }: SignIn,
   { reference }: Visit,
   grant: PendingGrant,
-  {
-    message,
-    advice,
-    reason,
-  }: {
-    readonly message: string;
-    readonly advice?: string;
-    /** In one word, for telemetry. */
-    readonly reason: string;
-  },
+  { message, advice, reason }: Refusal,
 ): Promise<Answer> {
   await identity.device_grants.deny(grant.id, message);
   const page = deniedPage({ reason: message, advice, reference, user_code: grant.user_code });

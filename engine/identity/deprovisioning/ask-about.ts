@@ -30,7 +30,7 @@ export async function askAbout(asking: AskingAbout, email: string): Promise<Aske
   );
   let said: AskedAbout = 'unaskable';
   for (const { id } of sessions) {
-    const taken = await take(asking, id);
+    const taken = await takeSession(asking, id);
     const answer = taken === undefined ? 'busy' : await askWith(asking, taken).catch(busyElsewhere);
     if (answer === 'verified' || answer === 'not_admitted') return answer;
     if (RANK.indexOf(answer) > RANK.indexOf(said)) said = answer;
@@ -38,7 +38,8 @@ export async function askAbout(asking: AskingAbout, email: string): Promise<Aske
   return said;
 }
 
-async function take({ database, clock }: AskingAbout, id: string): Promise<TakenSession | undefined> {
+/** Takes a session, which is given back when the provider was asked; `undefined` while another has it. Raises store_unavailable. */
+export async function takeSession({ database, clock }: AskingAbout, id: string): Promise<TakenSession | undefined> {
   const now = clock.now();
   const [taken] = await database.query<TakenSession>(
     'session_claim',
@@ -74,7 +75,11 @@ async function askWith(asking: AskingAbout, taken: TakenSession): Promise<AskedA
   }
 }
 
-async function noteVerified(asking: AskingAbout, { id, person, sealed_grant }: TakenSession): Promise<AskedAbout> {
+/** Writes down that the provider verified somebody: `unaskable` where the session or the address is not theirs any more. */
+export async function noteVerified(
+  asking: AskingAbout,
+  { id, person, sealed_grant }: TakenSession,
+): Promise<AskedAbout> {
   const { identity, database, clock } = asking;
   const values = [id, storableJson(person), sealed_grant, new Date(clock.now())];
   const text = 'select note_checked($1, $2, $3, $4) as noted';

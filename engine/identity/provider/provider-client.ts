@@ -169,6 +169,15 @@ export class OpenIdProvider implements IdentityProvider {
     return true;
   }
 
+  async signOutUrl(): Promise<URL | undefined> {
+    const { metadata } = await this.#begin();
+    const { end_session_endpoint } = metadata;
+    if (end_session_endpoint === undefined || !/^https?:/i.test(end_session_endpoint)) return undefined;
+    const url = new URL(end_session_endpoint);
+    url.searchParams.set('client_id', this.#oidc.client_id);
+    return url;
+  }
+
   /** @param answered what the token endpoint answered already, to be looked at instead of asking again. */
   async #begin(answered?: Response): Promise<Conversation> {
     const oidc = this.#oidc;

@@ -54,6 +54,8 @@ export interface IdentityProvider {
    * @returns false when the provider has no endpoint for that, or there is nothing to give back.
    */
   revoke(grant: ProviderGrant): Promise<boolean>;
+  /** Where a browser is signed out of the provider itself; `undefined` when the provider says nothing of that. Raises ProviderError. */
+  signOutUrl(): Promise<URL | undefined>;
 }
 
 /**

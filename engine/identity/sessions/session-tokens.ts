@@ -143,6 +143,15 @@ export function createSessionTokens(options: {
       return entry === undefined ? verifyAnew(token, key) : admit(entry);
     },
     /**
+     * The principal of a session that is open, without a token of it. Raises credential_revoked, and store_unavailable as
+     * `verify` does.
+     */
+    principalOf(session_id: string, person: Person): Principal {
+      if (!mayStay(person)) throw notAllowed(person);
+      if (revocations.has(session_id)) throw ended();
+      return principalOf({ session_id, person: { ...person, groups: groups.among(person.groups) } }, config);
+    },
+    /**
      * The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed.
      * Raises temporarily_unavailable and store_unavailable as `verify` does.
      */
@@ -223,7 +232,10 @@ function foreignKeyIn(header: string): string | undefined {
   return kid !== undefined && headerText(kid) === header ? kid : undefined;
 }
 
-function principalOf({ session_id, person }: SessionClaims, config: GatewayConfig): Principal {
+function principalOf(
+  { session_id, person }: Pick<SessionClaims, 'session_id' | 'person'>,
+  config: GatewayConfig,
+): Principal {
   const groups = Object.freeze([...person.groups]);
   return Object.freeze({
     id: principalIdOf(person),

@@ -18,12 +18,15 @@ export interface OpenSession {
 /** A session as people see it. */
 export interface SessionSummary {
   readonly id: string;
+  readonly kind: 'client' | 'console';
   readonly user: string;
   readonly client: string;
   readonly client_address: string;
   readonly created_at: Date;
   /** When the identity provider was last asked. */
   readonly checked_at: Date;
+  /** When it was last seen in use. */
+  readonly seen_at: Date | null;
   readonly expires_at: Date;
   readonly revoked_at: Date | null;
   readonly revoked_because: string | null;
@@ -216,7 +219,8 @@ export function createSessions(options: {
     list({ user, ended = false }: { readonly user?: string; readonly ended?: boolean }): Promise<SessionSummary[]> {
       return database.query<SessionSummary>(
         'session_list',
-        `select s.id, p.email as "user", s.client, s.client_address, s.created_at, s.checked_at, s.expires_at,
+        `select s.id, s.kind, p.email as "user", s.client, s.client_address, s.created_at, s.checked_at,
+           coalesce((select max(c.seen_at) from console_sessions c where c.session_id = s.id), s.seen_at) as seen_at, s.expires_at,
            s.revoked_at, s.revoked_because, s.refused_at, s.refused_from
          from sessions s join principals p on p.id = s.principal_id
          where ($1::text is null or p.email = $1) and ($2 or s.revoked_at is null and s.expires_at > $3)

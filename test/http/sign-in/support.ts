@@ -19,6 +19,7 @@ import type {
   SignInAttempt,
 } from '../../../engine/identity/provider/provider.ts';
 import type { ClaimProblem } from '../../../engine/identity/sessions/bindings.ts';
+import { createConsoleSessions } from '../../../engine/identity/sessions/console-sessions.ts';
 import { createSessionTokens } from '../../../engine/identity/sessions/session-tokens.ts';
 import type { OpenSession, RefreshBegun } from '../../../engine/identity/sessions/sessions.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
@@ -140,6 +141,7 @@ function scriptedProvider(backstage: Backstage): IdentityProvider {
     recheck: async (grant) => backstage.provider.recheck(grant),
     async reach() {},
     revoke: async () => true,
+    signOutUrl: async () => undefined,
   };
 }
 
@@ -176,9 +178,11 @@ function createRoutes(config: GatewayConfig, backstage: Backstage): Router {
   const log = { debug: note, info: note, warn: note, error: note };
   const revocations = { has: () => false, onRevoked: () => () => {}, catchUp: async () => {}, close: async () => {} };
   const device_grants = memoryGrants(backstage, check);
+  const tokens = createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations, log });
   const identity: Identity = {
     provider: scriptedProvider(backstage),
-    tokens: createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations, log }),
+    tokens,
+    console_sessions: createConsoleSessions({ database: { query: async () => [] }, clock }),
     sessions: memorySessions(backstage, check),
     device_grants,
     attempts: memoryAttempts(config, backstage, check, device_grants),

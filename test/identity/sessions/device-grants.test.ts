@@ -222,10 +222,12 @@ describe('a device that asks whether its sign-in is done', () => {
     assert.deepEqual(await sessions.list({ user: person.email.toUpperCase() }), [
       {
         id: polled.session.id,
+        kind: 'client',
         user: person.email,
         ...DEVICE,
         created_at: new Date(START),
         checked_at: new Date(START),
+        seen_at: null,
         expires_at: new Date('2026-04-09T12:00:00Z'),
         revoked_at: null,
         revoked_because: null,

@@ -11,10 +11,10 @@ import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { type LedgerOfRows, SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
-import { CrashingDisk } from '../../support/crashing-disk.ts';
 import { away, deadProcess } from '../../support/spool.ts';
 import { ledgerRowsOf, quietLog, reservation, settlement, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
+import { CrashingDisk } from './crashing-disk.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'appscli-crash-'));
 after(() => rmSync(root, { recursive: true }));

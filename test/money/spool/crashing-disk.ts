@@ -1,8 +1,8 @@
 /** A disk that stops in the middle of things, and may lose what was never synchronised. */
 import { existsSync, linkSync, mkdirSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import type { Disk } from '../../engine/store/spool/spool-file.ts';
-import { away, faultyDisk } from './spool.ts';
+import type { Disk } from '../../../engine/store/spool/spool-file.ts';
+import { away, faultyDisk } from '../../support/spool.ts';
 
 /** Counts what a process does, and ends it at one of its steps. */
 export class CrashingDisk {

@@ -1,0 +1,37 @@
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { issuerOf } from '../../identity/provider/issuer.ts';
+import { LINK_SECONDS, makeLink } from '../../identity/sessions/console-sessions.ts';
+import { systemClock } from '../../kit/clock.ts';
+import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import type { CommandContext } from '../context.ts';
+import { operator } from '../operator.ts';
+import { say, showResult } from '../show.ts';
+import { withDatabase } from '../with-database.ts';
+
+const SIGNED_IN = 'Open this in a browser, and sign in with the account you have at work:';
+const LINKED =
+  'Open this in a browser on this machine, while the gateway runs. The link is good once, for a minute, and whoever uses it is an administrator:';
+
+/** `appscli console`: prints the console's address, or a link that opens it where nobody can sign in. */
+export async function openConsole(
+  context: CommandContext,
+  given: { readonly config: string; readonly json?: true },
+): Promise<number> {
+  const { url, expires_at } = await withDatabase(context, given.config, async ({ config, database }) => {
+    const base = `${issuerOf(config)}/console`;
+    if (config.auth?.oidc !== undefined) return { url: base, expires_at: null };
+    if (!isLoopbackUrl(config.server.public_url)) {
+      throw new StartError(
+        'without an identity provider the console opens on the machine of the gateway only: set auth.oidc, so that people can sign in, or a server.public_url such as http://127.0.0.1:8080',
+        { exit_code: EXIT_CONFIGURATION },
+      );
+    }
+    const secret = await makeLink({ database, clock: systemClock }, operator().name);
+    const until = new Date(systemClock.now() + LINK_SECONDS * 1000);
+    return { url: `${base}/link?once=${secret}`, expires_at: until.toISOString() };
+  });
+  return showResult(context, { url, expires_at }, given.json, () => {
+    say(context, expires_at === null ? SIGNED_IN : LINKED);
+    context.terminal.data(`${url}\n`);
+  });
+}

@@ -1,0 +1,50 @@
+import { ProviderError } from '../../../identity/provider/provider.ts';
+import { newConsoleAttempt } from '../attempt.ts';
+import { signInCookies } from '../cookie.ts';
+import { readQuery } from '../form.ts';
+import { OAuthError, tooManyRequests } from '../oauth-error.ts';
+import { CONSOLE_SIGN_IN_PATH } from '../paths.ts';
+import { providerTrouble, type WayBack } from '../provider-trouble.ts';
+import type { Route, SignIn } from '../routes.ts';
+import { isUnseen } from '../same-origin.ts';
+import { wantedPage } from './wanted-page.ts';
+
+/** The link that begins signing in to a page of the console. */
+export function signInAgain({ issuer }: Pick<SignIn, 'issuer'>, to: string, other_account = false): WayBack {
+  const href = `${issuer}${CONSOLE_SIGN_IN_PATH}?to=${encodeURIComponent(to)}`;
+  return other_account ? { href: `${href}&other=1`, label: 'Sign in as somebody else' } : { href, label: 'Try again' };
+}
+
+/** Sends the browser to the identity provider, from where it comes back to the page of the console that was wanted (`to`). */
+export function beginConsole(sign_in: SignIn): Route {
+  const { identity, clock, issuer, addressOf } = sign_in;
+  const cookies = signInCookies(issuer);
+  return {
+    path: CONSOLE_SIGN_IN_PATH,
+    speaks: 'page',
+    told_as: 'gateway.sign_in',
+    head: false,
+    async get(visit) {
+      const { req } = visit;
+      if (isUnseen(req.headers)) {
+        throw new OAuthError('invalid_request', 'This page cannot be part of another.', { status: 403 });
+      }
+      const limit = identity.attempts.request(addressOf(req));
+      if (limit !== undefined) {
+        throw tooManyRequests('Too many requests came from your address.', limit.retry_after_seconds);
+      }
+      const query = readQuery(req.originalUrl);
+      const to = wantedPage(query.get('to'));
+      const attempt = newConsoleAttempt(to, clock.now());
+      try {
+        const url = await identity.provider.authorizationUrl(attempt, { other_account: query.get('other') === '1' });
+        const sealed = await identity.tokens.seal(attempt, 'sign-in-attempt');
+        const headers = { 'set-cookie': cookies.keep(req.headers, attempt.state, sealed) };
+        return { status: 303, location: url.href, headers, told: { outcome: 'begun' } };
+      } catch (error) {
+        if (error instanceof ProviderError) return providerTrouble(sign_in, visit, signInAgain(sign_in, to), error);
+        throw error;
+      }
+    },
+  };
+}

@@ -1,0 +1,198 @@
+import assert from 'node:assert/strict';
+import { after, before, it } from 'node:test';
+import type { Clock } from '../../../engine/api.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import { OF_CONSOLE, personIn, signInToConsole } from '../../support/console.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import { approveAt, createBrowser } from '../../support/identity/browser-by-fetch.ts';
+import { PEOPLE, startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { bootSignIn } from '../../support/identity/sign-in.ts';
+
+let provider: TestIdentityProvider;
+let gateway: TestGateway;
+let ahead_ms = 0;
+const clock: Clock = { ...systemClock, now: () => Date.now() + ahead_ms };
+const MINUTE = 60_000;
+
+before(async () => {
+  provider = await startIdentityProvider({ host: 'localhost' });
+  gateway = await bootSignIn({
+    provider,
+    clock,
+    auth: {
+      admin_groups: ['admins'],
+      session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' },
+    },
+  });
+});
+after(async () => {
+  await gateway?.close();
+  await provider?.close();
+});
+
+it('an administrator and a developer sign in, and are who they are', async () => {
+  const anna = await signInToConsole(gateway.url, 'anna');
+  const ben = await signInToConsole(gateway.url, 'ben');
+  const [of_anna, of_ben] = [await anna.call('GET', '/console/session'), await ben.call('GET', '/console/session')];
+  assert.equal(of_anna.body.signed_in.email, 'anna@example.com');
+  assert.equal(of_anna.body.signed_in.name, 'Anna Adler');
+  assert.equal(of_anna.body.signed_in.is_admin, true);
+  assert.equal(of_ben.body.signed_in.is_admin, false);
+  assert.equal(of_ben.body.sign_in_url, `${gateway.url}/console/sign-in`);
+  assert.equal((await anna.call('GET', '/admin/api/people')).status, 200);
+  assert.equal((await ben.call('GET', '/admin/api/people')).status, 403);
+  const me = await ben.call('GET', '/admin/api/me');
+  assert.deepEqual([me.status, me.body.email, me.body.groups], [200, 'ben@example.com', ['marketing']]);
+  const made = await ben.call('POST', '/admin/api/tokens', { name: 'laptop' });
+  assert.equal(made.status, 201, JSON.stringify(made.body));
+  const sessions = await ben.call('GET', '/admin/api/sessions');
+  assert.deepEqual(
+    sessions.body.sessions
+      .filter(({ current }: { current: boolean }) => current)
+      .map(({ user, kind }: Record<string, unknown>) => ({ user, kind })),
+    [{ user: 'ben@example.com', kind: 'console' }],
+  );
+});
+
+it('the cookie is of no use to scripts and other sites, and is different each time', async () => {
+  const browser = createBrowser();
+  const left = await browser.request(`${gateway.url}/console/sign-in`);
+  const back = await browser.request(await approveAt(left.headers.get('location')!, 'ben'));
+  const set = back.headers.getSetCookie().find((line) => line.startsWith('gw_session'))!;
+  assert.match(set, /^gw_session_\d+=[\w-]{59}; Path=\/; HttpOnly; SameSite=Lax$/);
+  const first = personIn(gateway.url, browser).cookie;
+  const again = await signInToConsole(gateway.url, 'ben', browser);
+  assert.notEqual(again.cookie, first);
+  const former = { ...OF_CONSOLE, cookie: first };
+  assert.equal((await again.send('GET', '/admin/api/me', { headers: former })).status, 401, 'the former one ended');
+});
+
+it('after signing in the browser is at the page it wanted, and never elsewhere', async () => {
+  const arrivedAt = async (to: string) => {
+    const browser = createBrowser();
+    const left = await browser.request(`${gateway.url}/console/sign-in?to=${encodeURIComponent(to)}`);
+    const back = await browser.request(await approveAt(left.headers.get('location')!, 'ben'));
+    return back.headers.get('location')!.slice(gateway.url.length);
+  };
+  assert.equal(await arrivedAt('/console/usage?by=user&since=7d'), '/console/usage?by=user&since=7d');
+  for (const hostile of [
+    'https://evil.example',
+    '//evil.example',
+    '/\\evil.example',
+    '/console/../../evil',
+    '/console//evil.example',
+    '/consoles',
+    'javascript:alert(1)',
+    '/console/sign-in',
+    '/console/%0d%0aset-cookie:x=y/..//',
+    `/console/${'x'.repeat(2000)}`,
+  ]) {
+    assert.equal(await arrivedAt(hostile), '/console', hostile);
+  }
+});
+
+it('a session ends half an hour after its last use, and after eight hours in any case', async () => {
+  const ben = await signInToConsole(gateway.url, 'ben');
+  const works = async () => (await ben.call('GET', '/admin/api/me')).status === 200;
+  ahead_ms += 29 * MINUTE;
+  assert.ok(await works());
+  ahead_ms += 29 * MINUTE;
+  assert.ok(await works(), 'use lets it last');
+  ahead_ms += 31 * MINUTE;
+  assert.equal(await works(), false);
+  const state = await ben.call('GET', '/console/session');
+  assert.equal(state.body.signed_in, null);
+  assert.match(state.body.signed_out_because, /not used for 30 minutes/);
+  const anew = await signInToConsole(gateway.url, 'ben');
+  for (let passed = 0; passed < 8 * 60 - 20; passed += 20) {
+    ahead_ms += 20 * MINUTE;
+    assert.equal((await anew.call('GET', '/admin/api/me')).status, 200, `after ${passed} minutes`);
+  }
+  ahead_ms += 20 * MINUTE;
+  assert.equal((await anew.call('GET', '/admin/api/me')).status, 401);
+});
+
+it('what the page asks for by itself does not keep a session', async () => {
+  const ben = await signInToConsole(gateway.url, 'ben');
+  const poll = () => ben.send('GET', '/admin/api/me', { headers: { ...OF_CONSOLE, 'x-console': '0' } });
+  ahead_ms += 20 * MINUTE;
+  assert.equal((await poll()).status, 200);
+  ahead_ms += 11 * MINUTE;
+  assert.equal((await poll()).status, 401);
+});
+
+it('the provider is asked again every quarter of an hour, and another cookie comes with other groups', async () => {
+  const anna = await signInToConsole(gateway.url, 'anna');
+  const former = anna.cookie;
+  provider.people.get('anna')!.groups = ['engineering'];
+  try {
+    assert.equal((await anna.call('GET', '/admin/api/people')).status, 200);
+    ahead_ms += 16 * MINUTE;
+    const refused = await anna.call('GET', '/admin/api/people');
+    assert.equal(refused.status, 403);
+    assert.notEqual(anna.cookie, former);
+    assert.equal((await anna.call('GET', '/console/session')).body.signed_in.is_admin, false);
+    const with_former = { headers: { ...OF_CONSOLE, cookie: former } };
+    assert.equal((await anna.send('GET', '/admin/api/me', with_former)).status, 200, 'requests that are under way');
+    ahead_ms += MINUTE;
+    assert.equal((await anna.send('GET', '/admin/api/me', with_former)).status, 401);
+    assert.equal((await anna.call('GET', '/admin/api/me')).status, 200);
+  } finally {
+    provider.people.get('anna')!.groups = [...PEOPLE.anna.groups];
+  }
+});
+
+it('somebody whose account is gone is out at the next look, and at once when an administrator ends what they have', async () => {
+  const [anna, ben] = [await signInToConsole(gateway.url, 'anna'), await signInToConsole(gateway.url, 'ben')];
+  provider.people.delete('ben');
+  ahead_ms += 16 * MINUTE;
+  assert.equal((await ben.call('GET', '/admin/api/me')).status, 401);
+  provider.people.set('ben', structuredClone(PEOPLE.ben) as never);
+  const again = await signInToConsole(gateway.url, 'ben');
+  const ended = await anna.call('POST', '/admin/api/people/ben@example.com/deprovision', { tokens: 'none' });
+  assert.equal(ended.status, 200, JSON.stringify(ended.body));
+  assert.equal((await again.call('GET', '/admin/api/me')).status, 401);
+});
+
+it('while the provider is away a session goes on for a while, and then nobody knows', async () => {
+  const ben = await signInToConsole(gateway.url, 'ben');
+  provider.setMode('down');
+  try {
+    ahead_ms += 20 * MINUTE;
+    assert.equal((await ben.call('GET', '/admin/api/me')).status, 200);
+    ahead_ms += 20 * MINUTE;
+    assert.equal((await ben.call('GET', '/admin/api/me')).status, 200);
+    ahead_ms += 25 * MINUTE;
+    const { status, body } = await ben.call('GET', '/admin/api/me');
+    assert.deepEqual([status, body.error.code], [503, 'temporarily_unavailable']);
+  } finally {
+    provider.setMode('up');
+  }
+});
+
+it('who signs out is out, and is told where they still are signed in', async () => {
+  const ben = await signInToConsole(gateway.url, 'ben');
+  const { cookie } = ben;
+  const { status, body } = await ben.call('POST', '/console/sign-out');
+  assert.deepEqual([status, body], [200, { location: `${gateway.url}/console/signed-out` }]);
+  assert.equal(ben.cookie, '');
+  const stolen = { headers: { ...OF_CONSOLE, cookie } };
+  assert.equal((await ben.send('GET', '/admin/api/me', stolen)).status, 401);
+  const page = await ben.send('GET', '/console/signed-out');
+  assert.match(page.body, /You are signed out of the console/);
+  assert.match(page.body, new RegExp(`href="${provider.issuer}/session/end\\?client_id=gateway"`));
+});
+
+it('whom the gateway does not let in reads why, and can be somebody else', async () => {
+  const browser = createBrowser();
+  const left = await browser.request(`${gateway.url}/console/sign-in?to=/console/usage`);
+  const back = await browser.request(await approveAt(left.headers.get('location')!, 'cleo'));
+  const page = await back.text();
+  assert.equal(back.status, 403);
+  assert.match(page, /has not verified your e-mail address cleo@example.net/);
+  assert.match(page, /console\/sign-in\?to=%2Fconsole%2Fusage&amp;other=1"/);
+  assert.equal([...browser.cookies(gateway.url)].length, 0);
+  const anna = await signInToConsole(gateway.url, 'anna');
+  const { body } = await anna.call('GET', '/admin/api/refused-sign-ins?user=cleo@example.net');
+  assert.equal(body.refused_sign_ins[0].refused, 'email_unverified');
+});

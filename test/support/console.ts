@@ -1,0 +1,79 @@
+/**
+ * People who are signed in to the console of a gateway under test.
+ *
+ * ```ts
+ * const anna = await signInToConsole(gateway.url, 'anna');       // an administrator where auth.admin_groups says so
+ * await anna.call('GET', '/admin/api/me');                        // as the console itself asks
+ * await anna.send('POST', '/admin/api/tokens', { headers: {} });  // the cookie and nothing else: as another site has it sent
+ * await openConsole(page, gateway.url, 'ben', '/console/usage');  // the same in a real browser
+ * ```
+ * Boot the gateway with `bootSignIn` and `auth: { admin_groups: ['admins'] }`.
+ * @module
+ */
+import type { Page } from 'playwright-core';
+import { approveAt, type Browser, createBrowser } from './identity/identity-provider.ts';
+
+/** What the console sends with each of its requests beside its cookie. */
+export const OF_CONSOLE = { 'x-console': '1', 'sec-fetch-site': 'same-origin' } as const;
+
+/** An answer, its body parsed where it is JSON. */
+export interface ConsoleAnswer {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: tests say what they expect of it.
+  readonly body: any;
+}
+
+/** Somebody who is signed in. */
+export interface ConsolePerson {
+  readonly browser: Browser;
+  /** The header that a browser sends. */
+  readonly cookie: string;
+  /** Asks as the console does. */
+  call(method: string, path: string, body?: unknown): Promise<ConsoleAnswer>;
+  /** Sends a request with the cookie and nothing that proves where it comes from. */
+  send(method: string, path: string, init?: RequestInit): Promise<ConsoleAnswer>;
+}
+
+/** Signs a person of the test identity provider in, by fetch, and returns them with their cookie. */
+export async function signInToConsole(
+  gateway_url: string,
+  sub: string,
+  browser = createBrowser(),
+): Promise<ConsolePerson> {
+  const left = await browser.request(`${gateway_url}/console/sign-in`);
+  const location = left.headers.get('location');
+  if (location === null) throw new Error(`no way to the identity provider: ${left.status} ${await left.text()}`);
+  const back = await browser.request(await approveAt(location, sub));
+  if (back.status !== 303) throw new Error(`${sub} was not signed in: ${back.status} ${await back.text()}`);
+  return personIn(gateway_url, browser);
+}
+
+/** Whoever a browser with cookies is signed in as. */
+export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
+  const send: ConsolePerson['send'] = async (method, path, init = {}) => {
+    const response = await browser.request(`${gateway_url}${path}`, { ...init, method });
+    const text = await response.text();
+    const is_json = /json/.test(response.headers.get('content-type') ?? '');
+    return { status: response.status, headers: response.headers, body: is_json ? JSON.parse(text) : text };
+  };
+  return {
+    browser,
+    get cookie() {
+      return [...browser.cookies(gateway_url)].map(([name, value]) => `${name}=${value}`).join('; ');
+    },
+    send,
+    call: (method, path, body) =>
+      send(method, path, {
+        headers: { ...OF_CONSOLE, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      }),
+  };
+}
+
+/** Signs a person in with a real browser, which ends at a page of the console. */
+export async function openConsole(page: Page, gateway_url: string, sub: string, path = '/console'): Promise<void> {
+  await page.goto(`${gateway_url}/console/sign-in?to=${encodeURIComponent(path)}`);
+  await page.getByRole('button', { name: `Sign in as ${sub}` }).click();
+  await page.waitForURL((url) => url.pathname.startsWith('/console'));
+}
