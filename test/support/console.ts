@@ -73,7 +73,7 @@ export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
 
 /** Signs a person in with a real browser, which ends at a page of the console. */
 export async function openConsole(page: Page, gateway_url: string, sub: string, path = '/console'): Promise<void> {
-  await page.goto(`${gateway_url}/console/sign-in?to=${encodeURIComponent(path)}`);
+  await page.goto(`${gateway_url}/console/sign-in?back_to=${encodeURIComponent(path)}`);
   await page.getByRole('button', { name: `Sign in as ${sub}` }).click();
   await page.waitForURL((url) => url.pathname.startsWith('/console'));
 }

@@ -95,11 +95,13 @@ export interface Rotation {
 /** undefined */
 export interface Session {
   readonly id: string;
+  readonly kind: 'client' | 'console';
   readonly user: string;
   readonly client: string;
   readonly client_address: string;
   readonly created_at: Time;
   readonly checked_at: Time;
+  readonly seen_at: OptionalTime;
   readonly expires_at: Time;
   readonly revoked_at: OptionalTime;
   readonly revoked_because: string | null;

@@ -29,8 +29,8 @@ it('a link opens the console for an administrator, once', async () => {
   const opened = await browser.request(link);
   assert.deepEqual([opened.status, opened.headers.get('location')], [303, `${gateway.url}/console`]);
   const somebody = personIn(gateway.url, browser);
-  const { signed_in, sign_in_url } = (await somebody.call('GET', '/console/session')).body;
-  assert.deepEqual([signed_in.email, signed_in.is_admin, signed_in.by, sign_in_url], ['root@host', true, 'link', null]);
+  const { person, sign_in } = (await somebody.call('GET', '/console/session')).body;
+  assert.deepEqual([person.email, person.is_admin, person.session_id, sign_in], ['root@host', true, null, 'link']);
   const made = await somebody.call('POST', '/admin/api/tokens', { user: 'ana@example.com', group: 'all', name: 'x' });
   assert.equal(made.status, 201, JSON.stringify(made.body));
   const { changes } = (await somebody.call('GET', '/admin/api/changes')).body;

@@ -34,11 +34,11 @@ it('an administrator and a developer sign in, and are who they are', async () =>
   const anna = await signInToConsole(gateway.url, 'anna');
   const ben = await signInToConsole(gateway.url, 'ben');
   const [of_anna, of_ben] = [await anna.call('GET', '/console/session'), await ben.call('GET', '/console/session')];
-  assert.equal(of_anna.body.signed_in.email, 'anna@example.com');
-  assert.equal(of_anna.body.signed_in.name, 'Anna Adler');
-  assert.equal(of_anna.body.signed_in.is_admin, true);
-  assert.equal(of_ben.body.signed_in.is_admin, false);
-  assert.equal(of_ben.body.sign_in_url, `${gateway.url}/console/sign-in`);
+  assert.equal(of_anna.body.person.email, 'anna@example.com');
+  assert.equal(of_anna.body.person.name, 'Anna Adler');
+  assert.equal(of_anna.body.person.is_admin, true);
+  assert.equal(of_ben.body.person.is_admin, false);
+  assert.equal(of_ben.body.sign_in, 'provider');
   assert.equal((await anna.call('GET', '/admin/api/people')).status, 200);
   assert.equal((await ben.call('GET', '/admin/api/people')).status, 403);
   const me = await ben.call('GET', '/admin/api/me');
@@ -70,7 +70,7 @@ it('the cookie is of no use to scripts and other sites, and is different each ti
 it('after signing in the browser is at the page it wanted, and never elsewhere', async () => {
   const arrivedAt = async (to: string) => {
     const browser = createBrowser();
-    const left = await browser.request(`${gateway.url}/console/sign-in?to=${encodeURIComponent(to)}`);
+    const left = await browser.request(`${gateway.url}/console/sign-in?back_to=${encodeURIComponent(to)}`);
     const back = await browser.request(await approveAt(left.headers.get('location')!, 'ben'));
     return back.headers.get('location')!.slice(gateway.url.length);
   };
@@ -101,7 +101,7 @@ it('a session ends half an hour after its last use, and after eight hours in any
   ahead_ms += 31 * MINUTE;
   assert.equal(await works(), false);
   const state = await ben.call('GET', '/console/session');
-  assert.equal(state.body.signed_in, null);
+  assert.equal(state.body.person, null);
   assert.match(state.body.signed_out_because, /not used for 30 minutes/);
   const anew = await signInToConsole(gateway.url, 'ben');
   for (let passed = 0; passed < 8 * 60 - 20; passed += 20) {
@@ -131,7 +131,7 @@ it('the provider is asked again every quarter of an hour, and another cookie com
     const refused = await anna.call('GET', '/admin/api/people');
     assert.equal(refused.status, 403);
     assert.notEqual(anna.cookie, former);
-    assert.equal((await anna.call('GET', '/console/session')).body.signed_in.is_admin, false);
+    assert.equal((await anna.call('GET', '/console/session')).body.person.is_admin, false);
     const with_former = { headers: { ...OF_CONSOLE, cookie: former } };
     assert.equal((await anna.send('GET', '/admin/api/me', with_former)).status, 200, 'requests that are under way');
     ahead_ms += MINUTE;
@@ -185,12 +185,12 @@ it('who signs out is out, and is told where they still are signed in', async () 
 
 it('whom the gateway does not let in reads why, and can be somebody else', async () => {
   const browser = createBrowser();
-  const left = await browser.request(`${gateway.url}/console/sign-in?to=/console/usage`);
+  const left = await browser.request(`${gateway.url}/console/sign-in?back_to=/console/usage`);
   const back = await browser.request(await approveAt(left.headers.get('location')!, 'cleo'));
   const page = await back.text();
   assert.equal(back.status, 403);
   assert.match(page, /has not verified your e-mail address cleo@example.net/);
-  assert.match(page, /console\/sign-in\?to=%2Fconsole%2Fusage&amp;other=1"/);
+  assert.match(page, /console\/sign-in\?back_to=%2Fconsole%2Fusage&amp;other=1"/);
   assert.equal([...browser.cookies(gateway.url)].length, 0);
   const anna = await signInToConsole(gateway.url, 'anna');
   const { body } = await anna.call('GET', '/admin/api/refused-sign-ins?user=cleo@example.net');

@@ -1,4 +1,6 @@
 import { ProviderError } from '../../../identity/provider/provider.ts';
+import { isLoopbackUrl } from '../../../kit/net/addresses.ts';
+import { prefixOf } from '../../path.ts';
 import { newConsoleAttempt } from '../attempt.ts';
 import { signInCookies } from '../cookie.ts';
 import { readQuery } from '../form.ts';
@@ -11,14 +13,15 @@ import { wantedPage } from './wanted-page.ts';
 
 /** The link that begins signing in to a page of the console. */
 export function signInAgain({ issuer }: Pick<SignIn, 'issuer'>, to: string, other_account = false): WayBack {
-  const href = `${issuer}${CONSOLE_SIGN_IN_PATH}?to=${encodeURIComponent(to)}`;
+  const href = `${issuer}${CONSOLE_SIGN_IN_PATH}?back_to=${encodeURIComponent(to)}`;
   return other_account ? { href: `${href}&other=1`, label: 'Sign in as somebody else' } : { href, label: 'Try again' };
 }
 
-/** Sends the browser to the identity provider, from where it comes back to the page of the console that was wanted (`to`). */
+/** Sends the browser to the identity provider, from where it comes back to the page of the console that was wanted (`back_to`). */
 export function beginConsole(sign_in: SignIn): Route {
   const { identity, clock, issuer, addressOf } = sign_in;
   const cookies = signInCookies(issuer);
+  const prefix = prefixOf(issuer);
   return {
     path: CONSOLE_SIGN_IN_PATH,
     speaks: 'page',
@@ -34,7 +37,8 @@ export function beginConsole(sign_in: SignIn): Route {
         throw tooManyRequests('Too many requests came from your address.', limit.retry_after_seconds);
       }
       const query = readQuery(req.originalUrl);
-      const to = wantedPage(query.get('to'));
+      const to = wantedPage(query.get('back_to'), prefix);
+      if (isElsewhere(issuer, req.headers.host)) return { status: 303, location: signInAgain(sign_in, to).href };
       const attempt = newConsoleAttempt(to, clock.now());
       try {
         const url = await identity.provider.authorizationUrl(attempt, { other_account: query.get('other') === '1' });
@@ -47,4 +51,9 @@ export function beginConsole(sign_in: SignIn): Route {
       }
     },
   };
+}
+
+/** Whether a browser on this machine came by another name of it: the cookie would not be there when it comes back. */
+function isElsewhere(issuer: string, host = ''): boolean {
+  return isLoopbackUrl(issuer) && isLoopbackUrl(`http://${host}`) && new URL(issuer).host !== host.toLowerCase();
 }

@@ -7,8 +7,10 @@ const BASE = 'http://gateway.invalid';
 /**
  * The page of the console that somebody wants, as path and query below the public URL; its first page for whatever is none,
  * such as an address of another site.
+ * @param prefix the path of the public URL, which may stand before that of the page.
  */
-export function wantedPage(text: string | undefined): string {
+export function wantedPage(given: string | undefined, prefix: string): string {
+  const text = prefix !== '' && given?.startsWith(`${prefix}/`) ? given.slice(prefix.length) : given;
   if (text === undefined || text.length > MAX_CHARS || !/^\/console(?:[/?]|$)/.test(text)) return CONSOLE_PATH;
   if (/[\\\s\p{Cc}]|\/\//u.test(text.split('?', 1)[0]!) || !URL.canParse(text, BASE)) return CONSOLE_PATH;
   const { origin, pathname, search } = new URL(text, BASE);
