@@ -15,7 +15,7 @@ export default defineStage({
   summary: 'Answers with the settings that managed policies have for the caller.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: managed-settings' }],
-  reads: ['principal.email', 'principal.groups'],
+  reads: ['principal.id', 'principal.email', 'principal.groups'],
   writes: ['policy.names'],
   raises: ['policy_not_found'],
   needs: ['respond'],
@@ -29,6 +29,7 @@ export default defineStage({
         }
         const { etag, body, names } = policy;
         ctx.set('policy.names', names);
+        policies.served(ctx.get('principal.id'), policy);
         // Everybody has other settings, and they hold from the next time a client asks.
         const headers = { etag, 'cache-control': 'private, no-cache' };
         if (isNamed(etag, ctx.headers['if-none-match'])) return { kind: 'answer', status: 304, headers, body: '' };

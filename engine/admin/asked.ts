@@ -3,12 +3,15 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { UpstreamStates } from '../contract/forwarding.ts';
 import type { Clock, ModelCatalog } from '../contract/services.ts';
 import type { Sessions } from '../identity/sessions/sessions.ts';
+import type { Policy } from '../source/spec.ts';
 import type { Database } from '../store/database.ts';
 import type { Caller } from './caller.ts';
 
 /** What admin operations work with: one configuration, and the services behind it. */
 export interface AdminOptions {
   readonly config: GatewayConfig;
+  /** Managed policies; absent where only gateway.yaml was read. */
+  readonly policies?: readonly Policy[];
   /** Absent where nobody can sign in. */
   readonly sessions: Pick<Sessions, 'list'> | undefined;
   readonly database: Pick<Database, 'query' | 'knex'>;

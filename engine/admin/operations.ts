@@ -8,6 +8,7 @@ import { limitRuleOperations } from './limit-rules.ts';
 import { limitOperations } from './limits.ts';
 import { meOperations } from './me.ts';
 import { peopleOperations } from './people.ts';
+import { policyOperations } from './policies.ts';
 import { refusedSignInOperations } from './refused-sign-ins.ts';
 import { serviceTokenOperations } from './service-tokens.ts';
 import { sessionOperations } from './sessions.ts';
@@ -26,6 +27,7 @@ export function adminOperations(options: AdminOptions) {
     ...sessionOperations(options),
     ...peopleOperations(options),
     ...refusedSignInOperations(options),
+    ...policyOperations(options),
     ...limitOperations(options),
     ...limitRuleOperations(options),
     ...upstreamOperations(options),

@@ -198,6 +198,8 @@ export interface LimitsInForce {
 export interface ManagedPolicies {
   /** What is meant for somebody with these groups and this e-mail address; `undefined` when no policy is. Costs next to nothing. */
   of(person: { readonly groups: readonly string[]; readonly email: string }): EffectivePolicy | undefined;
+  /** Notes that a client of somebody was given these settings, or has them already. */
+  served(principal_id: string, policy: EffectivePolicy): void;
 }
 
 /** What somebody gets: the settings of all policies meant for them, laid over each other. */

@@ -2,6 +2,7 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { SharedServices } from '../contract/services.ts';
 import { createIdentity, type Identity, type IdentityFoundation } from '../identity/index.ts';
 import { createManagedPolicies } from '../identity/policies/managed-policies.ts';
+import type { PolicyFetches } from '../identity/policies/policy-fetches.ts';
 import { type DecidingGroups, decidingGroups } from '../identity/provider/deciding-groups.ts';
 import type { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { createBearerTokens } from '../identity/tokens/bearer-tokens.ts';
@@ -17,6 +18,7 @@ export type LastingServices = Omit<SharedServices, keyof PlanServices>;
 /** What the services of a configuration are made of beside the configuration. */
 export interface Foundation extends IdentityFoundation {
   readonly access_tokens: AccessTokens;
+  readonly policy_fetches: PolicyFetches;
 }
 
 /** A configuration, and what was made of it. */
@@ -40,7 +42,7 @@ export function createPlanServices(
   const groups = decidingGroups(config, loaded);
   const identity = createIdentity(config, secret, foundation, groups);
   const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
-  const policies = createManagedPolicies(config, loaded.policies);
+  const policies = createManagedPolicies(config, loaded.policies, foundation.policy_fetches.note);
   const models = createModelCatalog(config, policies);
   const { pipelines } = loaded;
   return { config, pipelines, services: { config, models, policies, secret, tokens }, identity, groups };

@@ -21,7 +21,7 @@ import type { OpenUpstreamStates } from '../upstreams/states/open-upstream-state
 import type { Foundation } from './plan-services.ts';
 
 /** What the routes of a configuration work with. */
-interface Served extends Pick<Loaded, 'pipelines'> {
+interface Served extends Pick<Loaded, 'pipelines' | 'policies'> {
   readonly plan: Plan;
   readonly identity: Identity | undefined;
   readonly database: Database;
@@ -31,7 +31,8 @@ interface Served extends Pick<Loaded, 'pipelines'> {
 }
 
 /** What serves the paths that belong to no pipeline, in the order in which they are tried. */
-export function routesOf({ plan, pipelines, identity, database, foundation, upstreams, telemetry }: Served): Router[] {
+export function routesOf(served: Served): Router[] {
+  const { plan, pipelines, policies, identity, database, foundation, upstreams, telemetry } = served;
   const { config, services } = plan;
   const { clock, log, models, tokens } = services;
   const verify = (token: string) => tokens.verify(token);
@@ -49,6 +50,6 @@ export function routesOf({ plan, pipelines, identity, database, foundation, upst
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
     selfcheckRoute({ config, verify, clock, log, telemetry }),
     consoleFiles(config.server.public_url),
-    adminRoutes({ ...common, sessions, catchUp, verify, console: console_callers, models, upstreams }),
+    adminRoutes({ ...common, policies, sessions, catchUp, verify, console: console_callers, models, upstreams }),
   ];
 }

@@ -9,6 +9,7 @@ import { GatewayServer } from '../http/server.ts';
 import { startAccountChecks } from '../identity/deprovisioning/account-checks.ts';
 import { type EndedGrants, startEndedGrants } from '../identity/deprovisioning/ended-grants.ts';
 import { verifiedDays } from '../identity/deprovisioning/suspension.ts';
+import { openPolicyFetches } from '../identity/policies/policy-fetches.ts';
 import type { DecidingGroups } from '../identity/provider/deciding-groups.ts';
 import { startHousekeeping } from '../identity/sessions/housekeeping.ts';
 import { openKeyHolders } from '../identity/sessions/key-holders.ts';
@@ -116,12 +117,7 @@ export async function startGateway(options: {
       const { services, identity } = made;
       of_config.set(config, made);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
-      return servePlan(
-        plan,
-        log,
-        routesOf({ plan, pipelines: loaded.pipelines, identity, ...opened }),
-        opened.telemetry,
-      );
+      return servePlan(plan, log, routesOf({ plan, ...loaded, identity, ...opened }), opened.telemetry);
     };
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
@@ -237,6 +233,7 @@ async function openServices(
     access_tokens,
     revocations,
     sightings: opened('session tokens in use', openSightings({ database, log })),
+    policy_fetches: opened('fetches of policies', openPolicyFetches({ database, clock, log })),
     key_holders: opened('signing keys', openKeyHolders({ database, clock, log, held: keysInForce })),
     async catchUp() {
       access_tokens.forgetAll();

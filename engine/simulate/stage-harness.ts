@@ -135,7 +135,7 @@ function fakeServices(
     lines: new Map(),
     log: [],
   };
-  const { policies = { of: () => undefined } } = wishes;
+  const { policies = { of: () => undefined, served() {} } } = wishes;
   const books: Books = {
     topUp(request_id, amount_nano_usd) {
       recorded.topped_up.push({ request_id, amount_nano_usd });

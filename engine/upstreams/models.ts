@@ -15,7 +15,7 @@ import { costOf, createPriceBook } from '../money/prices/prices.ts';
 const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
 
 /** Where there are no policies. */
-const NO_POLICIES: ManagedPolicies = { of: () => undefined };
+const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
 
 /** The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that cannot be kept. */
 export function createModelCatalog(config: GatewayConfig, policies: ManagedPolicies = NO_POLICIES): ModelCatalog {

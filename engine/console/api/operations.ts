@@ -522,6 +522,73 @@ export interface Error {
   readonly request_id: string;
 }
 
+/** undefined */
+export interface Policies {
+  readonly enabled: boolean;
+  readonly people: number;
+  readonly policies: readonly {
+    readonly name: string;
+    readonly version: number;
+    readonly summary: string;
+    readonly priority: number;
+    readonly file: string;
+    readonly is_default: boolean;
+    readonly groups: readonly string[];
+    readonly email_domains: readonly string[];
+    readonly people: number;
+  }[];
+}
+
+/** `current`: a client of the person has the settings meant for them now. `older`: it asked last for what was meant for them before. `never`: none asked. `nothing_meant`: no policy is meant for them. */
+export type PolicyFetch = 'current' | 'older' | 'never' | 'nothing_meant';
+
+/** undefined */
+export interface PolicyPerson {
+  readonly user: string;
+  readonly name: string | null;
+  readonly groups: readonly string[];
+  readonly signed_in_at: OptionalTime;
+  readonly policies: readonly string[];
+  readonly fetched_at: OptionalTime;
+  readonly fetched: PolicyFetch;
+}
+
+/** undefined */
+export interface EffectivePolicy {
+  readonly enabled: boolean;
+  readonly user: string;
+  readonly groups: readonly string[];
+  readonly groups_from: 'sign_in' | 'question';
+  readonly signed_in_at: OptionalTime;
+  readonly policies: readonly ({
+    readonly name: string;
+    readonly version: number;
+    readonly summary: string;
+    readonly priority: number;
+    readonly file: string;
+    readonly is_default: boolean;
+    readonly because: {
+      readonly by: 'default' | 'group' | 'email_domain';
+      readonly name: string | null;
+    };
+  })[];
+  readonly settings: Readonly<Record<string, unknown>> | null;
+  readonly checksum: string | null;
+  readonly models: readonly string[] | null;
+  readonly models_policy: string | null;
+  readonly origins: readonly {
+    readonly path: readonly string[];
+    readonly value: unknown;
+    readonly is_item: boolean;
+    readonly policy: string;
+    readonly file: string;
+    readonly line: number;
+    readonly replaces: readonly string[];
+  }[];
+  readonly fetched_at: OptionalTime;
+  readonly fetched: PolicyFetch | null;
+}
+
 /** How each operation is asked for. */
 export const OPERATIONS = {
   clearLimit: { method: 'DELETE', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'window', 'unit'], has_body: false },
@@ -535,6 +602,7 @@ export const OPERATIONS = {
   exportRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins.jsonl', query: ['user', 'since', 'until'], has_body: false },
   exportRefusedSignInsCsv: { method: 'GET', path: '/admin/api/refused-sign-ins.csv', query: ['user', 'since', 'until'], has_body: false },
   exportUsage: { method: 'GET', path: '/admin/api/usage.csv', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed'], has_body: false },
+  getEffectivePolicy: { method: 'GET', path: '/admin/api/policies/effective', query: ['user', 'groups'], has_body: false },
   getMe: { method: 'GET', path: '/admin/api/me', query: [], has_body: false },
   getToken: { method: 'GET', path: '/admin/api/tokens/{id}', query: [], has_body: false },
   getUpstreamTraffic: { method: 'GET', path: '/admin/api/upstreams/traffic', query: ['window'], has_body: false },
@@ -545,6 +613,8 @@ export const OPERATIONS = {
   listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
   listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream'], has_body: false },
   listPeople: { method: 'GET', path: '/admin/api/people', query: ['user'], has_body: false },
+  listPolicies: { method: 'GET', path: '/admin/api/policies', query: [], has_body: false },
+  listPolicyPeople: { method: 'GET', path: '/admin/api/policies/people', query: ['policy', 'user', 'limit', 'after'], has_body: false },
   listRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins', query: ['user', 'since', 'until', 'before', 'limit'], has_body: false },
   listServiceTokens: { method: 'GET', path: '/admin/api/service-tokens', query: [], has_body: false },
   listSessions: { method: 'GET', path: '/admin/api/sessions', query: ['user', 'ended', 'limit', 'after'], has_body: false },
@@ -692,6 +762,13 @@ export interface OperationTypes {
     };
     readonly answer: string;
   };
+  readonly getEffectivePolicy: {
+    readonly input: {
+      readonly user?: string;
+      readonly groups?: string;
+    };
+    readonly answer: EffectivePolicy;
+  };
   readonly getMe: {
     readonly input: Readonly<Record<never, never>>;
     readonly answer: Me;
@@ -810,6 +887,22 @@ export interface OperationTypes {
     };
     readonly answer: {
       readonly people: readonly Person[];
+    };
+  };
+  readonly listPolicies: {
+    readonly input: Readonly<Record<never, never>>;
+    readonly answer: Policies;
+  };
+  readonly listPolicyPeople: {
+    readonly input: {
+      readonly policy?: string;
+      readonly user?: string;
+      readonly limit?: number;
+      readonly after?: string;
+    };
+    readonly answer: {
+      readonly people: readonly PolicyPerson[];
+      readonly next: Next;
     };
   };
   readonly listRefusedSignIns: {

@@ -19,13 +19,17 @@ const MAX_KEPT_CHARS = 128 * 1024 * 1024;
 /** The key of no policies at all; with a default policy alone it is empty. */
 const NOTHING = 'none';
 
-/** Finds out who gets which settings. Asking costs less than a microsecond for a group list that was seen before. */
+/**
+ * Finds out who gets which settings. Asking costs less than a microsecond for a group list that was seen before.
+ * @param served is told who was given which.
+ */
 export function createManagedPolicies(
   config: Pick<GatewayConfig, 'policies' | 'models' | 'server'>,
   policies: readonly Policy[],
+  served: ManagedPolicies['served'] = () => {},
 ): ManagedPolicies {
   const managed = config.policies?.managed;
-  if (managed === undefined || !managed.enabled || policies.length === 0) return { of: () => undefined };
+  if (managed === undefined || !managed.enabled || policies.length === 0) return { of: () => undefined, served };
   const base = policies.find(({ name }) => name === managed.default_policy);
   const others = inOrder(policies.filter((policy) => policy !== base));
   const of_group = indexBy(others, ({ match }) => match.groups);
@@ -66,6 +70,7 @@ export function createManagedPolicies(
       }
       return key === NOTHING ? undefined : (outcomes.get(key) ?? layOverAll(key));
     },
+    served,
   };
 }
 
