@@ -27,7 +27,7 @@ export function settingOrigins(policies: readonly Policy[]): SettingOrigin[] {
 }
 
 function originsBelow(node: Node, path: readonly string[], policies: readonly Policy[]): SettingOrigin[] {
-  if (node.kind === 'map' && node.entries.length > 0) {
+  if (node.kind === 'map' && (node.entries.length > 0 || path.length === 0)) {
     return node.entries.flatMap(({ key, value }) => originsBelow(value, [...path, key], policies));
   }
   const at = (policy: Policy) => childOf(policy.settings, ...path);

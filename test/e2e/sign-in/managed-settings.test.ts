@@ -10,6 +10,7 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
 import { ask, bearer, collect, connect, messagesBody, parseRaw, send } from '../support/client.ts';
 
 const policyFile = (name: string, rest: string) => `policy: ${name}\nversion: 1\nsummary: A policy.\n${rest}`;
@@ -87,6 +88,21 @@ describe('managed settings', () => {
     assert.equal(first?.headers['content-type'], undefined);
     assert.equal(second?.status, 200);
     assert.equal((await get(contractor, ['if-none-match', etag])).status, 200);
+  });
+
+  it('are noted as asked for, also by a client that has them', async () => {
+    const token = await gateway.newToken({ user: 'eve@example.com' });
+    const { etag = '' } = (await get(token)).headers;
+    await get(token, ['if-none-match', etag]);
+    const [fetch] = await until('it is written down', async () => {
+      const rows = await gateway.database.query<{ checksum: string; policies: readonly string[] }>(
+        'test_fetches',
+        "select checksum, policies from policy_fetches where principal_id = 'user:eve@example.com'",
+        [],
+      );
+      return rows.length > 0 && rows;
+    });
+    assert.deepEqual([`"${fetch!.checksum}"`, fetch!.policies], [etag, ['standard']]);
   });
 
   it('answer HEAD with the same headers', async () => {

@@ -13,6 +13,7 @@ import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
 import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Plan } from '../../../engine/run/plan.ts';
+import type { Policy } from '../../../engine/source/spec.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
 import { createUpstreamStates, type LastingUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
@@ -121,7 +122,11 @@ function principalOf(name: string): Principal {
 }
 
 /** Serves the admin API for the tests of a file; `take` is given it before the first of them. */
-export function useAdminApi(take: (bench: AdminBench) => void, used_config: GatewayConfig = config): void {
+export function useAdminApi(
+  take: (bench: AdminBench) => void,
+  used_config: GatewayConfig = config,
+  policies: readonly Policy[] = [],
+): void {
   let store: TestStore | undefined;
   let server: Server | undefined;
   before(async () => {
@@ -150,6 +155,7 @@ export function useAdminApi(take: (bench: AdminBench) => void, used_config: Gate
     const states = createUpstreamStates({ upstreams: used_config.upstreams, clock, log, random: () => 0.5 });
     const routes = adminRoutes({
       config: used_config,
+      policies,
       sessions: createSessions({ database, clock }),
       database,
       clock,
