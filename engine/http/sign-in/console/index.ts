@@ -3,10 +3,11 @@ import { StageError } from '../../../contract/errors.ts';
 import { issuerOf } from '../../../identity/provider/issuer.ts';
 import { jsonText } from '../../../kit/text/printable.ts';
 import { REQUEST_ID_HEADER } from '../../../run/headers.ts';
+import { CONSOLE_HEADERS } from '../../console/console-headers.ts';
 import { pathOf } from '../../path.ts';
 import { identityOf } from '../../request-identity.ts';
 import { sendError } from '../../send-error.ts';
-import { CONSOLE_SESSION_PATH, CONSOLE_SIGN_OUT_PATH, CONSOLE_SIGNED_OUT_PATH } from '../paths.ts';
+import { CONSOLE_PATH, CONSOLE_SESSION_PATH, CONSOLE_SIGN_OUT_PATH, CONSOLE_SIGNED_OUT_PATH } from '../paths.ts';
 import { mountRoutes } from '../routes.ts';
 import type { ConsoleCallerOptions, ConsoleCallers } from './console-caller.ts';
 import { consoleLink, consoleLinkOff, consoleWithoutProvider } from './link.ts';
@@ -35,6 +36,10 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
       : [consoleLinkOff(issuer)]),
   ];
   const router = Router({ caseSensitive: true, strict: true });
+  router.use(CONSOLE_PATH, (_req, res, next) => {
+    res.setHeaders(new Headers(CONSOLE_HEADERS));
+    next();
+  });
   router.use(
     mountRoutes(pages, { ...options, branding: config.branding, provider_url: config.auth?.oidc?.issuer_url }),
   );
@@ -80,9 +85,6 @@ function send(res: Response, body: object): void {
   const headers = {
     'content-type': 'application/json',
     'cache-control': 'no-store',
-    'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-    'x-content-type-options': 'nosniff',
-    'cross-origin-resource-policy': 'same-origin',
     'content-length': bytes.length,
     [REQUEST_ID_HEADER]: identityOf(res).request_id,
   };

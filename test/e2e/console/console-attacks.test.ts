@@ -1,0 +1,275 @@
+/** What other sites, other people and thieves of cookies can do with the console: nothing. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { ADMIN_OPERATIONS, type DescribedOperation } from '../../../engine/admin/description.ts';
+import { type ConsolePerson, OF_CONSOLE, personIn, signInToConsole } from '../../support/console.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import { approveAt, createBrowser } from '../../support/identity/browser-by-fetch.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { bootSignIn, signIn } from '../../support/identity/sign-in.ts';
+
+const AUTH = { admin_groups: ['admins'], session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' } };
+
+let provider: TestIdentityProvider;
+let gateway: TestGateway;
+/** An administrator and a developer. */
+let anna: ConsolePerson;
+let ben: ConsolePerson;
+
+before(async () => {
+  provider = await startIdentityProvider({ host: 'localhost' });
+  gateway = await bootSignIn({ provider, auth: AUTH });
+  [anna, ben] = [await signInToConsole(gateway.url, 'anna'), await signInToConsole(gateway.url, 'ben')];
+});
+after(async () => {
+  await gateway?.close();
+  await provider?.close();
+});
+
+const OPERATIONS = [...ADMIN_OPERATIONS.values()];
+const MUTATIONS = OPERATIONS.filter(({ method }) => method !== 'GET');
+const nameOf = ({ method, path }: DescribedOperation) => `${method} ${path}`;
+/** A path with something in the place of each of its names. */
+const pathOf = ({ path, path_names }: DescribedOperation, value = 'nobody@example.com') =>
+  path_names.reduce((filled, name) => filled.replace(`{${name}}`, encodeURIComponent(value)), path);
+const changes = async () => {
+  const [row] = await gateway.database.query<{ count: string }>(
+    'test_changes',
+    'select count(*) from admin_changes',
+    [],
+  );
+  return row!.count;
+};
+
+/** How a page of another site makes the browser of an administrator send something. */
+const FORGED: Readonly<Record<string, Record<string, string>>> = {
+  'a form of another site': {
+    'sec-fetch-site': 'cross-site',
+    origin: 'https://evil.example',
+    'content-type': 'application/x-www-form-urlencoded',
+  },
+  'a form of a neighbour': { 'sec-fetch-site': 'same-site', 'content-type': 'application/x-www-form-urlencoded' },
+  'text that looks like JSON': { 'sec-fetch-site': 'cross-site', 'content-type': 'text/plain' },
+  'JSON of another site, where no preflight held it up': {
+    'sec-fetch-site': 'cross-site',
+    'content-type': 'application/json',
+    'x-console': '1',
+  },
+  'JSON without the header of the console': { 'sec-fetch-site': 'same-origin', 'content-type': 'application/json' },
+  'text with the header of the console': { ...OF_CONSOLE, 'content-type': 'text/plain' },
+  'JSON of a browser that tells only a wrong origin': {
+    origin: 'https://evil.example',
+    'content-type': 'application/json',
+    'x-console': '1',
+  },
+  'JSON of a page without an origin': { origin: 'null', 'content-type': 'application/json', 'x-console': '1' },
+  'JSON that tells no origin at all': { 'content-type': 'application/json', 'x-console': '1' },
+};
+
+describe('another site', () => {
+  for (const [what, headers] of Object.entries(FORGED)) {
+    it(`changes nothing with ${what}, by any operation`, async () => {
+      const before = await changes();
+      for (const operation of MUTATIONS) {
+        const { status, body } = await anna.send(operation.method, pathOf(operation), { headers, body: '{}' });
+        assert.deepEqual([status, body.error?.code], [403, 'forbidden'], nameOf(operation));
+        assert.match(body.error.message, /not from a page of the console/);
+      }
+      const out = await anna.send('POST', '/console/sign-out', { headers, body: '{}' });
+      assert.equal(out.status, 403);
+      assert.equal(await changes(), before);
+    });
+  }
+
+  it('reads nothing, as a script, a picture or by fetch', async () => {
+    for (const operation of OPERATIONS.filter(({ method }) => method === 'GET')) {
+      for (const headers of [
+        { 'sec-fetch-site': 'cross-site', 'sec-fetch-dest': 'script' },
+        { 'sec-fetch-site': 'same-site', 'sec-fetch-dest': 'image' },
+        { 'sec-fetch-site': 'cross-site', origin: 'https://evil.example', 'x-console': '1' },
+        { 'sec-fetch-site': 'none' },
+        {},
+      ] as Record<string, string>[]) {
+        const { status, headers: answered } = await anna.send('GET', pathOf(operation), { headers });
+        assert.equal(status, 403, nameOf(operation));
+        assert.equal(answered.get('access-control-allow-origin'), null);
+      }
+    }
+    const preflight = await fetch(`${gateway.url}/admin/api/tokens`, {
+      method: 'OPTIONS',
+      headers: { origin: 'https://evil.example', 'access-control-request-headers': 'x-console' },
+    });
+    assert.equal(preflight.headers.get('access-control-allow-origin'), null);
+    assert.equal(preflight.headers.get('access-control-allow-headers'), null);
+  });
+
+  it('shows no page of the console in a frame of its own', async () => {
+    const paths = ['', '/', '/usage', '/session', '/sign-in', '/link', '/signed-out', '/sign-out', '/nothing.js'];
+    for (const path of [...paths.map((each) => `/console${each}`), '/oauth/callback']) {
+      const { headers } = await createBrowser().request(`${gateway.url}${path}`);
+      assert.match(headers.get('content-security-policy') ?? '', /frame-ancestors 'none'/, path);
+      assert.equal(headers.get('x-frame-options'), 'DENY', path);
+    }
+  });
+});
+
+describe('a cookie', () => {
+  it('means nothing to models, and to no other endpoint that takes a bearer', async () => {
+    for (const [method, path] of [
+      ['GET', '/v1/models'],
+      ['POST', '/v1/messages'],
+      ['POST', '/v1/chat/completions'],
+      ['POST', '/v1/responses'],
+      ['POST', '/v1/selfcheck'],
+      ['GET', '/managed/settings'],
+      ['POST', '/v1/traces'],
+    ] as const) {
+      const init = method === 'GET' ? {} : { body: '{"model":"coder-1"}' };
+      const headers = { ...OF_CONSOLE, 'content-type': 'application/json' };
+      const { status } = await anna.send(method, path, { headers, ...init });
+      assert.ok([401, 404].includes(status), `${path}: ${status}`);
+    }
+  });
+
+  it('does not stand in for a bearer that is no good', async () => {
+    for (const credential of [{ authorization: 'Bearer nonsense' }, { 'x-api-key': 'gw_nonsense' }]) {
+      const headers = { ...OF_CONSOLE, ...credential } as Record<string, string>;
+      assert.equal((await anna.send('GET', '/admin/api/people', { headers })).status, 401);
+    }
+  });
+
+  it('is none that holds a credential of another kind, a made-up one, or two', async () => {
+    const { access_token, refresh_token } = await signIn(gateway.url, 'anna');
+    const [name, value] = anna.cookie.split('=') as [string, string];
+    const other = `${'A'.repeat(42)}A`;
+    const values = [access_token, refresh_token, gateway.token, other, '', `${value}x`, 'x'.repeat(10_000)];
+    for (const each of values) {
+      const headers = { ...OF_CONSOLE, cookie: `${name}=${each}` };
+      assert.equal((await anna.send('GET', '/admin/api/me', { headers })).status, 401, each.slice(0, 20));
+    }
+    const two = { ...OF_CONSOLE, cookie: `${name}=${other}; ${name}=${value}` };
+    assert.equal((await anna.send('GET', '/admin/api/me', { headers: two })).status, 401);
+  });
+
+  it('is not made by a bearer: the console stays closed', async () => {
+    const { access_token } = await signIn(gateway.url, 'anna');
+    const headers = { ...OF_CONSOLE, authorization: `Bearer ${access_token}` };
+    const answer = await fetch(`${gateway.url}/console/session`, { headers });
+    assert.equal(((await answer.json()) as { person: unknown }).person, null);
+    assert.deepEqual(answer.headers.getSetCookie(), []);
+  });
+
+  it('planted in a browser before it signs in is not the one it has then', async () => {
+    const mallory = await signInToConsole(gateway.url, 'ben');
+    const victim = createBrowser();
+    const [name] = mallory.cookie.split('=') as [string];
+    const left = await victim.request(`${gateway.url}/console/sign-in`);
+    const callback = await approveAt(left.headers.get('location')!, 'anna');
+    const own = [...victim.cookies(gateway.url)].map(([key, value]) => `${key}=${value}`);
+    const back = await victim.request(callback, { headers: { cookie: [...own, mallory.cookie].join('; ') } });
+    assert.equal(back.status, 303);
+    const given = personIn(gateway.url, victim);
+    assert.notEqual(given.cookie, mallory.cookie);
+    assert.match(given.cookie, new RegExp(`^${name}=`));
+    assert.equal((await given.call('GET', '/admin/api/me')).body.email, 'anna@example.com');
+    const planted = { ...OF_CONSOLE, cookie: mallory.cookie };
+    assert.equal((await given.send('GET', '/admin/api/me', { headers: planted })).status, 401);
+  });
+
+  it('of a sign-in is good in the browser that began it, once', async () => {
+    const browser = createBrowser();
+    const left = await browser.request(`${gateway.url}/console/sign-in`);
+    const callback = await approveAt(left.headers.get('location')!, 'anna');
+    const elsewhere = await createBrowser().request(callback);
+    assert.equal(elsewhere.status, 400);
+    assert.deepEqual(elsewhere.headers.getSetCookie(), []);
+    const attempt = [...browser.cookies(gateway.url)].map(([key, value]) => `${key}=${value}`).join('; ');
+    assert.equal((await browser.request(callback)).status, 303);
+    const again = await createBrowser().request(callback, { headers: { cookie: attempt } });
+    assert.notEqual(again.status, 303, 'the provider gives nothing for a code that was used');
+    assert.ok(!again.headers.getSetCookie().some((line) => /^gw_session/.test(line)));
+  });
+});
+
+describe('a developer', () => {
+  it('is refused every operation of administrators, whatever is sent', async () => {
+    const before = await changes();
+    const operations = OPERATIONS.filter(({ needs_admin }) => needs_admin);
+    assert.ok(operations.length > 10);
+    for (const operation of operations) {
+      const body = operation.method === 'GET' ? undefined : {};
+      const { status, body: said } = await ben.call(operation.method, pathOf(operation), body);
+      assert.deepEqual([status, said.error?.code], [403, 'forbidden'], nameOf(operation));
+    }
+    assert.equal(await changes(), before);
+  });
+
+  it('finds what belongs to somebody else no more than what there is not', async () => {
+    const made = await anna.call('POST', '/admin/api/tokens', { name: 'private', group: 'all' });
+    const { session_id } = (await anna.call('GET', '/admin/api/me')).body;
+    /** Things of an administrator, by the operation that takes their id; `null` where nothing there is somebody's. */
+    const belonging: Readonly<Record<string, string | null>> = {
+      getToken: made.body.id,
+      revokeToken: made.body.id,
+      rotateToken: made.body.id,
+      endSession: session_id,
+    };
+    const open = OPERATIONS.filter(({ needs_admin, path_names }) => !needs_admin && path_names.length > 0);
+    for (const operation of open) {
+      const id = belonging[operation.name];
+      assert.ok(id !== undefined, `${operation.name} is not tried here: say what of an administrator it could reach`);
+      if (id === null) continue;
+      const unknown = id.replace(/.{4}$/, 'zzzz');
+      const body = operation.method === 'GET' ? undefined : {};
+      const [theirs, nobodys] = [id, unknown].map((each) => ben.call(operation.method, pathOf(operation, each), body));
+      const said = async (answer: typeof theirs, each: string) => {
+        const { status, body: problem } = await answer!;
+        return [status, problem.error?.code, String(problem.error?.message).replaceAll(each, 'ID')];
+      };
+      const told = await said(theirs, id);
+      assert.equal(told[0], 404, operation.name);
+      assert.deepEqual(told, await said(nobodys, unknown), operation.name);
+    }
+    assert.equal((await anna.call('GET', '/admin/api/me')).status, 200, 'nothing was ended');
+  });
+
+  it('sees nobody else in any list, and may not ask for somebody', async () => {
+    await anna.call('POST', '/admin/api/tokens', { name: 'private', group: 'all' });
+    for (const operation of OPERATIONS.filter((each) => each.method === 'GET' && !each.needs_admin)) {
+      if (operation.path_names.length > 0) continue;
+      const { status, body } = await ben.call('GET', operation.path);
+      const text = JSON.stringify(body);
+      assert.ok(status < 500, `${operation.name}: ${text}`);
+      assert.doesNotMatch(text, /anna/i, operation.name);
+      if (!Object.hasOwn((operation.query.properties ?? {}) as object, 'user')) continue;
+      const asked = await ben.call('GET', `${operation.path}?user=anna@example.com`);
+      assert.doesNotMatch(JSON.stringify(asked.body).replace(/"message":"[^"]*"/, ''), /anna/i, operation.name);
+    }
+  });
+});
+
+describe('behind TLS', () => {
+  it('the cookie is for this host alone, and one without the prefix is none', async () => {
+    const issuer = 'https://gateway.example.com';
+    provider.register(`${issuer}/oauth/callback`);
+    const secure = await bootSignIn({ provider, auth: AUTH, public_url: issuer });
+    try {
+      const browser = createBrowser();
+      const left = await browser.request(`${secure.url}/console/sign-in?back_to=/console/usage`);
+      const callback = await approveAt(left.headers.get('location')!, 'anna');
+      const back = await browser.request(`${secure.url}${callback.pathname}${callback.search}`);
+      assert.equal(back.headers.get('location'), `${issuer}/console/usage`);
+      const set = back.headers.getSetCookie().find((line) => /gw_session/.test(line))!;
+      assert.match(set, /^__Host-gw_session=[\w-]{59}; Path=\/; HttpOnly; SameSite=Lax; Secure$/);
+      const value = browser.cookies(secure.url).get('__Host-gw_session')!;
+      const statusWith = async (cookie: string) =>
+        (await fetch(`${secure.url}/admin/api/me`, { headers: { ...OF_CONSOLE, cookie } })).status;
+      assert.equal(await statusWith(`__Host-gw_session=${value}`), 200);
+      for (const name of ['gw_session', '__host-gw_session', '__Secure-gw_session', 'x__Host-gw_session']) {
+        assert.equal(await statusWith(`${name}=${value}`), 401, name);
+      }
+    } finally {
+      await secure.close();
+    }
+  });
+});
