@@ -8,6 +8,7 @@ import { chosenTheme, showTheme } from './frame/theme.ts';
 import './look/tokens.css';
 import './look/base.css';
 import './look/parts.css';
+import './look/chart.css';
 import './look/frame.css';
 
 const queries = new QueryClient({

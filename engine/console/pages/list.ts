@@ -13,4 +13,5 @@ interface PageEntry {
 /** All pages, in the order of the list beside them. A new page is a folder here and an entry in this list. */
 export const PAGES: readonly PageEntry[] = [
   { path: '/', title: 'Home', icon: 'home', for_admins: false, load: () => import('./welcome/page.tsx') },
+  { path: '/usage', title: 'Usage', icon: 'usage', for_admins: false, load: () => import('./usage/page.tsx') },
 ];
