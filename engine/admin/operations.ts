@@ -2,6 +2,7 @@ import { OperationError } from '../contract/operation-error.ts';
 import type { AdminOptions, Asked } from './asked.ts';
 import type { Caller } from './caller.ts';
 import { changeOperations } from './changes.ts';
+import { configOperations } from './config/operations.ts';
 import { ADMIN_OPERATIONS, type DescribedOperation } from './description.ts';
 import { checkInput, type Sent } from './input.ts';
 import { limitRuleOperations } from './limit-rules.ts';
@@ -34,6 +35,7 @@ export function adminOperations(options: AdminOptions) {
     ...upstreamTrafficOperations(options),
     ...usageOperations(options),
     ...changeOperations(options),
+    ...configOperations(options),
     ...serviceTokenOperations(options),
   };
 }

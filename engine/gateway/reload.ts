@@ -1,3 +1,4 @@
+import type { LoadCause } from '../audit/config-loads.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Clock, Log } from '../contract/services.ts';
 import type { Telemetry } from '../contract/telemetry.ts';
@@ -7,6 +8,7 @@ import type { Loaded } from '../source/spec.ts';
 import type { ReloadState, StoreNeeds } from '../store/health.ts';
 import { type ConfigurationParts, changedFiles, digestFiles, directoriesToWatch } from './configuration-files.ts';
 import { ConfigurationError } from './load-configuration.ts';
+import type { NoteLoad } from './loads/note-loads.ts';
 import { adoptConfig } from './restart-keys.ts';
 import { beginReload } from './tell-operations.ts';
 import { type DirectoryWatch, watchDirectories } from './watch-directories.ts';
@@ -17,7 +19,7 @@ export interface Reloader {
    * Loads the configuration again and, when nothing is wrong with it, puts it in force for the requests to come.
    * Calls during a reload lead to one more after it. Never rejects: what goes wrong is logged and counted.
    */
-  reload(): Promise<void>;
+  reload(cause: LoadCause): Promise<void>;
   /** From now on reloads whenever the files of the configuration have changed. */
   watch(): void;
   /** The configuration in force. */
@@ -50,12 +52,14 @@ export function createReloader<P extends Plan>(options: {
   compile(config: GatewayConfig, loaded: Loaded): P;
   /** Puts a plan in force; may throw, and then the one before stays. */
   use(plan: P): void;
+  /** Is told how each reload ended. */
+  note: NoteLoad;
   readonly log: Log;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, 'operation'>;
 }): Reloader {
   // No closure may hold on to the options: the plan of the start is in them.
-  const { config_file, load, compile, use, log, clock, telemetry } = options;
+  const { config_file, load, compile, use, note: noteLoad, log, clock, telemetry } = options;
   let { plan } = options;
   let parts = partsOf(options.loaded);
   /** What the files held when they were last read, and when the plan in force was made. */
@@ -63,7 +67,7 @@ export function createReloader<P extends Plan>(options: {
   let in_force = read;
   let state: ReloadState = { loaded_at: clock.now(), reloads: 0, failed_reloads: 0, failing_since: undefined };
   let running: Promise<void> | undefined;
-  let again = false;
+  let again: LoadCause | undefined;
   let stopped = false;
   let watched: DirectoryWatch | undefined;
   const closing = new Set<Promise<void>>();
@@ -90,7 +94,7 @@ export function createReloader<P extends Plan>(options: {
     read = new Map([...digestFiles(parts)].map(([file, digest]) => [file, known.get(file) ?? digest]));
   }
 
-  async function attempt(): Promise<void> {
+  async function attempt(cause: LoadCause): Promise<void> {
     const started = clock.monotonic();
     const tell = beginReload({ telemetry, clock });
     const known = digestFiles(parts);
@@ -108,6 +112,7 @@ export function createReloader<P extends Plan>(options: {
       const changed = changedFiles(in_force, read);
       log.info({ pipelines, changed, duration_ms }, 'the new configuration is in force');
       in_force = read;
+      noteLoad(cause, { config, loaded, needs_restart }, changed);
       tell({ changed_files: changed.length, needs_restart, config });
     } catch (error) {
       const { failed_reloads, failing_since = clock.now() } = state;
@@ -115,6 +120,7 @@ export function createReloader<P extends Plan>(options: {
       if (error instanceof ConfigurationError) note(error.findings, known);
       else read = new Map([...read, ...known]);
       explainFailure(error);
+      noteLoad(cause, { error }, changedFiles(in_force, read));
       tell({ error });
     }
   }
@@ -132,18 +138,18 @@ export function createReloader<P extends Plan>(options: {
   }
 
   async function run(): Promise<void> {
-    do {
-      again = false;
-      await attempt();
-    } while (again && !stopped);
+    for (let cause = again; cause !== undefined && !stopped; cause = again) {
+      again = undefined;
+      await attempt(cause);
+    }
     running = undefined;
     // What was read now may lie elsewhere.
     watched?.look();
   }
 
-  function reload(): Promise<void> {
+  function reload(cause: LoadCause): Promise<void> {
     if (stopped) return Promise.resolve();
-    again = true;
+    again = cause;
     running ??= run();
     return running;
   }
@@ -151,7 +157,7 @@ export function createReloader<P extends Plan>(options: {
   async function reloadIfChanged(): Promise<void> {
     // A reload that runs may have begun before the change.
     await running;
-    if (changedFiles(read, digestFiles(parts)).length > 0) await reload();
+    if (changedFiles(read, digestFiles(parts)).length > 0) await reload('files');
   }
 
   return {

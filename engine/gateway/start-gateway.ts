@@ -41,6 +41,8 @@ import { createGatewayHealth } from './gateway-health.ts';
 import { observeGateway, observeServices } from './gateway-metrics.ts';
 import { openGatewayStates } from './gateway-states.ts';
 import { loadToRun } from './load-configuration.ts';
+import { openLoadRecord } from './loads/load-record.ts';
+import { createNoteLoad } from './loads/note-loads.ts';
 import { createPlanServices, type Foundation, type LastingServices, type PlanParts } from './plan-services.ts';
 import { createReloader, logFinding, type Reloader } from './reload.ts';
 import { routesOf } from './served-routes.ts';
@@ -122,6 +124,9 @@ export async function startGateway(options: {
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
     const { telemetry } = opened;
+    const loads = openLoadRecord({ database: opened.database, clock, log });
+    closing.push({ name: 'record of loads', seconds: STEP_SECONDS, close: () => loads.close() });
+    const note = createNoteLoad(config_file, loads);
     const listening = new GatewayServer({ plan, log, clock, telemetry });
     server = listening;
     reloader = createReloader({
@@ -136,6 +141,7 @@ export async function startGateway(options: {
         telemetry.use(next.config);
         opened.ended_grants.use(of_config.get(next.config)?.identity);
       },
+      note,
       log,
       clock,
       telemetry,
@@ -164,8 +170,9 @@ export async function startGateway(options: {
     const pipelines = loaded.pipelines.map(({ name }) => name);
     log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
     tellStarted(telemetry, pipelines.length, config);
+    note('start', { config, loaded, needs_restart: [] }, []);
     void opened.tellStart();
-    return { url, database: opened.database, reload: () => reloader.reload(), close };
+    return { url, database: opened.database, reload: () => reloader.reload('signal'), close };
   } catch (error) {
     await close();
     if (error instanceof StartError) throw error;

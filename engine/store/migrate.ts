@@ -50,6 +50,10 @@ export const migrations: readonly SchemaMigration[] = [
     files: ['upstreams/troubles.sql', 'upstreams/policy-fetches.sql'],
   },
   { name: '0004_console_sessions', files: ['console/sessions.sql'] },
+  {
+    name: '0005_config',
+    files: ['config/loads.sql', 'config/shadows.sql'],
+  },
 ];
 
 /** What to do about a database of a later version. */

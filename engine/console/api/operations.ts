@@ -497,6 +497,90 @@ export interface Usage {
 export type Action = 'token.create' | 'token.rotate' | 'token.revoke' | 'token.move' | 'session.end' | 'person.deprovision' | 'person.suspend' | 'person.rebind' | 'limit.set' | 'limit.clear' | 'limit.grant' | 'limit.revoke' | 'service_token.create' | 'service_token.rotate' | 'service_token.revoke' | 'upstream.drain' | 'upstream.resume' | 'ledger.reprice';
 
 /** undefined */
+export interface ReplicaConfig {
+  readonly name: string;
+  readonly version: string;
+  readonly cause: LoadCause;
+  readonly loaded_at: Time;
+  readonly failing_since: OptionalTime;
+  readonly program: string;
+  readonly seen_at: Time;
+}
+
+/** Why it was loaded: the gateway started, its files changed, or a signal asked for it. */
+export type LoadCause = 'start' | 'files' | 'signal';
+
+/** undefined */
+export interface ConfigLoad {
+  readonly id: number;
+  readonly at: Time;
+  readonly replica: string;
+  readonly cause: LoadCause;
+  readonly failed: boolean;
+  readonly version: string | null;
+  readonly config_hash: string | null;
+  readonly changed: readonly string[];
+  readonly needs_restart: readonly string[];
+  readonly findings: readonly ConfigFinding[];
+  readonly problem: string | null;
+  readonly program: string;
+}
+
+/** undefined */
+export interface ConfigFinding {
+  readonly code: string;
+  readonly severity: 'error' | 'warning';
+  readonly message: string;
+  readonly file: string;
+  readonly line: number | null;
+  readonly found: string | null;
+  readonly expected: string | null;
+  readonly help: string | null;
+}
+
+/** undefined */
+export interface ConfigFile {
+  readonly name: string;
+  readonly text: string | null;
+  readonly digest: string | null;
+}
+
+/** undefined */
+export interface ConfigRule {
+  readonly kind: 'routing' | 'spend' | 'guard' | 'on_error' | 'named';
+  readonly name: string;
+  readonly mode: 'enforce' | 'shadow';
+  readonly text: string;
+  readonly effect: string;
+  readonly file: string;
+  readonly line: number;
+  readonly first_line: number;
+  readonly last_line: number;
+}
+
+/** undefined */
+export interface ShadowRule {
+  readonly kind: 'routing' | 'spend' | 'guard' | 'on_error' | 'named';
+  readonly name: string;
+  readonly mode: 'enforce' | 'shadow';
+  readonly text: string;
+  readonly effect: string;
+  readonly file: string;
+  readonly line: number;
+  readonly first_line: number;
+  readonly last_line: number;
+  readonly recorded_as: string;
+  readonly requests: number;
+  readonly upstreams: readonly ({
+    readonly upstream: string | null;
+    readonly requests: number;
+  })[];
+  readonly last_at: OptionalTime;
+  readonly last_request_id: string | null;
+  readonly patch: string | null;
+}
+
+/** undefined */
 export interface Change {
   readonly id: number;
   readonly at: Time;
@@ -595,6 +679,7 @@ export const OPERATIONS = {
   createServiceToken: { method: 'POST', path: '/admin/api/service-tokens', query: [], has_body: true },
   createToken: { method: 'POST', path: '/admin/api/tokens', query: [], has_body: true },
   deprovision: { method: 'POST', path: '/admin/api/people/{email}/deprovision', query: [], has_body: true },
+  diffConfigVersions: { method: 'GET', path: '/admin/api/config/diff', query: ['from', 'to'], has_body: false },
   drainUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/drain', query: [], has_body: true },
   endSession: { method: 'DELETE', path: '/admin/api/sessions/{id}', query: [], has_body: false },
   exportChanges: { method: 'GET', path: '/admin/api/changes.jsonl', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
@@ -602,6 +687,8 @@ export const OPERATIONS = {
   exportRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins.jsonl', query: ['user', 'since', 'until'], has_body: false },
   exportRefusedSignInsCsv: { method: 'GET', path: '/admin/api/refused-sign-ins.csv', query: ['user', 'since', 'until'], has_body: false },
   exportUsage: { method: 'GET', path: '/admin/api/usage.csv', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed'], has_body: false },
+  getConfig: { method: 'GET', path: '/admin/api/config', query: [], has_body: false },
+  getConfigVersion: { method: 'GET', path: '/admin/api/config/versions/{version}', query: [], has_body: false },
   getEffectivePolicy: { method: 'GET', path: '/admin/api/policies/effective', query: ['user', 'groups'], has_body: false },
   getMe: { method: 'GET', path: '/admin/api/me', query: [], has_body: false },
   getToken: { method: 'GET', path: '/admin/api/tokens/{id}', query: [], has_body: false },
@@ -609,6 +696,7 @@ export const OPERATIONS = {
   getUsage: { method: 'GET', path: '/admin/api/usage', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed', 'compare', 'limit'], has_body: false },
   grantLimit: { method: 'POST', path: '/admin/api/limits/grants', query: [], has_body: true },
   listChanges: { method: 'GET', path: '/admin/api/changes', query: ['since', 'until', 'actor', 'action', 'subject', 'before', 'limit'], has_body: false },
+  listConfigLoads: { method: 'GET', path: '/admin/api/config/loads', query: ['before', 'limit'], has_body: false },
   listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'ended', 'limit', 'after'], has_body: false },
   listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
   listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream'], has_body: false },
@@ -618,6 +706,7 @@ export const OPERATIONS = {
   listRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins', query: ['user', 'since', 'until', 'before', 'limit'], has_body: false },
   listServiceTokens: { method: 'GET', path: '/admin/api/service-tokens', query: [], has_body: false },
   listSessions: { method: 'GET', path: '/admin/api/sessions', query: ['user', 'ended', 'limit', 'after'], has_body: false },
+  listShadowRules: { method: 'GET', path: '/admin/api/config/shadow-rules', query: [], has_body: false },
   listTokenGroups: { method: 'GET', path: '/admin/api/token-groups', query: [], has_body: false },
   listTokens: { method: 'GET', path: '/admin/api/tokens', query: ['user', 'group', 'state', 'search', 'order', 'limit', 'after'], has_body: false },
   listUpstreamTroubles: { method: 'GET', path: '/admin/api/upstreams/troubles', query: ['upstream', 'limit', 'after'], has_body: false },
@@ -687,6 +776,32 @@ export interface OperationTypes {
         readonly id: string;
         readonly name: string;
       }[];
+    };
+  };
+  readonly diffConfigVersions: {
+    readonly input: {
+      readonly from: string;
+      readonly to: string;
+    };
+    readonly answer: {
+      readonly from: string;
+      readonly to: string;
+      readonly files: readonly ({
+        readonly name: string;
+        readonly change: 'added' | 'removed' | 'changed';
+        readonly hunks: readonly ({
+          readonly old_line: number;
+          readonly new_line: number;
+          readonly lines: readonly ({
+            readonly kind: 'same' | 'removed' | 'added';
+            readonly text: string;
+          })[];
+        })[] | null;
+      })[];
+      readonly rules: readonly ({
+        readonly before: ConfigRule | null;
+        readonly after: ConfigRule | null;
+      })[] | null;
     };
   };
   readonly drainUpstream: {
@@ -761,6 +876,25 @@ export interface OperationTypes {
       readonly speed?: string;
     };
     readonly answer: string;
+  };
+  readonly getConfig: {
+    readonly input: Readonly<Record<never, never>>;
+    readonly answer: {
+      readonly replica: string | null;
+      readonly replicas: readonly ReplicaConfig[];
+      readonly version: string | null;
+      readonly failing: ConfigLoad | null;
+    };
+  };
+  readonly getConfigVersion: {
+    readonly input: { readonly version: string };
+    readonly answer: {
+      readonly version: string;
+      readonly first_loaded_at: Time;
+      readonly load: ConfigLoad;
+      readonly files: readonly ConfigFile[];
+      readonly rules: readonly ConfigRule[] | null;
+    };
   };
   readonly getEffectivePolicy: {
     readonly input: {
@@ -839,6 +973,16 @@ export interface OperationTypes {
     };
     readonly answer: {
       readonly changes: readonly Change[];
+      readonly next: number | null;
+    };
+  };
+  readonly listConfigLoads: {
+    readonly input: {
+      readonly before?: number;
+      readonly limit?: number;
+    };
+    readonly answer: {
+      readonly loads: readonly ConfigLoad[];
       readonly next: number | null;
     };
   };
@@ -934,6 +1078,14 @@ export interface OperationTypes {
     readonly answer: {
       readonly sessions: readonly Session[];
       readonly next: Next;
+    };
+  };
+  readonly listShadowRules: {
+    readonly input: Readonly<Record<never, never>>;
+    readonly answer: {
+      readonly version: string | null;
+      readonly since: Time;
+      readonly rules: readonly ShadowRule[];
     };
   };
   readonly listTokenGroups: {

@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
+import { before, describe, test } from 'node:test';
+import type { KeptFinding, KeptRule } from '../../../engine/audit/config-loads.ts';
+import { openLoadRecord } from '../../../engine/gateway/loads/load-record.ts';
+import { storableJson } from '../../../engine/kit/storable.ts';
+import { quietLog } from '../../support/store.ts';
+import { type AdminBench, useAdminApi } from './support.ts';
+
+const PATH = '/admin/api/config';
+const FIRST = '0123456789ab';
+const SECOND = 'ba9876543210';
+const BROKEN = 'cccccccccccc';
+const HASH = 'feedfeedfeed';
+
+let bench: AdminBench;
+useAdminApi((opened) => {
+  bench = opened;
+});
+
+const shadow: KeptRule = {
+  kind: 'routing',
+  name: 'long',
+  mode: 'shadow',
+  text: 'the request has more than 1000 tokens',
+  effect: 'goes to spare',
+  file: 'gateway.yaml',
+  line: 2,
+  first_line: 2,
+  last_line: 3,
+};
+
+const yaml = (name: string) => `rules:\n  - name: ${name}\n    mode: shadow\n`;
+
+/** A configuration of one file and one rule. */
+function kept(version: string, name: string, rules: readonly KeptRule[] | null = [{ ...shadow, name }]) {
+  const files = [{ name: 'gateway.yaml', text: yaml(name), digest: null }];
+  const where = { file: 'gateway.yaml', line: 1, found: null, expected: null, help: null };
+  const finding: KeptFinding = { code: 'C4011', severity: 'error', message: 'a variable is missing', ...where };
+  const findings = rules === null ? [finding] : [];
+  return { version, files, findings, rules };
+}
+
+const ask = async (status: number, who: string, path = '') => {
+  const answer = await bench.ask(who, 'GET', PATH + path);
+  assert.equal(answer.status, status, JSON.stringify(answer.body));
+  return answer.body;
+};
+
+before(async () => {
+  const { database, clock } = bench;
+  const record = openLoadRecord({ database, clock, log: quietLog, every: () => () => {} });
+  const in_force = { config_hash: HASH, needs_restart: [] };
+  record.note({ cause: 'start', kept: kept(FIRST, 'long'), changed: [], in_force });
+  clock.advance(60_000);
+  record.note({ cause: 'files', kept: kept(SECOND, 'longer'), changed: ['gateway.yaml'], in_force });
+  clock.advance(60_000);
+  record.note({ cause: 'signal', kept: kept(BROKEN, 'longest', null), changed: ['gateway.yaml'] });
+  await record.flush();
+});
+
+describe('the configuration', () => {
+  test('is told with what each replica runs, and what keeps one from going on', async () => {
+    const { replica, replicas, version, failing } = await ask(200, 'root');
+    const name = `${hostname()} ${process.pid}`;
+    assert.deepEqual([replica, version], [name, SECOND]);
+    const [first, ...others] = replicas;
+    assert.deepEqual(others, []);
+    assert.deepEqual([first.name, first.version, first.cause], [name, SECOND, 'files']);
+    assert.deepEqual([first.loaded_at, first.failing_since], ['2026-03-10T12:01:00.000Z', '2026-03-10T12:02:00.000Z']);
+    assert.deepEqual([failing.version, failing.cause, failing.failed], [BROKEN, 'signal', true]);
+    assert.equal(failing.findings[0].code, 'C4011');
+  });
+
+  test('has its loads in pages, the newest first', async () => {
+    const page = await ask(200, 'root', '/loads?limit=2');
+    assert.deepEqual(
+      page.loads.map(({ version, failed }: { version: string; failed: boolean }) => [version, failed]),
+      [
+        [BROKEN, true],
+        [SECOND, false],
+      ],
+    );
+    const rest = await ask(200, 'root', `/loads?before=${page.next}`);
+    assert.deepEqual([rest.loads[0].version, rest.loads.length, rest.next], [FIRST, 1, null]);
+  });
+
+  test('has versions that are found by their name, and by the hash that metrics tell', async () => {
+    const first = await ask(200, 'root', `/versions/${FIRST}`);
+    assert.deepEqual([first.files[0].text, first.rules[0].name, first.load.cause], [yaml('long'), 'long', 'start']);
+    assert.equal((await ask(200, 'root', `/versions/${HASH}`)).version, SECOND);
+    assert.equal((await ask(200, 'root', `/versions/${BROKEN}`)).rules, null);
+    for (const other of ['aaaaaaaaaaaa', 'no-version', "'; drop table config_loads; --"]) {
+      const { error } = await ask(404, 'root', `/versions/${encodeURIComponent(other)}`);
+      assert.match(error.message, /There is no such version/);
+    }
+  });
+
+  test('differs in lines and in rules', async () => {
+    const { files, rules } = await ask(200, 'root', `/diff?from=${FIRST}&to=${SECOND}`);
+    assert.deepEqual(files[0].hunks[0].lines, [
+      { kind: 'same', text: 'rules:' },
+      { kind: 'removed', text: '  - name: long' },
+      { kind: 'added', text: '  - name: longer' },
+      { kind: 'same', text: '    mode: shadow' },
+    ]);
+    assert.deepEqual(
+      rules.map(({ before, after }: { before: KeptRule | null; after: KeptRule | null }) => [
+        before?.name,
+        after?.name,
+      ]),
+      [
+        ['long', undefined],
+        [undefined, 'longer'],
+      ],
+    );
+    assert.equal((await ask(200, 'root', `/diff?from=${SECOND}&to=${BROKEN}`)).rules, null);
+    await ask(404, 'root', `/diff?from=${FIRST}&to=aaaaaaaaaaaa`);
+    await ask(400, 'root', `/diff?from=${FIRST}`);
+  });
+
+  test('counts what rules in shadow mode would have done, as audit records are written', async () => {
+    const { database, clock } = bench;
+    const append = async (hours_ago: number, more: object, again = false) => {
+      const at_ms = clock.now() - hours_ago * 3_600_000;
+      const record = { request_id: `r${hours_ago}`, upstream: 'main', ...more };
+      const text = `[${storableJson({ at_ms, request_id: `r${hours_ago}`, record })}]`;
+      await database.query('test_append', 'select audit_append($1, $2)', [text, again]);
+    };
+    const held = { shadow: ['routing:longer', 'spend:daily'] };
+    await append(400, held);
+    await append(30, held);
+    await append(2, { ...held, upstream: null });
+    await append(2, { ...held, upstream: null }, true);
+    await append(1, held);
+    await append(3, {});
+    await append(4, { shadow: 'no list' });
+    const { rules, since, version } = await ask(200, 'root', '/shadow-rules');
+    assert.deepEqual([version, since], [SECOND, '2026-03-03T12:02:00.000Z']);
+    const [rule, ...others] = rules;
+    assert.deepEqual(others, []);
+    assert.deepEqual([rule.recorded_as, rule.requests, rule.last_request_id], ['routing:longer', 3, 'r1']);
+    assert.equal(rule.last_at, '2026-03-10T11:02:00.000Z');
+    assert.deepEqual(rule.upstreams, [
+      { upstream: 'main', requests: 2 },
+      { upstream: null, requests: 1 },
+    ]);
+    assert.match(rule.patch, /^-\s+mode: shadow$/m);
+  });
+
+  test('is for administrators who signed in', async () => {
+    const wish = { name: 'ops', scopes: ['changes:read'] };
+    const service = (await bench.ask('root', 'POST', '/admin/api/service-tokens', wish)).body.token as string;
+    const paths = ['', '/loads', `/versions/${FIRST}`, `/diff?from=${FIRST}&to=${SECOND}`, '/shadow-rules'];
+    for (const path of paths) for (const who of ['alice', service]) await ask(403, who, path);
+  });
+});
