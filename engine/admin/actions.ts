@@ -6,6 +6,7 @@ export const ADMIN_ACTIONS: Readonly<Record<string, AdminAction>> = {
   revokeToken: 'token.revoke',
   rotateToken: 'token.rotate',
   endSession: 'session.end',
+  endSessions: 'session.end',
   deprovision: 'person.deprovision',
   rebind: 'person.rebind',
   setLimit: 'limit.set',

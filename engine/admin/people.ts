@@ -1,6 +1,13 @@
 import { OperationError } from '../contract/operation-error.ts';
 import { deprovision } from '../identity/deprovisioning/deprovision.ts';
-import { listPeople, type RebindWish, rebindAs } from '../identity/sessions/bindings.ts';
+import { rolesOf } from '../identity/deprovisioning/token-groups.ts';
+import {
+  type KnownPerson,
+  listPeople,
+  type PeopleFilter,
+  type RebindWish,
+  rebindAs,
+} from '../identity/sessions/bindings.ts';
 import { serviceTokensOf } from '../identity/tokens/service-tokens.ts';
 import type { AdminOptions, Asked } from './asked.ts';
 import { emailInPath } from './input.ts';
@@ -8,8 +15,14 @@ import { emailInPath } from './input.ts';
 /** What administrators see of people and do to them. */
 export function peopleOperations({ config, database, clock }: AdminOptions) {
   const at = { config, database, clock };
+  const isAdmin = ({ groups }: KnownPerson) => rolesOf(config.auth ?? {}, groups).includes('admin');
   return {
-    listPeople: async (_: Asked, { user }: { readonly user?: string }) => ({ people: await listPeople(at, { user }) }),
+    async listPeople(_: Asked, { limit, ...only }: Pick<PeopleFilter, 'user' | 'search' | 'after' | 'limit'>) {
+      const more = limit === undefined ? undefined : limit + 1;
+      const found = await listPeople(at, { ...only, limit: more });
+      const people = found.slice(0, limit).map((person) => ({ ...person, is_admin: isAdmin(person) }));
+      return { people, next: people.length < found.length ? people.at(-1)!.email : null };
+    },
 
     async rebind({ by }: Asked, { email, ...wish }: RebindWish & { readonly email: string }) {
       const oidc = config.auth?.oidc;

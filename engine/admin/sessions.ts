@@ -1,5 +1,5 @@
 import { OperationError } from '../contract/operation-error.ts';
-import { endSession } from '../identity/deprovisioning/deprovision.ts';
+import { endSession, endSessionsOf } from '../identity/deprovisioning/deprovision.ts';
 import type { AdminOptions, Asked, PageAsked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
 import { demandId, notInList, pageOf } from './input.ts';
@@ -22,6 +22,13 @@ export function sessionOperations({ sessions }: AdminOptions) {
         sessions: page.entries.map((session) => ({ ...session, current: session.id === current })),
         next: page.next,
       };
+    },
+
+    async endSessions({ caller, by }: Asked, { user, keep }: { readonly user?: string; readonly keep?: 'current' }) {
+      const owner = ownerToList(caller, user) ?? caller.email;
+      const but = keep === 'current' ? caller.principal.token.id : undefined;
+      const sessions = await endSessionsOf(by, { user: owner, but, because: `ended ${whoEnds(caller)}` });
+      return { user: owner, sessions };
     },
 
     async endSession({ caller, by }: Asked, { id: given }: { readonly id: string }) {

@@ -93,6 +93,12 @@ export interface Rotation {
 }
 
 /** undefined */
+export interface EndSessions {
+  readonly user?: Email;
+  readonly keep?: 'current';
+}
+
+/** undefined */
 export interface Session {
   readonly id: string;
   readonly kind: 'client' | 'console';
@@ -259,6 +265,13 @@ export interface Person {
   readonly signed_in_at: string | null;
   readonly open_to_sign_in: boolean;
   readonly has_given_tokens: boolean;
+  readonly name: string | null;
+  readonly groups: readonly string[];
+  readonly is_admin: boolean;
+  readonly tokens: number;
+  readonly client_sessions: number;
+  readonly console_sessions: number;
+  readonly refused_at: OptionalTime;
   readonly own_tokens: number;
   readonly own_tokens_suspended: boolean;
   readonly own_tokens_suspend_at: string | null;
@@ -682,6 +695,7 @@ export const OPERATIONS = {
   diffConfigVersions: { method: 'GET', path: '/admin/api/config/diff', query: ['from', 'to'], has_body: false },
   drainUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/drain', query: [], has_body: true },
   endSession: { method: 'DELETE', path: '/admin/api/sessions/{id}', query: [], has_body: false },
+  endSessions: { method: 'POST', path: '/admin/api/sessions/end', query: [], has_body: true },
   exportChanges: { method: 'GET', path: '/admin/api/changes.jsonl', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
   exportChangesCsv: { method: 'GET', path: '/admin/api/changes.csv', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
   exportRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins.jsonl', query: ['user', 'since', 'until'], has_body: false },
@@ -700,7 +714,7 @@ export const OPERATIONS = {
   listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'ended', 'limit', 'after'], has_body: false },
   listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
   listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream'], has_body: false },
-  listPeople: { method: 'GET', path: '/admin/api/people', query: ['user'], has_body: false },
+  listPeople: { method: 'GET', path: '/admin/api/people', query: ['user', 'search', 'limit', 'after'], has_body: false },
   listPolicies: { method: 'GET', path: '/admin/api/policies', query: [], has_body: false },
   listPolicyPeople: { method: 'GET', path: '/admin/api/policies/people', query: ['policy', 'user', 'limit', 'after'], has_body: false },
   listRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins', query: ['user', 'since', 'until', 'before', 'limit'], has_body: false },
@@ -818,6 +832,16 @@ export interface OperationTypes {
     readonly answer: {
       readonly id: string;
       readonly ended: true;
+    };
+  };
+  readonly endSessions: {
+    readonly input: {
+      readonly user?: string;
+      readonly keep?: 'current';
+    };
+    readonly answer: {
+      readonly user: string;
+      readonly sessions: number;
     };
   };
   readonly exportChanges: {
@@ -1028,9 +1052,13 @@ export interface OperationTypes {
   readonly listPeople: {
     readonly input: {
       readonly user?: string;
+      readonly search?: string;
+      readonly limit?: number;
+      readonly after?: string;
     };
     readonly answer: {
       readonly people: readonly Person[];
+      readonly next: Next;
     };
   };
   readonly listPolicies: {

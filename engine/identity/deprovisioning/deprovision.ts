@@ -1,4 +1,5 @@
 import type { Actor, Changing } from '../../audit/admin-changes.ts';
+import { storable } from '../../kit/storable.ts';
 
 /**
  * What is lost: sessions always; of the access tokens none, those the person made, or all. `suspend`: those the person made
@@ -59,4 +60,33 @@ export async function endSession(
     ],
   );
   return rows[0]?.ended ?? false;
+}
+
+/**
+ * Ends all sessions of a person, and sign-ins of theirs that are under way; every gateway refuses their tokens within a second.
+ * Raises store_unavailable.
+ * @param which `but`: the id of one that goes on, and then sign-ins under way do as well.
+ * @returns how many there were.
+ */
+export async function endSessionsOf(
+  { database, clock, actor }: Changing,
+  which: { readonly user: string; readonly but?: string | undefined; readonly because: string },
+): Promise<number> {
+  const { but = null, because } = which;
+  const user = storable(which.user.toLowerCase());
+  if (but === null) {
+    const text = `update device_grants set status = 'denied', person = null, sealed_grant = null
+      where status = 'approved' and person ->> 'email' = $1`;
+    await database.query('sign_ins_deny', text, [user]);
+  }
+  const [row] = await database.query<{ ended: number }>(
+    'sessions_end_all',
+    `with mine as (
+       select id from sessions where principal_id = $1 and revoked_at is null and expires_at > $5
+         and ($6::text is null or id <> $6) order by id
+     )
+     select (count(*) filter (where end_session(id, $2, $3, $4, $5)))::integer as ended from mine`,
+    [`user:${user}`, because, actor.kind, actor.name, new Date(clock.now()), but],
+  );
+  return row!.ended;
 }

@@ -27,6 +27,9 @@ export async function claimProblem(
 /** Somebody the gateway knows, and the account of the identity provider the address is bound to. */
 export interface KnownPerson extends OwnTokens {
   readonly email: string;
+  readonly name: string | null;
+  /** Those that the identity provider told last. */
+  readonly groups: readonly string[];
   readonly issuer: string | null;
   /** The provider's identifier of the account; `null` where none signed in yet. */
   readonly subject: string | null;
@@ -36,28 +39,66 @@ export interface KnownPerson extends OwnTokens {
   readonly open_to_sign_in: boolean;
   /** Whether administrators made access tokens for the address. */
   readonly has_given_tokens: boolean;
+  /** How many access tokens in force there are, whoever made them, and how many sessions of programs and of browsers. */
+  readonly tokens: number;
+  readonly client_sessions: number;
+  readonly console_sessions: number;
+  /** When a sign-in with the address was last refused, in the days that this is kept. */
+  readonly refused_at: Date | null;
+}
+
+/** Which people are listed. */
+export interface PeopleFilter {
+  readonly user?: string | undefined;
+  readonly issuer?: string | undefined;
+  /** Part of an address or a name, any case. */
+  readonly search?: string | undefined;
+  /** Only addresses behind this one. */
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
 }
 
 /** People by address. Raises store_unavailable. */
 export async function listPeople(
   { database, clock, config }: Pick<Changing, 'database' | 'clock'> & { readonly config: Pick<GatewayConfig, 'auth'> },
-  only: { readonly user?: string | undefined; readonly issuer?: string | undefined } = {},
+  only: PeopleFilter = {},
 ): Promise<KnownPerson[]> {
   const now = clock.now();
   const rows = await database.query<Omit<KnownPerson, keyof OwnTokens> & OwnerStatus & { own_tokens: number }>(
     'people_list',
-    `select p.email, p.issuer, p.subject, p.signed_in_at, p.open_to_sign_in,
+    `select p.email, p.name, p.groups, p.issuer, p.subject, p.signed_in_at, p.open_to_sign_in,
        exists (select from access_tokens t where t.principal_id = p.id and not t.self_service) as has_given_tokens,
+       (select count(*) from access_tokens t where t.principal_id = p.id and t.revoked_at is null
+          and (t.expires_at is null or t.expires_at > $3))::integer as tokens,
+       coalesce(s.client_sessions, 0) as client_sessions, coalesce(s.console_sessions, 0) as console_sessions,
+       (select max(r.at) from refused_sign_ins r where r.email = p.email) as refused_at,
        ${OWN_TOKENS('$3')}
-     from principals p
+     from principals p left join lateral (
+       select (count(*) filter (where s.kind = 'client'))::integer as client_sessions,
+         (count(*) filter (where s.kind = 'console'))::integer as console_sessions
+       from sessions s where s.principal_id = p.id and s.revoked_at is null and s.expires_at > $3
+     ) s on true
      where ($1::text is null or p.email = $1) and ($2::text is null or rtrim(p.issuer, '/') = rtrim($2, '/'))
-     order by p.email`,
-    [only.user === undefined ? null : storable(only.user.toLowerCase()), only.issuer ?? null, new Date(now)],
+       and ($4::text is null or strpos(p.email, $4) > 0 or strpos(lower(p.name), $4) > 0)
+       and ($5::text is null or p.email > $5)
+     order by p.email limit $6`,
+    [
+      textOf(only.user),
+      only.issuer ?? null,
+      new Date(now),
+      textOf(only.search),
+      textOf(only.after),
+      only.limit ?? null,
+    ],
   );
   return rows.map(({ own_tokens, verified_at, put_off_until, is_blocked, ...person }) => ({
     ...person,
     ...ownTokens({ own_tokens, verified_at, put_off_until, is_blocked }, now, config),
   }));
+}
+
+function textOf(value: string | undefined): string | null {
+  return value === undefined ? null : storable(value.toLowerCase());
 }
 
 /** Which account an address goes to, and whether what was made for it stays. */

@@ -295,14 +295,52 @@ describe('whose an address is', () => {
     await bench.addSession('dora@example.com', 'ses_dora');
     const dora = async () => (await bench.ask('root', 'GET', '/admin/api/people?user=Dora@example.com')).body.people;
     const own = { own_tokens: 0, own_tokens_suspended: false, own_tokens_suspend_at: null };
-    const known = { email: 'dora@example.com', signed_in_at: null, has_given_tokens: true, ...own };
-    assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: false }]);
+    const person = { email: 'dora@example.com', name: null, groups: [], is_admin: false, refused_at: null };
+    const unbound = { issuer: null, subject: null, signed_in_at: null, has_given_tokens: true };
+    const known = { ...person, ...unbound, ...own, tokens: 1, console_sessions: 0 };
+    assert.deepEqual(await dora(), [{ ...known, client_sessions: 1, open_to_sign_in: false }]);
     says(await bench.ask('root', 'POST', path, { tokens: 'some' }), 400, 'invalid_request', /keep or revoke/);
     const open = await bench.ask('root', 'POST', path);
     assert.deepEqual(open.body, { user: 'dora@example.com', sessions: 1, tokens: 0 });
-    assert.deepEqual(await dora(), [{ ...known, issuer: null, subject: null, open_to_sign_in: true }]);
+    assert.deepEqual(await dora(), [{ ...known, client_sessions: 0, open_to_sign_in: true }]);
     const revoked = await bench.ask('root', 'POST', path, { tokens: 'revoke' });
     assert.deepEqual(revoked.body, { user: 'dora@example.com', sessions: 0, tokens: 1 });
     says(await bench.ask('root', 'POST', path, { subject: 'd-7' }), 400, 'invalid_request', /auth\.oidc names none/);
+  });
+});
+
+describe('people and their sessions', () => {
+  test('are found by a part of address or name, a page at a time', async () => {
+    for (const name of ['finder1', 'finder2', 'finder3']) await bench.addSession(`${name}@example.com`, `ses_${name}`);
+    const asked = async (query: string) => (await bench.ask('root', 'GET', `/admin/api/people?${query}`)).body;
+    const emails = ({ people }: { people: { email: string }[] }) => people.map(({ email }) => email);
+    const first = await asked('search=FINDER&limit=2');
+    assert.deepEqual(emails(first), ['finder1@example.com', 'finder2@example.com']);
+    assert.equal(first.next, 'finder2@example.com');
+    const rest = await asked(`search=finder&limit=2&after=${first.next}`);
+    assert.deepEqual([emails(rest), rest.next], [['finder3@example.com'], null]);
+    assert.deepEqual(emails(await asked('search=%25')), []);
+  });
+
+  test('end all at once: for administrators anybody, for everybody their own', async () => {
+    const end = (who: string, body: object) => bench.ask(who, 'POST', '/admin/api/sessions/end', body);
+    for (const id of ['ses_o1', 'ses_o2']) await bench.addSession('olga@example.com', id);
+    says(await end('alice', { user: 'olga@example.com' }), 403, 'forbidden', /only administrators/);
+    says(await end('alice', { user: 'nobody@example.com' }), 403, 'forbidden', /only administrators/);
+    assert.deepEqual((await end('olga', { keep: 'current' })).body, { user: 'olga@example.com', sessions: 2 });
+    const { body } = await bench.ask('olga', 'GET', '/admin/api/sessions');
+    assert.deepEqual(
+      body.sessions.map(({ id }: { id: string }) => id),
+      ['ses_olga'],
+    );
+    const olgas = { user: 'olga@example.com' };
+    assert.deepEqual((await end('root', olgas)).body, { ...olgas, sessions: 1 });
+    assert.deepEqual((await end('root', olgas)).body, { ...olgas, sessions: 0 });
+    const [change] = (await bench.ask('root', 'GET', '/admin/api/changes')).body.changes;
+    assert.deepEqual(
+      [change.action, change.actor.name, change.before.user],
+      ['session.end', 'root@example.com', 'olga@example.com'],
+    );
+    await bench.addSession('olga@example.com', 'ses_olga_again');
   });
 });
