@@ -160,7 +160,7 @@ export interface Upstream {
 /** `open`: it failed too often for a model. `unreachable`: no connection. `credential`: it refused the credential of the gateway. `limited`: it answered 429. */
 export type TroubleKind = 'open' | 'unreachable' | 'credential' | 'limited';
 
-/** undefined */
+/** A time in which something kept requests from an upstream, as one replica saw it. */
 export interface UpstreamTrouble {
   readonly id: number;
   readonly replica: string;
@@ -174,7 +174,7 @@ export interface UpstreamTrouble {
   readonly last: string | null;
 }
 
-/** undefined */
+/** What went to upstreams in a time, and what came of it. */
 export interface UpstreamTraffic {
   readonly window: 'hour' | 'day';
   readonly since: Time;
@@ -184,7 +184,7 @@ export interface UpstreamTraffic {
   readonly upstreams: readonly TrafficOfUpstream[];
 }
 
-/** undefined */
+/** What went to one upstream. */
 export interface TrafficOfUpstream {
   readonly upstream: string;
   readonly attempts: number;
@@ -619,7 +619,7 @@ export interface Error {
   readonly request_id: string;
 }
 
-/** undefined */
+/** All managed policies. */
 export interface Policies {
   readonly enabled: boolean;
   readonly people: number;
@@ -639,7 +639,7 @@ export interface Policies {
 /** `current`: a client of the person has the settings meant for them now. `older`: it asked last for what was meant for them before. `never`: none asked. `nothing_meant`: no policy is meant for them. */
 export type PolicyFetch = 'current' | 'older' | 'never' | 'nothing_meant';
 
-/** undefined */
+/** A person, as far as managed policies go. */
 export interface PolicyPerson {
   readonly user: string;
   readonly name: string | null;
@@ -650,7 +650,7 @@ export interface PolicyPerson {
   readonly fetched: PolicyFetch;
 }
 
-/** undefined */
+/** Which managed settings somebody gets, and why. */
 export interface EffectivePolicy {
   readonly enabled: boolean;
   readonly user: string;

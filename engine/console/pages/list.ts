@@ -14,4 +14,18 @@ interface PageEntry {
 export const PAGES: readonly PageEntry[] = [
   { path: '/', title: 'Home', icon: 'home', for_admins: false, load: () => import('./welcome/page.tsx') },
   { path: '/usage', title: 'Usage', icon: 'usage', for_admins: false, load: () => import('./usage/page.tsx') },
+  {
+    path: '/upstreams',
+    title: 'Upstreams',
+    icon: 'upstreams',
+    for_admins: true,
+    load: () => import('./upstreams/page.tsx'),
+  },
+  {
+    path: '/policies',
+    title: 'Policies',
+    icon: 'policies',
+    for_admins: false,
+    load: () => import('./policies/page.tsx'),
+  },
 ];

@@ -1,0 +1,88 @@
+import { useMemo } from 'react';
+import { useOperation } from '../../api/queries.ts';
+import { usePageSearch } from '../../api/use-search.ts';
+import { Badge } from '../../parts/badge.tsx';
+import { Button } from '../../parts/button.tsx';
+import { type Column, DataTable } from '../../parts/data-table.tsx';
+import { SelectField } from '../../parts/field.tsx';
+import { Count } from '../../parts/numbers.tsx';
+import { Card } from '../../parts/page-head.tsx';
+import { EmptyState, Loaded } from '../../parts/states.tsx';
+import { TimeText } from '../../parts/times.tsx';
+import { duration, TROUBLES, type Trouble } from './words.ts';
+
+const PAGE = 25;
+
+const COLUMNS: readonly Column<Trouble>[] = [
+  { id: 'began', title: 'Began', cell: ({ began_at }) => <TimeText at={began_at} />, sort: (row) => row.began_at },
+  { id: 'upstream', title: 'Upstream', cell: ({ upstream }) => upstream, sort: (row) => row.upstream },
+  {
+    id: 'model',
+    title: 'Model there',
+    cell: ({ upstream_model }) => (upstream_model === null ? 'all' : <code>{upstream_model}</code>),
+  },
+  { id: 'what', title: 'What', cell: ({ kind }) => TROUBLES[kind], sort: (row) => row.kind },
+  { id: 'last', title: 'Last failure', cell: ({ last }) => last ?? '' },
+  { id: 'times', title: 'Times', cell: ({ times }) => <Count of={times} />, sort: (row) => row.times, is_number: true },
+  { id: 'lasted', title: 'Lasted', cell: (row) => <Lasted trouble={row} /> },
+  { id: 'replica', title: 'Seen by', cell: ({ replica }) => <code>{replica}</code> },
+];
+
+function Lasted({ trouble: { began_at, until, ended_at } }: { trouble: Trouble }) {
+  const from = Date.parse(began_at);
+  if (ended_at !== null) return <>{duration(Date.parse(ended_at) - from)}</>;
+  if (Date.parse(until) > Date.now()) return <Badge tone="warn">goes on</Badge>;
+  return (
+    <span title="Nothing was sent there since, or the replica is gone.">
+      {duration(Date.parse(until) - from)} or more
+    </span>
+  );
+}
+
+/** Breakers that opened and accounts that were limited, at all replicas, the latest first. */
+export function TroubleList({ names }: { names: readonly string[] }) {
+  const [{ upstream, after }, change] = usePageSearch();
+  const input = { limit: PAGE, ...(upstream && { upstream }), ...(after && { after }) };
+  const query = useOperation('listUpstreamTroubles', input, { every_seconds: 15 });
+  const options = useMemo(
+    () => [{ value: '', text: 'All upstreams' }, ...names.map((name) => ({ value: name, text: name }))],
+    [names],
+  );
+  return (
+    <Card
+      title="What kept requests away"
+      actions={
+        <SelectField
+          label="Upstream"
+          options={options}
+          value={upstream ?? ''}
+          onChange={(event) => change({ upstream: event.target.value, after: undefined })}
+        />
+      }
+    >
+      <p className="soft small">
+        Breakers that opened and accounts that were limited in the last 30 days, as each replica saw them itself.
+      </p>
+      <Loaded query={query}>
+        {({ troubles, next }) => (
+          <>
+            {troubles.length === 0 ? (
+              <EmptyState title="Nothing kept requests away.">Whatever does is written down here.</EmptyState>
+            ) : (
+              <DataTable
+                label="What kept requests away"
+                columns={COLUMNS}
+                rows={troubles}
+                keyOf={({ id }) => String(id)}
+              />
+            )}
+            <div className="form-actions">
+              {after !== undefined && <Button onClick={() => change({ after: undefined })}>Latest</Button>}
+              {next !== null && <Button onClick={() => change({ after: next })}>Older</Button>}
+            </div>
+          </>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
