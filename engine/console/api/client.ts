@@ -2,8 +2,11 @@ import { OPERATIONS, type OperationTypes } from './operations.ts';
 
 /** Name of an operation of the admin API. */
 export type OperationName = keyof OperationTypes;
-/** What an operation takes. */
-export type InputOf<Name extends OperationName> = OperationTypes[Name]['input'];
+/** What an operation takes; what is `undefined` is not sent. */
+export type InputOf<Name extends OperationName> = MayBeUndefined<OperationTypes[Name]['input']>;
+type MayBeUndefined<Input> = {
+  [Key in keyof Input]: Record<never, never> extends Pick<Input, Key> ? Input[Key] | undefined : Input[Key];
+};
 /** What an operation answers. */
 export type AnswerOf<Name extends OperationName> = OperationTypes[Name]['answer'];
 

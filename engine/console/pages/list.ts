@@ -14,6 +14,8 @@ interface PageEntry {
 export const PAGES: readonly PageEntry[] = [
   { path: '/', title: 'Home', icon: 'home', for_admins: false, load: () => import('./welcome/page.tsx') },
   { path: '/usage', title: 'Usage', icon: 'usage', for_admins: false, load: () => import('./usage/page.tsx') },
+  { path: '/limits', title: 'Limits', icon: 'limits', for_admins: false, load: () => import('./limits/page.tsx') },
+  { path: '/tokens', title: 'Tokens', icon: 'tokens', for_admins: false, load: () => import('./tokens/page.tsx') },
   {
     path: '/upstreams',
     title: 'Upstreams',

@@ -34,7 +34,7 @@ export function shortTime(date: Date, time_zone: string): string {
 /** A moment with its date, time and zone. */
 export function longTime(date: Date, time_zone: string): string {
   const day = date.toLocaleDateString('en-CA', { timeZone: time_zone });
-  return `${day} ${date.toLocaleTimeString('en-GB', { timeZone: time_zone, timeZoneName: 'short' })}`;
+  return `${day} ${date.toLocaleTimeString('en-GB', { timeZone: time_zone, timeZoneName: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' })}`;
 }
 
 /** How long ago a moment was, or how long until it comes. */

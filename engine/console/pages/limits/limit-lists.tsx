@@ -1,0 +1,146 @@
+import { type ReactNode, useState } from 'react';
+import type { LimitInForce } from '../../api/operations.ts';
+import { useOperation } from '../../api/queries.ts';
+import { usePageSearch } from '../../api/use-search.ts';
+import { useSession } from '../../frame/session-context.ts';
+import { Button } from '../../parts/button.tsx';
+import { Card } from '../../parts/page-head.tsx';
+import { EmptyState, Loaded } from '../../parts/states.tsx';
+import { CounterCard } from './counter-card.tsx';
+import { ClearDialog, SetDialog } from './set-dialog.tsx';
+import { counterId, type Scope, whoseWords, windowWords } from './words.ts';
+
+const OFTEN = { every_seconds: 15 };
+
+/** Every limit of somebody or something; without anybody named, of whoever looks. */
+export function Own({ of }: { of: Partial<Record<Scope, string>> }) {
+  const query = useOperation('listLimits', of, OFTEN);
+  const title = Object.keys(of).length === 0 ? 'Yours' : whoseWords(of);
+  return (
+    <Card title={title}>
+      <Loaded query={query}>
+        {({ limits }) => (
+          <LimitList limits={limits}>
+            <EmptyState title="Nothing is counted here yet">
+              Nothing was spent in this window, and no limit is for it.
+            </EmptyState>
+          </LimitList>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+/** The counters nearest to their limit. */
+export function Nearest() {
+  const [is_long, setLong] = useState(false);
+  const query = useOperation('listLimits', {}, OFTEN);
+  return (
+    <Card title="Nearest to their end">
+      <Loaded query={query}>
+        {({ limits }) => {
+          const nearest = limits.filter((limit) => !isChanged(limit));
+          return (
+            <>
+              <LimitList limits={is_long ? nearest : nearest.slice(0, SHOWN)}>
+                <EmptyState title="Nothing that is limited was spent yet">
+                  Requests count here as soon as there are some.
+                </EmptyState>
+              </LimitList>
+              {nearest.length > SHOWN && (
+                <div className="limits-actions">
+                  <Button kind="quiet" onClick={() => setLong(!is_long)}>
+                    {is_long ? 'Show fewer' : `Show all ${nearest.length}`}
+                  </Button>
+                </div>
+              )}
+            </>
+          );
+        }}
+      </Loaded>
+    </Card>
+  );
+}
+
+const SHOWN = 6;
+
+/** The counters whose limit was set, or that have room granted. */
+export function Changed() {
+  const query = useOperation('listLimits', {}, OFTEN);
+  return (
+    <Card title="Changed by hand">
+      <Loaded query={query}>
+        {({ limits }) => (
+          <LimitList limits={limits.filter(isChanged)}>
+            <EmptyState title="Everything is as gateway.yaml says">
+              No limit was set, and nothing is granted.
+            </EmptyState>
+          </LimitList>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function isChanged({ set, grants }: LimitInForce): boolean {
+  return set !== null || grants.length > 0;
+}
+
+function LimitList({ limits, children }: { limits: readonly LimitInForce[]; children: ReactNode }) {
+  const { is_admin } = useSession().person;
+  const [changing, setChanging] = useState<{ limit: LimitInForce; what: 'set' | 'clear' } | undefined>();
+  const close = () => setChanging(undefined);
+  if (limits.length === 0) return children;
+  return (
+    <div className="limits-counters">
+      {limits.map((limit) => (
+        <CounterCard
+          key={counterId(limit)}
+          limit={limit}
+          actions={
+            is_admin ? (
+              <AdminActions limit={limit} onChange={(what) => setChanging({ limit, what })} />
+            ) : (
+              <AskAction limit={limit} />
+            )
+          }
+        />
+      ))}
+      {changing?.what === 'set' && <SetDialog limit={changing.limit} onClose={close} />}
+      {changing?.what === 'clear' && <ClearDialog limit={changing.limit} onClose={close} />}
+    </div>
+  );
+}
+
+function AdminActions({ limit, onChange }: { limit: LimitInForce; onChange: (what: 'set' | 'clear') => void }) {
+  const [, change] = usePageSearch();
+  const whose = `${whoseWords(limit.of)} ${windowWords(limit.window)}`;
+  return (
+    <>
+      <Button aria-label={`Give a grant for ${whose}`} onClick={() => change({ grant: counterId(limit) })}>
+        Give a grant
+      </Button>
+      <Button kind="quiet" aria-label={`Set the limit of ${whose}`} onClick={() => onChange('set')}>
+        Set
+      </Button>
+      {limit.set !== null && (
+        <Button kind="quiet" aria-label={`Take back the limit of ${whose}`} onClick={() => onChange('clear')}>
+          Take back
+        </Button>
+      )}
+    </>
+  );
+}
+
+function AskAction({ limit }: { limit: LimitInForce }) {
+  const [, change] = usePageSearch();
+  if (limit.limit === null) return null;
+  return (
+    <Button
+      aria-label={`Ask for more of ${whoseWords(limit.of)} ${windowWords(limit.window)}`}
+      onClick={() => change({ ask: counterId(limit) })}
+    >
+      Ask for more
+    </Button>
+  );
+}

@@ -1,0 +1,216 @@
+import { Link } from '@tanstack/react-router';
+import { type FormEvent, type ReactNode, useMemo, useState } from 'react';
+import type { InputOf } from '../../api/client.ts';
+import type { Token } from '../../api/operations.ts';
+import { useOperation } from '../../api/queries.ts';
+import { usePageSearch } from '../../api/use-search.ts';
+import { useSession } from '../../frame/session-context.ts';
+import { Badge } from '../../parts/badge.tsx';
+import { Button } from '../../parts/button.tsx';
+import { type Column, DataTable } from '../../parts/data-table.tsx';
+import { SelectField, TextField } from '../../parts/field.tsx';
+import { Card } from '../../parts/page-head.tsx';
+import { EmptyState, Loaded } from '../../parts/states.tsx';
+import { TimeText } from '../../parts/times.tsx';
+import { RevokeDialog, RotateDialog } from './change-dialogs.tsx';
+import { isInForce, STATE_WORDS, TONES } from './words.ts';
+
+type State = NonNullable<InputOf<'listTokens'>['state']>;
+const STATES: readonly { readonly value: State | 'all'; readonly text: string }[] = [
+  { value: 'in_force', text: 'in force' },
+  { value: 'active', text: 'active' },
+  { value: 'suspended', text: 'suspended' },
+  { value: 'replaced', text: 'replaced, still working' },
+  { value: 'expired', text: 'expired' },
+  { value: 'revoked', text: 'revoked' },
+  { value: 'all', text: 'all' },
+];
+const PAGE = 50;
+
+/** Access tokens, the newest first, narrowed by what the address says. */
+export function TokenList() {
+  const [search, change] = usePageSearch();
+  const { is_admin } = useSession().person;
+  const asked = STATES.find(({ value }) => value === search.state)?.value ?? 'in_force';
+  const query = useOperation('listTokens', {
+    order: 'newest',
+    limit: PAGE,
+    user: search.user,
+    group: search.group,
+    search: search.search,
+    state: asked === 'all' ? undefined : asked,
+    after: search.after,
+  });
+  const is_narrowed = [search.user, search.group, search.search].some(Boolean) || asked !== 'in_force';
+  return (
+    <Card title={is_admin ? 'Access tokens' : 'Your tokens'}>
+      <Filters state={asked} />
+      <Loaded query={query}>
+        {({ tokens, next }) => (
+          <>
+            {tokens.length === 0 ? <Nothing is_narrowed={is_narrowed} /> : <TokenTable tokens={tokens} />}
+            <div className="tokens-actions">
+              {search.after !== undefined && <Button onClick={() => change({ after: undefined })}>First page</Button>}
+              {next !== null && <Button onClick={() => change({ after: next })}>Next page</Button>}
+            </div>
+          </>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function Nothing({ is_narrowed }: { is_narrowed: boolean }) {
+  const [, change] = usePageSearch();
+  if (is_narrowed) {
+    return (
+      <EmptyState title="No token is like that">
+        <Button kind="quiet" onClick={() => change(NO_FILTERS)}>
+          Show all that are in force
+        </Button>
+      </EmptyState>
+    );
+  }
+  return <EmptyState title="There are no tokens yet">Create one for each device or purpose.</EmptyState>;
+}
+
+const NO_FILTERS = { user: undefined, group: undefined, search: undefined, state: undefined, after: undefined };
+
+function Filters({ state }: { state: string }) {
+  const [search, change] = usePageSearch();
+  const { is_admin } = useSession().person;
+  const groups = useOperation('listTokenGroups', {});
+  const names = groups.data?.token_groups.map(({ name }) => name) ?? [];
+  const all = search.group === undefined || names.includes(search.group) ? names : [...names, search.group];
+  return (
+    <div className="filters">
+      <SearchField
+        key={`${search.user} ${search.search}`}
+        text={search.user ?? search.search ?? ''}
+        label={is_admin ? 'Name, owner or id' : 'Name or id'}
+        onSearch={(text) => change({ search: text, user: undefined, after: undefined })}
+      />
+      <SelectField
+        label="Group"
+        value={search.group ?? ''}
+        options={[{ value: '', text: 'all' }, ...all.map((name) => ({ value: name, text: name }))]}
+        onChange={({ target }) => change({ group: target.value, after: undefined })}
+      />
+      <SelectField
+        label="State"
+        value={state}
+        options={STATES}
+        onChange={({ target }) => change({ state: target.value, after: undefined })}
+      />
+    </div>
+  );
+}
+
+function SearchField({ text, label, onSearch }: { text: string; label: string; onSearch: (text: string) => void }) {
+  const [typed, setTyped] = useState(text);
+  const search = (event: FormEvent) => {
+    event.preventDefault();
+    onSearch(typed.trim());
+  };
+  return (
+    <form role="search" className="tokens-search" onSubmit={search}>
+      <TextField
+        label={label}
+        type="search"
+        autoComplete="off"
+        value={typed}
+        onChange={(event) => setTyped(event.target.value)}
+      />
+      <Button type="submit">Search</Button>
+    </form>
+  );
+}
+
+function TokenTable({ tokens }: { tokens: readonly Token[] }) {
+  const { is_admin } = useSession().person;
+  const [changing, setChanging] = useState<{ token: Token; what: 'rotate' | 'revoke' } | undefined>();
+  const columns = useMemo(
+    () => [...columnsFor(is_admin), actions((token, what) => setChanging({ token, what }))],
+    [is_admin],
+  );
+  const close = () => setChanging(undefined);
+  return (
+    <>
+      <DataTable label="Access tokens" columns={columns} rows={tokens} keyOf={({ id }) => id} />
+      {changing?.what === 'rotate' && <RotateDialog token={changing.token} onClose={close} />}
+      {changing?.what === 'revoke' && <RevokeDialog token={changing.token} onClose={close} />}
+    </>
+  );
+}
+
+function columnsFor(is_admin: boolean): Column<Token>[] {
+  const owner: Column<Token> = {
+    id: 'user',
+    title: 'Owner',
+    cell: ({ user, self_service, created_by }) => (
+      <>
+        <Link to="/people" search={{ user } as never}>
+          {user}
+        </Link>
+        {!self_service && <span className="soft small tokens-line">made by {created_by}</span>}
+      </>
+    ),
+  };
+  return [
+    {
+      id: 'name',
+      title: 'Name',
+      cell: ({ id, name, prefix }) => (
+        <>
+          <Link to="/requests" search={{ token: id } as never} title="Its requests">
+            {name}
+          </Link>
+          <code className="soft small tokens-line">{prefix}…</code>
+        </>
+      ),
+    },
+    ...(is_admin ? [owner] : []),
+    { id: 'group', title: 'Group', cell: ({ group }) => group },
+    { id: 'state', title: 'State', cell: (token) => <StateCell token={token} /> },
+    { id: 'used', title: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} otherwise="never" /> },
+    { id: 'expires', title: 'Expires', cell: ({ expires_at }) => <When at={expires_at} otherwise="never" /> },
+  ];
+}
+
+function StateCell({ token: { state, suspends_at } }: { token: Token }): ReactNode {
+  return (
+    <>
+      <Badge tone={TONES[state] ?? 'plain'}>{state}</Badge>
+      {STATE_WORDS[state] !== undefined && <span className="soft small tokens-line">{STATE_WORDS[state]}</span>}
+      {suspends_at !== null && (
+        <span className="soft small tokens-line">
+          rests <TimeText at={suspends_at} form="relative" /> unless its owner signs in
+        </span>
+      )}
+    </>
+  );
+}
+
+function When({ at, otherwise }: { at: string | null; otherwise: string }) {
+  return at === null ? <span className="soft">{otherwise}</span> : <TimeText at={at} form="relative" />;
+}
+
+function actions(onChange: (token: Token, what: 'rotate' | 'revoke') => void): Column<Token> {
+  return {
+    id: 'do',
+    title: 'Actions',
+    cell: (token) =>
+      isInForce(token) && (
+        <span className="tokens-actions">
+          {token.state !== 'replaced' && (
+            <Button kind="quiet" aria-label={`Rotate ${token.name}`} onClick={() => onChange(token, 'rotate')}>
+              Rotate
+            </Button>
+          )}
+          <Button kind="quiet" aria-label={`Revoke ${token.name}`} onClick={() => onChange(token, 'revoke')}>
+            Revoke
+          </Button>
+        </span>
+      ),
+  };
+}
