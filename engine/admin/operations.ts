@@ -4,6 +4,7 @@ import type { Caller } from './caller.ts';
 import { changeOperations } from './changes.ts';
 import { configOperations } from './config/operations.ts';
 import { ADMIN_OPERATIONS, type DescribedOperation } from './description.ts';
+import { homeOperations } from './home/operations.ts';
 import { checkInput, type Sent } from './input.ts';
 import { limitRuleOperations } from './limit-rules.ts';
 import { limitOperations } from './limits.ts';
@@ -34,6 +35,7 @@ export function adminOperations(options: AdminOptions) {
     ...upstreamOperations(options),
     ...upstreamTrafficOperations(options),
     ...usageOperations(options),
+    ...homeOperations(options),
     ...changeOperations(options),
     ...configOperations(options),
     ...serviceTokenOperations(options),

@@ -121,7 +121,8 @@ function shown({ total, entries }: UsageSummary) {
   };
 }
 
-function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
+/** Sums as the API tells them: USD as numbers. */
+export function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
   return {
     ...usageJson(sums),
     estimated_usd: nanoToUsd(estimated_nano_usd),
@@ -129,8 +130,8 @@ function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
   };
 }
 
-/** Reports tell of trouble in the words of the database. */
-async function ofStore<T>(report: Promise<T>): Promise<T> {
+/** What a report finds; its trouble with the database as the trouble of the store. */
+export async function ofStore<T>(report: Promise<T>): Promise<T> {
   try {
     return await report;
   } catch (error) {

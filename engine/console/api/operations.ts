@@ -448,6 +448,46 @@ export interface NewGrant {
   readonly expires_in_seconds?: number;
 }
 
+/** undefined */
+export interface Home {
+  readonly since: Time;
+  readonly until: Time;
+  readonly time_zone: string;
+  readonly today: UsageSums;
+  readonly yesterday: {
+    readonly since: Time;
+    readonly until: Time;
+    readonly total: UsageSums;
+  };
+  readonly refused: {
+    readonly requests: number;
+    readonly by_error: readonly ({
+      readonly error: string;
+      readonly meaning: string | null;
+      readonly requests: number;
+      readonly people: number;
+    })[];
+  };
+  readonly upstreams: {
+    readonly all: number;
+    readonly closed: readonly string[];
+    readonly drained: readonly string[];
+  };
+  readonly configuration: {
+    readonly version: string | null;
+    readonly loaded_at: OptionalTime;
+    readonly replicas: number;
+    readonly is_failing: boolean;
+  };
+  readonly look_at: readonly ({
+    readonly kind: 'configuration_failed' | 'route_without_upstream' | 'upstream_closed' | 'upstream_drained' | 'configurations_differ' | 'limit_near' | 'many_refused' | 'sign_ins_refused' | 'cost_grows' | 'estimates_grow';
+    readonly level: 'alarm' | 'warn';
+    readonly text: string;
+    readonly subject: string | null;
+    readonly at: OptionalTime;
+  })[];
+}
+
 /** Requests, tokens and cost in USD, adjustments included. What is nothing may be left out where it is not required. */
 export interface UsageSums {
   readonly requests: number;
@@ -704,6 +744,7 @@ export const OPERATIONS = {
   getConfig: { method: 'GET', path: '/admin/api/config', query: [], has_body: false },
   getConfigVersion: { method: 'GET', path: '/admin/api/config/versions/{version}', query: [], has_body: false },
   getEffectivePolicy: { method: 'GET', path: '/admin/api/policies/effective', query: ['user', 'groups'], has_body: false },
+  getHome: { method: 'GET', path: '/admin/api/home', query: [], has_body: false },
   getMe: { method: 'GET', path: '/admin/api/me', query: [], has_body: false },
   getToken: { method: 'GET', path: '/admin/api/tokens/{id}', query: [], has_body: false },
   getUpstreamTraffic: { method: 'GET', path: '/admin/api/upstreams/traffic', query: ['window'], has_body: false },
@@ -926,6 +967,10 @@ export interface OperationTypes {
       readonly groups?: string;
     };
     readonly answer: EffectivePolicy;
+  };
+  readonly getHome: {
+    readonly input: Readonly<Record<never, never>>;
+    readonly answer: Home;
   };
   readonly getMe: {
     readonly input: Readonly<Record<never, never>>;
