@@ -54,6 +54,10 @@ export const migrations: readonly SchemaMigration[] = [
     name: '0005_config',
     files: ['config/loads.sql', 'config/shadows.sql'],
   },
+  {
+    name: '0006_usage',
+    files: ['reports/usage.sql', 'reports/waiting.sql', 'reports/sums.sql', 'reports/months.sql'],
+  },
 ];
 
 /** What to do about a database of a later version. */
