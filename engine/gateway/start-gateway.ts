@@ -21,6 +21,7 @@ import { explainListenError } from '../kit/net/listen-error.ts';
 import { waitAtMost } from '../kit/wait-at-most.ts';
 import { DatabaseLedger } from '../money/ledger/ledger.ts';
 import { startRetention } from '../money/ledger/retention.ts';
+import { startUsageSums } from '../money/ledger/usage-sums.ts';
 import { createLimitsInForce } from '../money/limits/limits-in-force.ts';
 import type { WriteRecords } from '../money/spool/spooled-records.ts';
 import { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
@@ -224,6 +225,7 @@ async function openServices(
   const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
   const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
   opened('retention', { close: stop });
+  opened('sums of usage', startUsageSums({ database, clock, log, every: everyInBackground }));
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
   const upstreams = opened('states of upstreams', openGatewayStates(given, database));

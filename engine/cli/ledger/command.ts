@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { CommandContext } from '../context.ts';
 import { config, day, dayOrMoment, examples, json, notEmpty, timeZone } from '../options.ts';
 
-/** `appscli ledger verify|reprice|reconcile`. */
+/** `appscli ledger verify|sum|reprice|reconcile`. */
 export function addLedger(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
   const ledger = program
     .command('ledger')
@@ -10,16 +10,32 @@ export function addLedger(program: Command, context: CommandContext, finish: (ex
     .helpCommand(false);
   ledger
     .command('verify')
-    .summary('whether every counter says what the ledger comes to')
+    .summary('whether counters and sums say what the ledger comes to')
     .description(
-      'add the ledger up again and compare every counter of a limit with it; gateways may run; exit code 1 when something does not add up',
+      'add the ledger up again and compare with it every counter of a limit, and the sums that reports on usage read; gateways may run; exit code 1 when something does not add up',
     )
     .addOption(config())
     .addOption(json('print what was looked at and found as JSON, amounts as exact decimals'))
     .addHelpText('after', examples('appscli ledger verify', 'appscli ledger verify --json | jq .differences'))
     .action(async (given) => finish(await (await import('./ledger-verify.ts')).verify(context, given)));
+  addSum(ledger, context, finish);
   addReprice(ledger, context, finish);
   addReconcile(ledger, context, finish);
+}
+
+function addSum(ledger: Command, context: CommandContext, finish: (exit_code: number) => void): void {
+  ledger
+    .command('sum')
+    .summary('compute the sums of usage anew from the ledger')
+    .description(
+      'compute the sums by hour and day that reports on usage read anew from the ledger, where `ledger verify` found that they differ; the ledger itself is not changed, gateways may run',
+    )
+    .addOption(config())
+    .option('--since <day>', 'first day, of UTC; else from the beginning', day)
+    .option('--until <day>', 'up to here, that day not included; else to the end', day)
+    .addOption(json('print how many lines of the ledger were summed up as JSON'))
+    .addHelpText('after', examples('appscli ledger sum --since 2027-01-31 --until 2027-02-01'))
+    .action(async (given) => finish(await (await import('./ledger-sum.ts')).sum(context, given)));
 }
 
 function addReprice(ledger: Command, context: CommandContext, finish: (exit_code: number) => void): void {

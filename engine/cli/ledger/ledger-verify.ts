@@ -13,6 +13,7 @@ import {
   type UncountedRequest,
   verifyLedger,
 } from '../../money/reports/verify-ledger.ts';
+import type { UsageDifference } from '../../money/reports/verify-usage.ts';
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
@@ -24,7 +25,7 @@ const WIDTH = 80;
 /** How many findings of a kind people are shown. */
 const SHOWN = 20;
 
-/** `appscli ledger verify`: whether every counter says what the ledger and the reservations come to. */
+/** `appscli ledger verify`: whether every counter and every sum says what the ledger and the reservations come to. */
 export async function verify(
   context: CommandContext,
   { config, json }: { readonly config: string; readonly json?: true },
@@ -36,13 +37,13 @@ export async function verify(
   return addsUp(verification) ? EXIT_OK : EXIT_FINDINGS;
 }
 
-function addsUp({ differences, repeated, uncounted, attempts, left }: LedgerVerification): boolean {
-  return [differences, repeated, uncounted, attempts, left].every(({ total }) => total === 0);
+function addsUp({ differences, repeated, uncounted, attempts, left, sums }: LedgerVerification): boolean {
+  return [differences, repeated, uncounted, attempts, left, sums].every(({ total }) => total === 0);
 }
 
 /** Lines for people, at most 80 characters wide where no name is longer. */
 export function describeVerification(verification: LedgerVerification): string[] {
-  const { differences, repeated, uncounted, attempts, left } = verification;
+  const { differences, repeated, uncounted, attempts, left, sums } = verification;
   const found = [
     ...describeKind(
       differences,
@@ -73,6 +74,12 @@ export function describeVerification(verification: LedgerVerification): string[]
       (many) => `${counted(many, 'reservation')} left by gateways that are gone:`,
       describeLeft,
       'A running gateway records such reservations within two minutes, at the amount reserved. Start one; if one runs, its log says why it does not.',
+    ),
+    ...describeKind(
+      sums,
+      (many) => `${counted(many, 'sum')} of usage by hour or day ${many === 1 ? 'differs' : 'differ'} from the ledger:`,
+      describeSum,
+      'Reports on usage read these sums; bills, limits and the ledger itself are not concerned. Compute the sums of those days anew with `appscli ledger sum --since DAY --until DAY`.',
     ),
   ];
   const decision = addsUp(verification) ? 'The ledger adds up' : 'The ledger does not add up';
@@ -132,13 +139,22 @@ function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbea
   return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${formatMoment(reserved_at)}; its gateway ${heard}`;
 }
 
+function describeSum({ span, start, user, model, upstream, amount, off_by }: UsageDifference): string {
+  const much = off_by < 0n ? -off_by : off_by;
+  const money = amount.endsWith('_nano_usd');
+  const name = amount.replace(/_nano_usd$/, '').replaceAll('_', ' ');
+  const direction = off_by > 0n ? 'too much' : 'too little';
+  const told = `${money ? usd(much) : String(much)} ${direction}`;
+  return `${span} from ${formatMoment(start)}, ${user}, ${model} at ${upstream}: ${name} ${told}`;
+}
+
 function usd(nano_usd: bigint): string {
   return `${formatUsd(nano_usd)} USD`;
 }
 
 /** The same for programs; every amount is a decimal in a text, since a JSON number is not exact everywhere. */
 function verificationJson(verification: LedgerVerification): object {
-  const { differences, repeated, uncounted, attempts, left, ...extent } = verification;
+  const { differences, repeated, uncounted, attempts, left, sums, ...extent } = verification;
   const list = <Finding>({ total, first }: Found<Finding>) => ({
     total,
     first: first.map((each) => inUsd(each as object)),
@@ -151,6 +167,7 @@ function verificationJson(verification: LedgerVerification): object {
     uncounted: list(uncounted),
     attempts: list(attempts),
     left: list(left),
+    sums: { total: sums.total, first: sums.first.map((sum) => ({ ...sum, off_by: String(sum.off_by) })) },
   };
 }
 

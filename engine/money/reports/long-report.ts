@@ -1,4 +1,4 @@
-import type { Database } from '../../store/database.ts';
+import type { Database, Knex } from '../../store/database.ts';
 
 /** A value in a statement of a report. */
 export type ReportValue = Date | string | number | boolean | null | readonly string[];
@@ -14,24 +14,36 @@ export type ReportRead = <Row>(text: string, values: readonly ReportValue[]) => 
 
 /** A report on years takes its time, and the gateway goes on meanwhile. */
 const PATIENCE_MS = 6 * 3_600_000;
+/** What a report may sort and group in before it needs the disk; there are never more of them than two in a process. */
+const MEMORY = '64MB';
 
 /**
  * Gives a report one moment of the database to read, and hours to do so; it can change nothing. Errors are pg's own.
  */
 export function readForLong<T>(database: Pick<Database, 'knex'>, report: (read: ReportRead) => Promise<T>): Promise<T> {
-  return database.knex.transaction(
-    async (snapshot) => {
-      await snapshot.raw(`set local statement_timeout = ${PATIENCE_MS}`);
-      return report(async <Row>(text: string, values: readonly ReportValue[]) => {
-        const { rows } = await snapshot
-          .raw<{ rows: Row[] }>(text, [...values] as never)
-          // Without it pg gives up after the patience of the pool, whatever the server was told.
-          .options({ query_timeout: PATIENCE_MS });
-        return rows;
-      });
-    },
-    { isolationLevel: 'repeatable read', readOnly: true },
-  );
+  return inTransaction(database, report, { isolationLevel: 'repeatable read', readOnly: true });
+}
+
+/** Gives work that may take hours a transaction of its own. Errors are pg's own. */
+export function workForLong<T>(database: Pick<Database, 'knex'>, work: (run: ReportRead) => Promise<T>): Promise<T> {
+  return inTransaction(database, work, {});
+}
+
+function inTransaction<T>(
+  { knex }: Pick<Database, 'knex'>,
+  work: (run: ReportRead) => Promise<T>,
+  kind: Knex.TransactionConfig,
+): Promise<T> {
+  return knex.transaction(async (transaction) => {
+    await transaction.raw(`set local statement_timeout = ${PATIENCE_MS}; set local work_mem = '${MEMORY}'`);
+    return work(async <Row>(text: string, values: readonly ReportValue[]) => {
+      const { rows } = await transaction
+        .raw<{ rows: Row[] }>(text, [...values] as never)
+        // Without it pg gives up after the patience of the pool, whatever the server was told.
+        .options({ query_timeout: PATIENCE_MS });
+      return rows;
+    });
+  }, kind);
 }
 
 /** Puts parts of a statement together. */

@@ -1,6 +1,5 @@
 import type { Database } from '../../store/database.ts';
 import { momentSql, readForLong } from './long-report.ts';
-import { POSSIBLY_BILLED } from './usage.ts';
 
 /** What an upstream charges for a model on a day. */
 export interface BilledCost {
@@ -156,7 +155,9 @@ function sumLedger(
          count(*) filter (where kind = 'request') as requests, sum(cost_nano_usd)::text as cost,
          coalesce(sum(cost_nano_usd)
            filter (where cost_from is distinct from 'upstream'), 0)::text as estimated,
-         ${POSSIBLY_BILLED.beyond} as beyond, ${POSSIBLY_BILLED.in_cost} as possible
+         coalesce(sum(possibly_billed_nano_usd)
+           filter (where cost_from is distinct from 'possible'), 0)::text as beyond,
+         coalesce(sum(possibly_billed_nano_usd) filter (where cost_from = 'possible'), 0)::text as possible
        from ledger_lines
        where upstream = ? and settled_at >= ${from.text} and settled_at < ${to.text}
        group by 1, 2`,

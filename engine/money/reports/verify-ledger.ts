@@ -2,6 +2,7 @@ import type { Clock } from '../../contract/services.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import { type ReportRead, type ReportValue, readForLong } from './long-report.ts';
+import { type UsageDifference, usageDifferencesSql } from './verify-usage.ts';
 
 /** A counter that says something else than the ledger and the reservations come to. */
 export interface CounterDifference {
@@ -79,6 +80,7 @@ export interface LedgerVerification extends LedgerExtent {
   readonly uncounted: Found<UncountedRequest>;
   readonly attempts: Found<DisagreeingAttempts>;
   readonly left: Found<LeftReservation>;
+  readonly sums: Found<UsageDifference>;
 }
 
 /** How many findings of a kind are told one by one. */
@@ -183,7 +185,7 @@ order by r.amount_nano_usd desc, r.request_id
 limit ${MAX_FOUND}`;
 
 /**
- * Adds the ledger up again and compares every counter with what comes out. All of it sees one moment of the database,
+ * Adds the ledger up again and compares every counter, and every sum of usage, with what comes out. All of it sees one moment of the database,
  * so gateways may go on. The database does the sums; findings beyond the first 1,000 of a kind are only counted.
  * Its errors are pg's own.
  */
@@ -201,11 +203,12 @@ export function verifyLedger(options: {
       uncounted: await find<UncountedRequest>(read, UNCOUNTED),
       attempts: await find<DisagreeingAttempts>(read, ATTEMPTS),
       left: await find<LeftReservation>(read, LEFT, [databaseTime(options.clock)]),
+      sums: await find<UsageDifference>(read, usageDifferencesSql(MAX_FOUND)),
     };
   });
 }
 
-const AMOUNTS = /nano_usd$|^kept$|^recomputed$/;
+const AMOUNTS = /nano_usd$|^kept$|^recomputed$|^off_by$/;
 
 async function find<Finding>(
   read: ReportRead,

@@ -43,13 +43,17 @@ try {
 }
 
 async function fill(): Promise<void> {
-  await client.query("set synchronous_commit = off; set work_mem = '256MB'; set maintenance_work_mem = '256MB'; set time zone 'UTC'");
+  await client.query(
+    "set synchronous_commit = off; set work_mem = '256MB'; set maintenance_work_mem = '256MB'; set time zone 'UTC'",
+  );
   await client.query('drop schema if exists large cascade');
   await client.query(readFileSync(join(import.meta.dirname, 'large-ledger.sql'), 'utf8'));
   const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
   const dates = Array.from({ length: days }, (_, i) => new Date(today - (days - 1 - i) * DAY_MS));
   for (const date of dates) {
-    await client.query("select ensure_partition('ledger', 'settled_at', $1), ensure_partition('audit_log', 'at', $1)", [date]);
+    await client.query("select ensure_partition('ledger', 'settled_at', $1), ensure_partition('audit_log', 'at', $1)", [
+      date,
+    ]);
   }
   await client.query('select large.make_people($1, $2)', [dates[0], days]);
   const weight = dates.reduce((sum, date) => sum + WEEK[date.getUTCDay()]!, 0);

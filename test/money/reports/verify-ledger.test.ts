@@ -51,7 +51,14 @@ beforeEach(async () => {
 });
 
 const NOTHING = { total: 0, first: [] };
-const CLEAN = { differences: NOTHING, repeated: NOTHING, uncounted: NOTHING, attempts: NOTHING, left: NOTHING };
+const CLEAN = {
+  differences: NOTHING,
+  repeated: NOTHING,
+  uncounted: NOTHING,
+  attempts: NOTHING,
+  left: NOTHING,
+  sums: NOTHING,
+};
 
 /** What differs, without the ids of counters. */
 function differencesOf({ differences }: LedgerVerification): object[] {

@@ -112,7 +112,7 @@ language sql as $$
 $$;
 
 -- Of a ledger that is older than the sums, lets the lines of the latest p_span wait that are not in them yet. Returns how many, or
--- null when there are none left or another process does it.
+-- null while another process does it.
 create function sum_older(p_now timestamptz, p_span interval) returns bigint
 language plpgsql as $$
 declare
@@ -125,7 +125,7 @@ begin
   end if;
   select summed_from into v_until from usage_state;
   if v_until = '-infinity' then
-    return null;
+    return 0;
   end if;
   v_from := least(v_until, coalesce(p_now, now())) - p_span;
   if not exists (select from ledger where settled_at < v_from) then

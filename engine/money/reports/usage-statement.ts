@@ -1,0 +1,153 @@
+import { joinSql, momentSql, type SqlPart } from './long-report.ts';
+import type { UsageCell, UsageCells } from './usage-cells.ts';
+import {
+  AMOUNTS,
+  COLUMNS,
+  COUNTS,
+  FORMATS,
+  isTime,
+  NAMED,
+  SUMMED,
+  type UsageDimension,
+  type UsageFilter,
+} from './usage-dimensions.ts';
+
+/** A question about usage. */
+interface Asked {
+  readonly filter: UsageFilter;
+  readonly by: readonly UsageDimension[];
+  readonly time_zone: string;
+}
+
+/** A bound of a period as SQL; null without one. */
+export function boundOf(moment: Date | string | undefined, time_zone: string): SqlPart {
+  return moment === undefined ? sql('cast(null as timestamptz)') : momentSql(moment, time_zone);
+}
+
+/** The statement that adds up the sums of cells, the lines that wait for them, and what only the ledger tells. */
+export function usageStatement(asked: Asked, cells: UsageCells): SqlPart {
+  const { by } = asked;
+  const sources = [waitingSql(asked, cells)];
+  if (cells.days.length > 0) sources.push(sumsSql(asked, 'usage_days', cells.days));
+  if (cells.hours.length > 0) sources.push(sumsSql(asked, 'usage_hours', cells.hours));
+  if (cells.cuts.length > 0) sources.push(cutsSql(asked, cells));
+  if (cells.summed_from !== '-infinity') sources.push(olderSql(asked, cells));
+
+  const names = by.map((name) => `"${name}"`);
+  const sums = [
+    ...COUNTS.map((column) => `sum(${column})::bigint as ${column}`),
+    ...AMOUNTS.map((column) => `sum(${column})::text as ${column}`),
+  ];
+  const positions = by.map((_, i) => i + 1);
+  const times = positions.filter((position) => isTime(by[position - 1]!));
+  const others = positions.filter((position) => !times.includes(position));
+  return joined(
+    sql(`select ${[...names, ...sums].join(', ')} from (`),
+    joinSql(sources, ' union all '),
+    sql(`) as used (${[...names, ...SUMMED].join(', ')})`),
+    // What was taken back, or belongs to another day, leaves nothing.
+    sql(`group by ${positions.join(', ') || '()'} having sum(lines) > 0`),
+    sql(`order by ${[...times, 'sum(cost_nano_usd) desc', ...others].join(', ')}`),
+  );
+}
+
+function sumsSql(asked: Asked, table: 'usage_days' | 'usage_hours', cells: readonly UsageCell[]): SqlPart {
+  const names = asked.by.filter(isTime).map((_, i) => `time_${i}`);
+  const columns = [
+    { text: 'cast(? as timestamptz[])', values: [cells.map(({ start }) => start)] },
+    { text: 'cast(? as bigint[])', values: [cells.map(({ sign }) => String(sign))] },
+    ...names.map((_, i) => ({ text: 'cast(? as text[])', values: [cells.map(({ times }) => times[i]!)] })),
+  ];
+  const amount = (column: string) => (table === 'usage_days' ? `u.${column}` : `c.sign * u.${column}`);
+  return joined(
+    selectSql(asked, (i) => sql(`c.${names[i]}`), amount),
+    sql('from unnest('),
+    joinSql(columns, ', '),
+    sql(`) as c (${['start', 'sign', ...names].join(', ')})`),
+    sql(`join ${table} u on u.start = c.start join usage_keys l on l.id = u.key_id`),
+    whereSql(asked),
+  );
+}
+
+function waitingSql(asked: Asked, { cuts, summed_from }: UsageCells): SqlPart {
+  return joined(
+    selectSql(asked, timesAt(asked, 'l.hour')),
+    sql('from usage_waiting l'),
+    whereSql(
+      asked,
+      { text: 'l.settled_at >= cast(? as timestamptz)', values: [summed_from] },
+      { text: 'l.hour <> all (cast(? as timestamptz[]))', values: [cuts.map(({ start }) => start)] },
+      ...periodSql(asked, 'l.hour'),
+    ),
+  );
+}
+
+function cutsSql(asked: Asked, { cuts, summed_from }: UsageCells): SqlPart {
+  const known = cuts.filter(({ settled_until }) => settled_until !== null);
+  return joined(
+    selectSql(asked, timesAt(asked, 'l.forwarded_at')),
+    {
+      text: `from unnest(cast(? as timestamptz[]), cast(? as timestamptz[])) as c (start, settled_until)
+        cross join lateral (
+          select * from usage_lines
+          where settled_at >= greatest(c.start, cast(? as timestamptz)) and settled_at <= c.settled_until
+            and forwarded_at >= c.start and forwarded_at < c.start + interval '1 hour') as l`,
+      values: [known.map(({ start }) => start), known.map(({ settled_until }) => settled_until!), summed_from],
+    },
+    whereSql(asked, ...periodSql(asked, 'l.forwarded_at')),
+  );
+}
+
+/** What was settled before the sums began, as long as they work backwards. */
+function olderSql(asked: Asked, { summed_from }: UsageCells): SqlPart {
+  // Nothing is settled before it was forwarded: months before need not be read.
+  const { since } = asked.filter;
+  const settled = since === undefined ? [] : [joined(sql('l.settled_at >='), momentSql(since, asked.time_zone))];
+  return joined(
+    selectSql(asked, timesAt(asked, 'l.forwarded_at')),
+    sql('from usage_lines l'),
+    whereSql(
+      asked,
+      { text: 'l.settled_at < cast(? as timestamptz)', values: [summed_from] },
+      ...settled,
+      ...periodSql(asked, 'l.forwarded_at'),
+    ),
+  );
+}
+
+/** The dimensions and what is summed up; `times` gives the times, by their places among the times. */
+function selectSql({ by }: Asked, times: (i: number) => SqlPart, amount = (column: string) => `l.${column}`): SqlPart {
+  const dimensions = by.map((name) => (isTime(name) ? times(by.filter(isTime).indexOf(name)) : sql(COLUMNS[name])));
+  return joined(sql('select'), joinSql([...dimensions, ...SUMMED.map((column) => sql(amount(column)))], ', '));
+}
+
+function timesAt({ by, time_zone }: Asked, moment: string): (i: number) => SqlPart {
+  const formats = by.filter(isTime).map((time) => FORMATS[time]);
+  return (i) => ({ text: `to_char(${moment} at time zone ?, ?)`, values: [time_zone, formats[i]!] });
+}
+
+function whereSql({ by, filter }: Asked, ...more: SqlPart[]): SqlPart {
+  const conditions: SqlPart[] = [sql('true'), ...more];
+  for (const name of NAMED) {
+    const wanted = name === 'user' ? filter.user?.toLowerCase() : filter[name];
+    if (wanted !== undefined) conditions.push({ text: `${COLUMNS[name]} = ?`, values: [wanted] });
+  }
+  const needs_tokens = by.includes('token_group') || filter.token_group !== undefined;
+  const tokens = needs_tokens ? 'left join access_tokens t on t.id = l.token_id ' : '';
+  return joined(sql(`${tokens}where`), joinSql(conditions, ' and '));
+}
+
+function periodSql({ filter: { since, until }, time_zone }: Asked, moment: string): SqlPart[] {
+  return [
+    ...(since === undefined ? [] : [joined(sql(`${moment} >=`), momentSql(since, time_zone))]),
+    ...(until === undefined ? [] : [joined(sql(`${moment} <`), momentSql(until, time_zone))]),
+  ];
+}
+
+function sql(text: string): SqlPart {
+  return { text, values: [] };
+}
+
+function joined(...parts: SqlPart[]): SqlPart {
+  return joinSql(parts, ' ');
+}
