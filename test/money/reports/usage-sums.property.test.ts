@@ -5,7 +5,7 @@ import { reportUsage, USAGE_DIMENSIONS, type UsageFilter, type UsageRow } from '
 import type { Database } from '../../../engine/store/database.ts';
 import { openTestStore, type TestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
-import { usageByRows } from '../../support/usage-by-rows.ts';
+import { usageByRows } from './usage-by-rows.ts';
 
 let store: TestStore;
 let database: Database;

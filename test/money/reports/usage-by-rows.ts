@@ -1,6 +1,6 @@
 /** What a report on usage says, by the rows of the ledger alone: as slow as they are many, and right. */
-import type { UsageDimension, UsageFilter, UsageGrouping, UsageRow } from '../../engine/money/reports/usage.ts';
-import type { Database } from '../../engine/store/database.ts';
+import type { UsageDimension, UsageFilter, UsageGrouping, UsageRow } from '../../../engine/money/reports/usage.ts';
+import type { Database } from '../../../engine/store/database.ts';
 
 const FORWARDED = 'l.forwarded_at at time zone :zone';
 
