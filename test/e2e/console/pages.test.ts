@@ -1,0 +1,97 @@
+/** Every page of the console in a real browser: as administrator and developer, wide and narrow, light and dark, without a mouse. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { PAGES } from '../../../engine/console/pages/list.ts';
+import { openConsole } from '../../support/console.ts';
+import { useBrowser } from '../../support/identity/browser.ts';
+import { focusIsVisible, overflow } from '../../support/identity/page-checks.ts';
+import { type ConsoleScene, openConsoleScene } from './scene.ts';
+
+/** A directory for pictures of every page, to be looked at. */
+const PICTURES = process.env.APPSCLI_TEST_SCREENSHOTS;
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+const SIZES = { wide: { width: 1440, height: 900 }, phone: { width: 390, height: 844 } } as const;
+const WHO = { administrator: 'anna', developer: 'ben' } as const;
+
+const browser = useBrowser();
+let scene: ConsoleScene;
+before(async () => {
+  scene = await openConsoleScene();
+});
+after(() => scene?.close());
+
+/** What axe says is serious, each with the elements it is about. */
+async function seriousFaults(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  const found = await page.evaluate<{ id: string; impact: string; nodes: { target: string[]; html: string }[] }[]>(
+    "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then(({ violations }) => violations)",
+  );
+  return found
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
+}
+
+/** Shows a page by its link, and waits until nothing loads any more. */
+async function show(page: Page, path: string): Promise<void> {
+  await page.goto(`${scene.gateway.url}/console${path === '/' ? '' : path}`);
+  await settled(page);
+}
+
+async function settled(page: Page): Promise<void> {
+  await page.getByRole('heading', { level: 1 }).first().waitFor();
+  await page.waitForFunction('document.querySelectorAll(".skeleton, .stale").length === 0');
+}
+
+for (const [role, sub] of Object.entries(WHO)) {
+  describe(`the console of a${role === 'administrator' ? 'n' : ''} ${role}`, () => {
+    test('shows every page without a complaint of the browser, wide and narrow, light and dark, with nothing serious for axe', async () => {
+      const { page, complaints } = await browser.open({ viewport: SIZES.wide });
+      await openConsole(page, scene.gateway.url, sub);
+      for (const { path, title } of PAGES.filter(({ for_admins }) => role === 'administrator' || !for_admins)) {
+        await show(page, path);
+        for (const [size, viewport] of Object.entries(SIZES)) {
+          for (const colorScheme of ['light', 'dark'] as const) {
+            await page.setViewportSize(viewport);
+            await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+            const at = `${title}, ${size}, ${colorScheme}`;
+            if (PICTURES !== undefined) {
+              const name = `console-${role}-${title.toLowerCase()}-${size}-${colorScheme}.png`;
+              await page.screenshot({ path: join(PICTURES, name), fullPage: true });
+            }
+            assert.equal(await overflow(page), 0, `${at}: wider than the window`);
+            assert.deepEqual(await seriousFaults(page), [], at);
+          }
+        }
+        assert.deepEqual(complaints, [], title);
+        assert.equal(await page.evaluate('window.taken'), undefined, `${title}: a name became a script`);
+      }
+    });
+
+    test('can be used without a mouse: everything that can be reached shows that it is', async () => {
+      const { page } = await browser.open({ viewport: SIZES.wide, reducedMotion: 'reduce' });
+      await openConsole(page, scene.gateway.url, sub);
+      for (const { path, title } of PAGES.filter(({ for_admins }) => role === 'administrator' || !for_admins)) {
+        await show(page, path);
+        const reachable = await page.evaluate<number>(
+          "[...document.querySelectorAll('main a[href], main button:not(:disabled), main input, main select')].filter((each) => each.checkVisibility()).length",
+        );
+        let reached = 0;
+        for (let step = 0; step < reachable + 40; step++) {
+          await page.keyboard.press('Tab');
+          if (await page.evaluate('document.activeElement === document.body')) break;
+          assert.ok(
+            await focusIsVisible(page),
+            `${title}: ${await page.evaluate('document.activeElement.outerHTML.slice(0, 200)')}`,
+          );
+          if (await page.evaluate("document.activeElement.closest('main') !== null")) reached++;
+        }
+        assert.ok(reached >= Math.min(reachable, 30), `${title}: ${reached} of ${reachable} reached`);
+      }
+    });
+  });
+}
