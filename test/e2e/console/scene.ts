@@ -72,17 +72,18 @@ export async function openConsoleScene(): Promise<ConsoleScene> {
       },
     },
   });
-  await usedByPeople(gateway);
-  return {
-    gateway,
-    provider,
-    upstream,
-    async close() {
-      await gateway.close();
-      await upstream.close();
-      await provider.close();
-    },
+  const close = async () => {
+    await gateway.close();
+    await upstream.close();
+    await provider.close();
   };
+  try {
+    await usedByPeople(gateway);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { gateway, provider, upstream, close };
 }
 
 /** What people do before somebody looks: it leaves a row on every page. */
@@ -114,7 +115,7 @@ async function usedByPeople(gateway: TestGateway): Promise<void> {
   await send(refused, 'coder-1', 'no room');
   const room = { user: 'ben@example.com', window: 'day', usd: 20, reason: HOSTILE, expires_in_seconds: 86_400 };
   await change('POST', '/admin/api/limits/grants', room);
-  await change('PUT', '/admin/api/limits', { user: 'mallory@example.com', window: 'month', usd: 3, reason: HOSTILE });
+  await change('PUT', '/admin/api/limits', { user: 'mallory@example.com', window: 'day', usd: 3, reason: HOSTILE });
   await change('POST', '/admin/api/upstreams/second/drain', { reason: HOSTILE });
   await change('POST', '/admin/api/service-tokens', {
     name: HOSTILE_SHORT,
