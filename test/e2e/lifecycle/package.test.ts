@@ -62,7 +62,13 @@ test('npx appscli answers', async () => {
 test('the package holds the program, what it reads, the names of clients and the dashboards, and neither sources nor tests', async () => {
   const root = join(directory, 'node_modules', 'appscli');
   const names = (await readdir(root, { recursive: true })).filter((name) => !name.startsWith('node_modules'));
-  const NEEDED = ['dist/engine/api.d.ts', 'dist/console/index.html', 'pipelines/messages.yaml', 'schemas/gateway.schema.json', 'LICENSE'];
+  const NEEDED = [
+    'dist/engine/api.d.ts',
+    'dist/console/index.html',
+    'pipelines/messages.yaml',
+    'schemas/gateway.schema.json',
+    'LICENSE',
+  ];
   const SHIPPED = ['examples/profiles/vendor-names.yaml', 'examples/observability/grafana/dashboards/money.json'];
   for (const needed of [...NEEDED, ...SHIPPED]) assert.ok(names.includes(needed), needed);
   const unwanted = names.filter((name) =>
