@@ -1,4 +1,5 @@
 import { type AttemptRecord, type AuditRecord, defineStage, nanoToUsd, type StageContext } from '../engine/api.ts';
+import { RECORDED_FACTS } from '../engine/audit/index.ts';
 
 const READS = ['request.id', 'request.method', 'request.path', 'request.protocol', 'request.received_at'] as const;
 
@@ -39,6 +40,7 @@ const READS_IF_SET = [
   'principal.token.id',
   'route.upstream',
   'route.protocol',
+  'route.upstream_model',
   'route.rule',
   'route.candidates',
   'route.dropped',
@@ -49,6 +51,7 @@ const READS_IF_SET = [
   'translation.losses',
   'upstream.status',
   'upstream.attempts',
+  'upstream.ttfb_ms',
   'upstream.retry',
   'upstream.certainty',
   'upstream.request_id',
@@ -131,6 +134,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
   const cost = ctx.get('usage.cost_nano_usd');
   const possibly_billed = ctx.get('usage.possibly_billed_nano_usd');
   const reserved = ctx.get('spend.reserved_nano_usd');
+  const ttfb = ctx.get('upstream.ttfb_ms');
   return {
     at: new Date(now).toISOString(),
     request_id: ctx.get('request.id'),
@@ -147,6 +151,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     stream: ctx.get('request.stream') ?? null,
     upstream: ctx.get('route.upstream') ?? null,
     upstream_protocol: ctx.get('route.protocol'),
+    upstream_model: ctx.get('route.upstream_model'),
     route_rule: ctx.get('route.rule') ?? null,
     candidates: ctx.get('route.candidates'),
     dropped: ctx.get('route.dropped'),
@@ -176,6 +181,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     cost_usd: cost === undefined ? undefined : nanoToUsd(cost),
     cost_from: ctx.get('usage.provenance')?.cost as string | undefined,
     possibly_billed_usd: possibly_billed === undefined ? undefined : nanoToUsd(possibly_billed),
+    ttfb_ms: ttfb === undefined ? undefined : Math.round(ttfb),
     duration_ms: Math.round(ctx.get('outcome.duration_ms') ?? 0),
     client: ctx.get('request.client.name') ?? null,
     client_version: ctx.get('request.client.version') ?? null,
@@ -211,10 +217,10 @@ export default defineStage({
   needs: ['database'],
   check: ({ table, json_lines }) =>
     table || json_lines !== undefined ? [] : ['with "table: false" and no "json_lines" nothing is recorded anywhere'],
-  create({ table, json_lines }, { audit, clock }) {
+  create({ table, json_lines }, { audit, clock, decisions }) {
     return {
       finally(ctx) {
-        const record = describe(ctx, clock.now());
+        const record = { ...describe(ctx, clock.now()), ...decisions(ctx, RECORDED_FACTS) };
         if (table) audit.write(record);
         if (json_lines !== undefined) audit.appendLine(json_lines, record);
       },

@@ -283,7 +283,7 @@ export default defineStage({
     }
 
     function refusal(ctx: BudgetContext, request: ReservationRequest, { exceeded, decided_at }: MoveDecision) {
-      ctx.noteLimits(exceeded.filter(({ unit }) => unit === 'nano_usd'));
+      ctx.noteLimits(exceeded);
       // Windows end by the database's clock, which this machine's need not agree with.
       return refuseForLimits(exceeded, request, style, decided_at ?? clock.now());
     }

@@ -35,6 +35,11 @@ export interface Services {
   condition(logic: unknown): (facts: FactView) => boolean;
   /** Facts of a request as a nested read-only object, for `condition`. */
   facts(ctx: StageContext<never, never, never>): FactView;
+  /**
+   * How a request was decided, for its audit record: stages, limits, and the facts that rules look at without those in `told`. No
+   * text of anybody's prompt is in it.
+   */
+  decisions(ctx: StageContext<never, never, never>, told: ReadonlySet<string>): AuditRecord;
 }
 
 /** What a stage may know of its pipeline. */

@@ -187,7 +187,7 @@ export interface StageContext<
    * @param began_at when it began, on the monotonic clock; without it, the attempt has ended just now.
    */
   noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void;
-  /** Keeps the limits in money that apply, with what is reserved, for telemetry. Needs the `database` capability. */
+  /** Keeps the limits that decided, with what is reserved, for telemetry and the audit log. Needs the `database` capability. */
   noteLimits(limits: readonly LimitStatus[]): void;
   /** The trace that the request belongs to. */
   readonly trace: TraceIdentity;

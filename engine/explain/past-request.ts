@@ -1,8 +1,7 @@
+import { RECORDED_FACTS, recordedFacts } from '../audit/recorded-facts.ts';
 import type { GatewayConfig } from '../contract/config.ts';
-import type { FactPath } from '../contract/facts.ts';
 import type { AuditRecord, FactView } from '../contract/services.ts';
 import { StartError } from '../contract/start-error.ts';
-import { usdToNano } from '../kit/money.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
 import type { Counted } from '../money/limits/counted.ts';
 import { type RequestAttempt, readRequestAttempts } from '../money/reports/request-attempts.ts';
@@ -16,60 +15,10 @@ import { limitsOfPast } from './limits.ts';
 import { pastRoute } from './past-route.ts';
 import { upstreamSteps } from './upstreams.ts';
 
-type FromRecord = (value: never) => unknown;
-const same: FromRecord = (value) => value;
-
-/** Which fact a field of an audit record keeps. */
-const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRecord]>> = {
-  request_id: ['request.id', same],
-  method: ['request.method', same],
-  path: ['request.path', same],
-  protocol: ['request.protocol', same],
-  received_at: ['request.received_at', (text: string) => Date.parse(text)],
-  address: ['request.client.address', same],
-  region: ['request.region', same],
-  client: ['request.client.name', same],
-  client_version: ['request.client.version', same],
-  session_id: ['request.session_id', same],
-  model: ['request.model', same],
-  alias: ['request.alias', same],
-  choices: ['request.choices', same],
-  image_count: ['request.image_count', same],
-  stream: ['request.stream', same],
-  max_tokens: ['request.max_tokens', same],
-  body_bytes: ['request.body_bytes', same],
-  tool_count: ['request.tool_count', same],
-  message_count: ['request.message_count', same],
-  input_tokens_estimate: ['request.input_tokens_estimate', same],
-  input_tokens_max: ['request.input_tokens_max', same],
-  cache_ttl: ['request.cache.ttl', same],
-  cache_requested_ttl: ['cache.requested_ttl', same],
-  principal: ['principal.id', same],
-  user: ['principal.email', same],
-  groups: ['principal.groups', same],
-  team: ['principal.team', same],
-  project: ['principal.project', same],
-  token_id: ['principal.token.id', same],
-  token_group: ['principal.token.group', same],
-  token_name: ['principal.token.name', same],
-  estimate_usd: ['route.estimate_nano_usd', usdToNano],
-};
-
 /** Facts of a request, by dotted path. */
 type Facts = Readonly<Record<string, unknown>>;
 
-function factsOf(record: AuditRecord): Facts {
-  return Object.fromEntries(
-    Object.entries(FIELDS).flatMap(([field, [path, convert]]) => {
-      const value = record[field];
-      return value === null || value === undefined ? [] : [[path, convert(value as never)]];
-    }),
-  );
-}
-
 const viewOf = (facts: Facts): FactView => factView(Object.entries(facts));
-
-const RECORDED: ReadonlySet<string> = new Set(Object.values(FIELDS).map(([path]) => path));
 
 /** What became of an entry, as far as the facts at hand tell. */
 function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): StageStep {
@@ -78,7 +27,7 @@ function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): St
   if (entry.when === undefined) return { ...step, fate };
   const guard = decisionOf(entry.when, viewOf(facts));
   const seen = guard.reasons.flatMap(({ saw }) => Object.keys(saw));
-  const missing = [...new Set(seen)].filter((path) => !RECORDED.has(path) && !(path in facts));
+  const missing = [...new Set(seen)].filter((path) => !RECORDED_FACTS.has(path) && !(path in facts));
   if (missing.length > 0) return { ...step, fate: 'unknown', missing };
   return { ...step, guard, fate: guard.held ? fate : 'skipped' };
 }
@@ -168,7 +117,7 @@ export function replayRecord(
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
   { record, attempts = [], counted }: Remembered,
 ): DryRun {
-  const recorded = factsOf(record);
+  const recorded = recordedFacts(record);
   const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
   const { stages, facts } = replayStages(pipeline, loaded, config, recorded);
   const view = viewOf(facts);

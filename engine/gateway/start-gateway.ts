@@ -290,6 +290,7 @@ async function openServices(
     condition: compileCondition,
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
+    decisions: (ctx, told) => (ctx as unknown as RequestContext).decisions(told),
   };
   return {
     lasting,

@@ -32,3 +32,14 @@ export function unknownFactHelp(path: string): string | undefined {
   const meant = closestFact(path);
   return meant === undefined ? undefined : `did you mean \`${meant}\`?`;
 }
+
+/** Paths of the facts that a condition in JSON-Logic reads; of one that is read twice, twice. */
+export function factsRead(logic: unknown): string[] {
+  if (typeof logic !== 'object' || logic === null) return [];
+  if (Array.isArray(logic)) return logic.flatMap(factsRead);
+  return Object.entries(logic).flatMap(([operator, operands]) => {
+    if (operator !== 'var') return factsRead(operands);
+    const path = Array.isArray(operands) ? operands[0] : operands;
+    return typeof path === 'string' && path !== '' ? [path] : [];
+  });
+}

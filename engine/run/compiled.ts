@@ -1,4 +1,5 @@
 import type { ErrorCode } from '../contract/errors.ts';
+import type { FactPath } from '../contract/facts.ts';
 import type { FactView } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import type { PipelineSpec, StageEntry } from '../source/spec.ts';
@@ -26,6 +27,10 @@ export interface CompiledClause extends CompiledStage {
 /** A pipeline ready to run. */
 export interface CompiledPipeline {
   readonly spec: PipelineSpec;
+  /** Of the configuration it belongs to. */
+  readonly version: string;
+  /** What rules that decide over its requests look at. */
+  readonly rule_facts: readonly FactPath[];
   readonly stages: readonly CompiledStage[];
   readonly on_error: readonly CompiledClause[];
   readonly finally: readonly CompiledStage[];

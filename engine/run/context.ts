@@ -4,6 +4,7 @@ import type { FactPath, FactValue } from '../contract/facts.ts';
 import type { DropReason } from '../contract/forwarding.ts';
 import type {
   AttemptRecord,
+  AuditRecord,
   Candidate,
   Clock,
   FactView,
@@ -18,6 +19,7 @@ import { HeldBody } from './body.ts';
 import { HeldBytes } from './body-budget.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
 import type { Conversion } from './conversion.ts';
+import { describeDecisions } from './decisions.ts';
 import { Drain, type LateAnswer } from './drain.ts';
 import type { RequestEnvironment } from './environment.ts';
 import { FactStore, factIndex } from './fact-store.ts';
@@ -38,6 +40,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   readonly pipeline: CompiledPipeline;
   readonly entered: CompiledStage[] = [];
   rewrites: readonly string[] = NOTHING;
+  readonly clock: Clock;
   readonly started_at: number;
   /** The stage whose hook is running; facts it writes and errors it throws are its own. */
   stage: CompiledStage | undefined;
@@ -61,6 +64,8 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   drain: Drain | undefined;
   /** Whether the answer was read on to its end. */
   drained = false;
+  /** Stages that failed and that the request goes on without. */
+  left_out: ReadonlySet<CompiledStage> | undefined;
   /** Whether the answer could not be read for the stages that observe. */
   unread = false;
   /** Names of what held in shadow mode. */
@@ -71,7 +76,6 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   readonly notes: KeptNotes;
   readonly #facts = new FactStore();
   #states: Map<CompiledStage | undefined, unknown> | undefined;
-  #left_out: Set<CompiledStage> | undefined;
   #receiving: Promise<RequestBody> | undefined;
   #answered = false;
   #forwarded = false;
@@ -94,11 +98,8 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.started_at = started_at;
     this.notes = new KeptNotes(req.headers, environment.telemetry);
     this.#environment = environment;
+    this.clock = environment.clock;
     this.#holdings = new Holdings(environment.under_way);
-  }
-
-  get clock(): Clock {
-    return this.#environment.clock;
   }
 
   get trace(): TraceIdentity {
@@ -107,6 +108,10 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   tellTelemetry(): void {
     this.#environment.telemetry.requestEnded(this);
+  }
+
+  decisions(told: ReadonlySet<string>): AuditRecord {
+    return describeDecisions(this, told);
   }
 
   get facts(): FactView {
@@ -245,12 +250,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   /** Lets the request go on without a stage that failed: of its hooks only `finish` is still called. */
   leaveOut(stage: CompiledStage): void {
-    this.#left_out ??= new Set();
-    this.#left_out.add(stage);
-  }
-
-  isLeftOut(stage: CompiledStage): boolean {
-    return this.#left_out?.has(stage) ?? false;
+    this.left_out = new Set([...(this.left_out ?? []), stage]);
   }
 
   convertResponse(make: Conversion['make']): void {

@@ -5,8 +5,10 @@ import type { SharedServices } from '../contract/services.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
 import type { Loaded, PipelineSpec } from '../source/spec.ts';
 import type { StoreNeeds } from '../store/health.ts';
+import { configHash } from '../telemetry/config-hash.ts';
 import { compileClause, compileStage } from './compile-stage.ts';
 import type { CompiledPipeline, CompiledStage, PlanObserver } from './compiled.ts';
+import { ruleFacts } from './decisions.ts';
 
 /** The compiled configuration: immutable, replaced as a whole by a reload, closed after its last request. */
 export interface Plan {
@@ -56,6 +58,7 @@ function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<st
 export function buildPlan(loaded: Loaded, services: SharedServices, observer?: PlanObserver): Plan {
   const { config } = loaded;
   if (config === undefined) throw new Error('a configuration with errors has no plan');
+  const version = configHash(config);
   const created: CompiledStage[] = [];
   const closeAll = () => Promise.all(created.map((stage) => stage.hooks.close?.()));
   const add = <T extends CompiledStage>(stage: T): T => {
@@ -66,6 +69,8 @@ export function buildPlan(loaded: Loaded, services: SharedServices, observer?: P
     const stages = spec.stages.map((entry) => add(compileStage(spec, entry, services, observer)));
     return {
       spec,
+      version,
+      rule_facts: ruleFacts(spec, config),
       stages,
       on_error: spec.on_error.map((clause) => add(compileClause(spec, clause, services, observer))),
       finally: spec.finally.map((entry) => add(compileStage(spec, entry, services, observer))),

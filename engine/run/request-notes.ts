@@ -11,6 +11,7 @@ import {
 import { isTraceState, newSpanId, newTraceId, parseTraceParent } from '../kit/net/trace-context.ts';
 
 const NO_LIMITS: readonly LimitStatus[] = [];
+const isMoney = ({ unit }: LimitStatus) => unit === 'nano_usd';
 const NO_TIMES: readonly AttemptTimes[] = [];
 
 type Keeping = Pick<Telemetry, 'keepsTrace'>;
@@ -49,12 +50,24 @@ class RequestTrace implements TraceIdentity {
   }
 }
 
-/** What is kept of a request for telemetry alone. */
+/** A stage whose `request` hook was called: its place in the pipeline, and when, on the monotonic clock. */
+interface BegunStage {
+  readonly place: number;
+  readonly at: number;
+}
+
+/** What is kept of a request for telemetry and the audit log alone. */
 export class KeptNotes implements RequestNotes {
   limits = NO_LIMITS;
+  /** Those that count something else than money, too. */
+  all_limits = NO_LIMITS;
   limits_at = 0;
   error: StageError | undefined;
   attempt_times = NO_TIMES;
+  /** In order. */
+  readonly begun: BegunStage[] = [];
+  /** The `on_error` clause that answered. */
+  clause: string | undefined;
   readonly #headers: IncomingHttpHeaders;
   readonly #telemetry: Keeping;
   #trace: TraceIdentity | undefined;
@@ -70,8 +83,13 @@ export class KeptNotes implements RequestNotes {
   }
 
   limitsTold(limits: readonly LimitStatus[], at: number): void {
-    this.limits = limits;
+    this.all_limits = limits;
+    this.limits = limits.every(isMoney) ? limits : limits.filter(isMoney);
     this.limits_at = at;
+  }
+
+  stageBegins(place: number, at: number): void {
+    this.begun.push({ place, at });
   }
 
   /** An attempt is over, or has been answered. @param began_at on the monotonic clock */

@@ -69,6 +69,7 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
     // Observers written below the stage that answers watch it too, also when it fails.
     if (stage.definition.terminal) admitObservers(ctx, stages.slice(i + 1));
     ctx.stage = stage;
+    ctx.notes.stageBegins(i, ctx.clock.monotonic());
     const returned = stage.hooks.request(ctx);
     const result = returned instanceof Promise ? await returned : returned;
     if (ctx.aborted && !(ctx.drain !== undefined && result?.kind === 'relay')) {
@@ -221,7 +222,9 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
         continue;
       }
       ctx.stage = clause;
-      return (await clause.hooks.request!(ctx)) ?? raised;
+      const result = await clause.hooks.request!(ctx);
+      if (result !== undefined) ctx.notes.clause = clause.id;
+      return result ?? raised;
     } catch (error) {
       return refusalOf(plan, ctx, clause, 'request', error) ?? raised;
     } finally {

@@ -199,6 +199,7 @@ function fakeServices(
     health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
     condition: compileCondition,
     facts: (ctx) => (ctx as unknown as FakeContext).facts,
+    decisions: () => ({}),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { GatewayConfig, SpendScope } from '../../contract/config.ts';
 import type { CounterName, FactView, LedgerIdentity, LimitDemand, Services } from '../../contract/services.ts';
+import { factsRead } from '../../rules/fact-paths.ts';
 import { counterKey, type SpendLimit, spendLimits } from './spend-limits.ts';
 
 /** Who and what a request is counted under; a scope it has no part in is `undefined`. */
@@ -110,7 +111,7 @@ function compileCounters(
   if (charge === 'full') for (const counter of ALWAYS_COUNTED) counterOf(counter);
   for (const limit of spendLimits(config)) {
     const { scopes, scope, window, unit, name: rule, logic } = limit;
-    if ((charge === 'nothing' && unit !== 'requests') || !factsOf(logic).every(knows)) continue;
+    if ((charge === 'nothing' && unit !== 'requests') || !factsRead(logic).every(knows)) continue;
     counterOf({ scopes, scope, window, unit, rule }).limits.push({
       rule,
       shadow: limit.mode === 'shadow',
@@ -145,15 +146,4 @@ export function amountFor(
     if ((largest === undefined || amount > largest) && groups.includes(group)) largest = amount;
   }
   return largest ?? limit;
-}
-
-/** Paths of the facts that a condition reads. */
-function factsOf(logic: unknown): string[] {
-  if (typeof logic !== 'object' || logic === null) return [];
-  if (Array.isArray(logic)) return logic.flatMap(factsOf);
-  return Object.entries(logic).flatMap(([operator, operands]) => {
-    if (operator !== 'var') return factsOf(operands);
-    const path = Array.isArray(operands) ? operands[0] : operands;
-    return typeof path === 'string' && path !== '' ? [path] : [];
-  });
 }

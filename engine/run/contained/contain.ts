@@ -95,7 +95,7 @@ class ContainedStage {
   }
 
   async attempt(ctx: RequestContext): Promise<void> {
-    if (ctx.isLeftOut(this.#stage)) return;
+    if (ctx.left_out?.has(this.#stage)) return;
     try {
       await this.call(ctx, 'attempt');
     } catch (error) {
@@ -105,7 +105,7 @@ class ContainedStage {
 
   /** The head is sent when it returns, so that a promise comes too late and is a failure. */
   response(ctx: RequestContext, head: ResponseHead): void {
-    if (ctx.isLeftOut(this.#stage)) return;
+    if (ctx.left_out?.has(this.#stage)) return;
     const lease = new Lease(ctx, this.#stage);
     try {
       const returned: unknown = this.#run(() => this.#made.response!(lease, lease.lend(head)));
@@ -121,7 +121,7 @@ class ContainedStage {
 
   /** Sees a copy of the event and is not waited for; what it leaves running is heard when it fails. */
   event(ctx: RequestContext, event: ResponseEvent): void {
-    if (ctx.isLeftOut(this.#stage)) return;
+    if (ctx.left_out?.has(this.#stage)) return;
     const lease = new Lease(ctx, this.#stage);
     let returned: unknown;
     try {

@@ -2,6 +2,7 @@ import type { StageError } from '../../contract/errors.ts';
 import { FACTS, type FactPath, type FactValue } from '../../contract/facts.ts';
 import type {
   AttemptRecord,
+  AuditRecord,
   Candidate,
   DropReason,
   FactView,
@@ -123,6 +124,12 @@ export class Lease implements StageContext {
 
   get relayed_bytes(): number {
     return this.#ctx.relayed_bytes;
+  }
+
+  /** For `services.decisions`. */
+  decisions(told: ReadonlySet<string>): AuditRecord {
+    this.#check();
+    return this.#ctx.decisions(told);
   }
 
   /** All facts, for `services.facts`. */

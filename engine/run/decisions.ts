@@ -1,0 +1,122 @@
+/**
+ * How a request was decided, told when it is over: what was kept on the way are references and numbers, and words are made of them
+ * only here.
+ * @module
+ */
+import type { GatewayConfig } from '../contract/config.ts';
+import type { FactPath } from '../contract/facts.ts';
+import type { AuditRecord, LimitStatus } from '../contract/services.ts';
+import { nanoToUsd } from '../kit/money.ts';
+import { spendLimits } from '../money/limits/spend-limits.ts';
+import { routingRules } from '../rules/config-rules.ts';
+import { factsRead, isFact } from '../rules/fact-paths.ts';
+import type { PipelineSpec } from '../source/spec.ts';
+import type { CompiledPipeline, CompiledStage } from './compiled.ts';
+import type { KeptNotes } from './request-notes.ts';
+
+/** What of a request that is over tells how it was decided. */
+interface Decided {
+  readonly pipeline: CompiledPipeline;
+  readonly entered: readonly CompiledStage[];
+  readonly shadows: readonly string[];
+  readonly notes: KeptNotes;
+  readonly ended_at: number | undefined;
+  readonly clock: { monotonic(): number };
+  readonly left_out: ReadonlySet<CompiledStage> | undefined;
+  peek(path: FactPath): unknown;
+}
+
+/** Longest text, and most entries of a list, that are kept of a fact. */
+const TEXT_LENGTH_MAX = 200;
+const ENTRIES_MAX = 50;
+/** Most stages, limits and facts that are told of one request. */
+const TOLD_MAX = 60;
+
+/** The facts that the rules of a pipeline and those of gateway.yaml look at. */
+export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, config: GatewayConfig): FactPath[] {
+  const guards = [...stages, ...on_error, ...last].map(({ when }) => when);
+  const rules = [...routingRules(config), ...spendLimits(config)].map(({ logic }) => logic);
+  return [...new Set([...guards, ...rules].flatMap(factsRead))].filter(isFact);
+}
+
+/**
+ * How a request was decided, as an audit record keeps it: `config` is the version of the configuration, `steps` how each stage
+ * ended, as `id: ran, 0.3 ms`; `limits` those it came under as it found them, `seen` the facts that rules look at.
+ * @param told facts that the record tells elsewhere.
+ */
+export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): AuditRecord {
+  const { pipeline, notes } = ctx;
+  const seen = pipeline.rule_facts.flatMap((path) => {
+    if (told.has(path)) return [];
+    const value = bounded(ctx.peek(path));
+    return value === undefined ? [] : [[path, value] as const];
+  });
+  return {
+    config: pipeline.version,
+    pipeline: pipeline.spec.name,
+    steps: describeSteps(ctx),
+    ...(notes.clause !== undefined && { answered_by: notes.clause }),
+    ...(notes.all_limits.length > 0 && { limits: describeLimits(ctx) }),
+    ...(seen.length > 0 && { seen: Object.fromEntries(seen.slice(0, TOLD_MAX)) }),
+  };
+}
+
+/** Stages up to the last that was reached, and those below it that watched. */
+function describeSteps(ctx: Decided): string[] {
+  const { pipeline, notes, clock, ended_at } = ctx;
+  const { stages } = pipeline;
+  const error_at = stages.findIndex(({ id }) => id === ctx.peek('error.stage'));
+  const reached = Math.max(error_at, notes.begun.at(-1)?.place ?? -1);
+  const ended = ended_at ?? clock.monotonic();
+  const msOf = (place: number): number | undefined => {
+    const at = notes.begun.findIndex((begun) => begun.place === place);
+    return at < 0 ? undefined : (notes.begun[at + 1]?.at ?? ended) - notes.begun[at]!.at;
+  };
+  const steps = stages.flatMap((stage, place) => {
+    const end = endOf(ctx, stage, place, { reached, error_at });
+    if (end === undefined) return [];
+    const ms = msOf(place);
+    return [`${stage.id}: ${end}${ms === undefined ? '' : `, ${Math.max(0, Math.round(ms * 10) / 10)} ms`}`];
+  });
+  return steps.slice(0, TOLD_MAX);
+}
+
+function endOf(
+  ctx: Decided,
+  stage: CompiledStage,
+  place: number,
+  { reached, error_at }: { readonly reached: number; readonly error_at: number },
+): string | undefined {
+  if (place === error_at) return Number(ctx.peek('error.status')) < 500 ? 'refused' : 'failed';
+  if (ctx.left_out?.has(stage)) return 'left out';
+  if (ctx.entered.includes(stage)) return place === reached && error_at < 0 ? 'answered' : 'ran';
+  if (ctx.shadows.includes(stage.id)) return 'shadow';
+  return place < reached ? 'skipped' : undefined;
+}
+
+/** Limits without what was reserved for the request itself; amounts in the unit, money in USD. */
+function describeLimits(ctx: Decided): object[] {
+  const own = Number(ctx.peek('spend.reserved_nano_usd') ?? 0);
+  return ctx.notes.all_limits.slice(0, TOLD_MAX).map((limit) => describeLimit(limit, own));
+}
+
+function describeLimit({ rule, scope, key, window, unit, resets_at, ...amounts }: LimitStatus, own: number): object {
+  const is_usd = unit === 'nano_usd';
+  const shown = (amount: number) => (is_usd ? nanoToUsd(amount) : amount);
+  return {
+    ...{ rule, scope, key: key.slice(0, TEXT_LENGTH_MAX), window, unit: is_usd ? 'usd' : unit },
+    limit: shown(amounts.limit),
+    spent: shown(amounts.spent),
+    reserved: shown(Math.max(0, amounts.reserved - (is_usd ? own : 0))),
+    resets_at: resets_at === null ? null : new Date(resets_at).toISOString(),
+  };
+}
+
+/** No fact is long but those that somebody outside made long. Objects are left out: no rule compares them. */
+function bounded(value: unknown): unknown {
+  if (typeof value === 'string') return value.slice(0, TEXT_LENGTH_MAX);
+  if (Array.isArray(value)) {
+    return value.slice(0, ENTRIES_MAX).flatMap((item) => (typeof item === 'string' ? [bounded(item)] : []));
+  }
+  return typeof value === 'object' ? undefined : value;
+}
