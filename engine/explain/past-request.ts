@@ -13,6 +13,7 @@ import type { Database } from '../store/database.ts';
 import { type DryRun, decisionOf, entryStep, routingSteps, type StageStep, spendingSteps } from './dry-run.ts';
 import { limitsOfPast } from './limits.ts';
 import { pastRoute } from './past-route.ts';
+import { attemptsOf } from './trace.ts';
 import { upstreamSteps } from './upstreams.ts';
 
 /** Facts of a request, by dotted path. */
@@ -100,11 +101,6 @@ export async function recallRequest(
   const balances = await readCounters(database, now, config.spend_limits?.time_zone ?? 'UTC');
   const attempts = await readRequestAttempts(database, request_id);
   return { record, attempts, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
-}
-
-/** The attempts that an audit record tells one by one. */
-function attemptsOf({ attempts }: AuditRecord): readonly RequestAttempt[] {
-  return Array.isArray(attempts) ? (attempts as RequestAttempt[]) : [];
 }
 
 /** The upstreams that were not asked, each as `name: reason`. */

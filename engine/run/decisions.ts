@@ -4,6 +4,7 @@
  * @module
  */
 import type { GatewayConfig } from '../contract/config.ts';
+import type { StageError } from '../contract/errors.ts';
 import type { FactPath } from '../contract/facts.ts';
 import type { AuditRecord, LimitStatus } from '../contract/services.ts';
 import { nanoToUsd } from '../kit/money.ts';
@@ -29,8 +30,10 @@ interface Decided {
 /** Longest text, and most entries of a list, that are kept of a fact. */
 const TEXT_LENGTH_MAX = 200;
 const ENTRIES_MAX = 50;
+const REASON_LENGTH_MAX = 600;
 /** Most stages, limits and facts that are told of one request. */
 const TOLD_MAX = 60;
+const LIMIT_CODES: ReadonlySet<string> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
 
 /** The facts that the rules of a pipeline and those of gateway.yaml look at. */
 export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, config: GatewayConfig): FactPath[] {
@@ -55,9 +58,21 @@ export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): Audi
     config: pipeline.version,
     pipeline: pipeline.spec.name,
     steps: describeSteps(ctx),
+    ...describeRefusal(notes.error),
     ...(notes.clause !== undefined && { answered_by: notes.clause }),
     ...(notes.all_limits.length > 0 && { limits: describeLimits(ctx) }),
     ...(seen.length > 0 && { seen: Object.fromEntries(seen.slice(0, TOLD_MAX)) }),
+  };
+}
+
+/** What refused a request, and for a limit the sentence that its client was told: no other error is made of our own words alone. */
+function describeRefusal(error: StageError | undefined): AuditRecord {
+  if (error === undefined) return {};
+  const { policy, token_group } = error.details;
+  const by = typeof policy === 'string' ? `policy ${policy}` : token_group && `token group ${token_group}`;
+  return {
+    ...(typeof by === 'string' && { refused_by: by.slice(0, TEXT_LENGTH_MAX) }),
+    ...(LIMIT_CODES.has(error.code) && { reason: error.message.slice(0, REASON_LENGTH_MAX) }),
   };
 }
 

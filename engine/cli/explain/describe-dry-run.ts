@@ -1,27 +1,16 @@
 import type { Decision, DryRun, RuleStep, SentStep, StageStep } from '../../explain/dry-run.ts';
 import type { LimitStep } from '../../explain/limits.ts';
+import { describeReason, describeValue } from '../../explain/words.ts';
 import { formatUsd, usdToNano } from '../../kit/money.ts';
-import { jsonText } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import type { Reason } from '../../rules/reasons.ts';
 import { formatTable } from '../table.ts';
 import { formatMoment } from '../times.ts';
 import { attemptLines, upstreamLines } from './describe-upstreams.ts';
 
 const DETAIL = ' '.repeat(7);
 
-/** The value of a fact for people: money in USD, moments as dates. */
-function shown(path: string, value: unknown): string {
-  if (value === null || value === undefined) return 'not set';
-  if (path.endsWith('_nano_usd')) return `${formatUsd(Number(value))} USD`;
-  if (path.endsWith('_at')) return formatMoment(new Date(Number(value)));
-  return jsonText(value);
-}
-
-function valuesOf({ saw }: Reason): string {
-  const values = Object.entries(saw).map(([path, value]) => `${path} is ${shown(path, value)}`);
-  return values.length === 0 ? '' : ` (${values.join(', ')})`;
-}
+const formatAt = (moment: Date) => formatMoment(moment);
+const shown = (path: string, value: unknown) => describeValue(path, value, formatAt);
 
 const NO_BREAK = '\u00a0';
 const inOnePiece = (text: string): string => text.replaceAll(' ', NO_BREAK);
@@ -30,12 +19,7 @@ const spaced = (text: string): string => text.replaceAll(NO_BREAK, ' ');
 /** Why a condition holds or not, one line per comparison that decided. */
 function reasonLines({ reasons }: Decision, line_width: number): string[] {
   return reasons.flatMap((reason) =>
-    wrapText(
-      `${reason.held ? 'yes' : 'no'}: ${reason.condition}${valuesOf(reason)}`,
-      line_width,
-      DETAIL,
-      `${DETAIL}  `,
-    ),
+    wrapText(`${reason.held ? 'yes' : 'no'}: ${describeReason(reason, formatAt)}`, line_width, DETAIL, `${DETAIL}  `),
   );
 }
 

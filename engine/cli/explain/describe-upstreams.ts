@@ -1,8 +1,8 @@
 /** What is said of the upstreams of one request: those it can go to, and those it went to. */
-import { ATTEMPT_REASONS, DROP_REASONS, type DropReason } from '../../contract/forwarding.ts';
+import { DROP_REASONS } from '../../contract/forwarding.ts';
 import type { DryRun, PastRequest } from '../../explain/dry-run.ts';
 import type { UpstreamStep } from '../../explain/upstreams.ts';
-import { formatUsd } from '../../kit/money.ts';
+import { describeAttempt, describeDropped } from '../../explain/words.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 
 const DETAIL = ' '.repeat(7);
@@ -30,26 +30,10 @@ export function upstreamLines(run: DryRun, line_width: number): string[] {
   });
 }
 
-function meaningOf(words: Readonly<Record<string, string>>, word: string): string {
-  return Object.hasOwn(words, word) ? `${words[word]} (${word})` : word;
-}
-
 /** What became of a request: every attempt with its outcome and what followed, and what was not asked. */
 export function attemptLines({ attempts, dropped }: PastRequest, line_width: number): string[] {
-  const tried = attempts.flatMap((attempt) => {
-    const { n, upstream, outcome, status, reason, ms, possibly_billed_nano_usd: possibly } = attempt;
-    const facts = [
-      outcome,
-      ...(status === null ? [] : [`status ${status}`]),
-      ...(ms === null || ms === undefined ? [] : [`${Math.round(ms)} ms`]),
-      ...(possibly ? [`possibly billed: ${formatUsd(possibly)} USD`] : []),
-    ];
-    const text = `${upstream}: ${facts.join(', ')}; ${meaningOf(ATTEMPT_REASONS, reason)}`;
-    return wrapText(text, line_width, numbered(n), DETAIL);
-  });
-  const left_out = dropped.flatMap((text) => {
-    const [upstream = '', reason = ''] = text.split(': ');
-    return wrapText(`${upstream}: ${meaningOf(DROP_REASONS, reason as DropReason)}`, line_width, numbered('-'), DETAIL);
-  });
-  return [...tried, ...left_out];
+  return [
+    ...attempts.flatMap((attempt) => wrapText(describeAttempt(attempt), line_width, numbered(attempt.n), DETAIL)),
+    ...dropped.flatMap((text) => wrapText(describeDropped(text), line_width, numbered('-'), DETAIL)),
+  ];
 }
