@@ -1,9 +1,10 @@
 import type { Changing } from '../audit/admin-changes.ts';
+import type { LiveRecords } from '../audit/live-records.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { UpstreamStates } from '../contract/forwarding.ts';
 import type { Clock, ModelCatalog } from '../contract/services.ts';
 import type { Sessions } from '../identity/sessions/sessions.ts';
-import type { Policy } from '../source/spec.ts';
+import type { Loaded, Policy } from '../source/spec.ts';
 import type { Database } from '../store/database.ts';
 import type { Caller } from './caller.ts';
 
@@ -17,6 +18,10 @@ export interface AdminOptions {
   readonly database: Pick<Database, 'query' | 'knex'>;
   readonly clock: Clock;
   readonly models: ModelCatalog;
+  /** What rules are told by, and below which directory their files are named; absent where no gateway runs. */
+  readonly explained?: { readonly loaded: Loaded; readonly directory: string };
+  /** New audit records; absent where no gateway runs. */
+  readonly live?: Pick<LiveRecords, 'listen'>;
   /** What this process knows of upstreams; absent where it serves no requests. */
   readonly upstreams?: Pick<UpstreamStates, 'list'>;
 }

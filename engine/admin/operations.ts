@@ -12,6 +12,7 @@ import { meOperations } from './me.ts';
 import { peopleOperations } from './people.ts';
 import { policyOperations } from './policies.ts';
 import { refusedSignInOperations } from './refused-sign-ins.ts';
+import { requestOperations } from './requests.ts';
 import { serviceTokenOperations } from './service-tokens.ts';
 import { sessionOperations } from './sessions.ts';
 import { tokenGroupOperations } from './token-groups.ts';
@@ -36,6 +37,7 @@ export function adminOperations(options: AdminOptions) {
     ...upstreamTrafficOperations(options),
     ...usageOperations(options),
     ...homeOperations(options),
+    ...requestOperations(options),
     ...changeOperations(options),
     ...configOperations(options),
     ...serviceTokenOperations(options),

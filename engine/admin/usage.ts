@@ -1,8 +1,6 @@
 import { OperationError } from '../contract/operation-error.ts';
 import { nanoToUsd } from '../kit/money.ts';
-import { isTimeZone } from '../kit/net/addresses.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
-import { parseDate } from '../kit/times.ts';
 import {
   DEFAULT_DIMENSIONS,
   reportUsage,
@@ -18,6 +16,7 @@ import type { AdminOptions, Asked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
 import type { Download } from './download.ts';
 import { showName } from './input.ts';
+import { endAsked, zoneAsked } from './period.ts';
 
 const MOST_DIMENSIONS = 4;
 /** More than anybody looks at, and not more than a browser holds. */
@@ -34,9 +33,8 @@ export interface UsageWish extends Readonly<Partial<Record<Exclude<keyof UsageFi
 /** Requests, tokens and cost: one's own, for administrators everybody's. The report is that of `appscli usage`. */
 export function usageOperations({ config, database, clock }: AdminOptions) {
   const meant = ({ by, time_zone, since, until, ...filter }: UsageWish, caller: Caller) => {
-    const zone = time_zone ?? config.spend_limits?.time_zone ?? 'UTC';
-    if (!isTimeZone(zone)) throw new OperationError(`the parameter "time_zone" is wrong: expected ${A_ZONE}`);
-    const period = { since: endOf('since', since), until: endOf('until', until) };
+    const zone = zoneAsked(time_zone, config);
+    const period = { since: endAsked('since', since), until: endAsked('until', until) };
     const user = ownerToList(caller, filter.user);
     return { by: dimensionsIn(by), time_zone: zone, period, filter: { ...filter, user, ...period } };
   };
@@ -76,18 +74,6 @@ export function usageOperations({ config, database, clock }: AdminOptions) {
     const found = await ofStore(summarizeUsage(database, { ...asked, filter: { ...asked.filter, ...before } }, kept));
     return { ...before, ...shown(found) };
   }
-}
-
-const A_ZONE = 'the name of a time zone, such as UTC or Europe/Berlin';
-
-function endOf(name: string, text: string | undefined): Date | string | undefined {
-  if (text === undefined) return undefined;
-  const moment = parseDate(text);
-  if (moment === undefined || moment.getUTCFullYear() < 1970) {
-    const expected = 'a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00Z';
-    throw new OperationError(`the parameter "${name}" is wrong: expected ${expected}`);
-  }
-  return text.includes('T') ? moment : text;
 }
 
 function demandOrder(since: Date | null, until: Date | undefined): void {

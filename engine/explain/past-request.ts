@@ -91,7 +91,7 @@ export interface Remembered {
 
 /** What the database remembers of a request; `undefined` where the audit log has no such id. Raises store_unavailable. */
 export async function recallRequest(
-  database: Database,
+  database: Pick<Database, 'query'>,
   config: GatewayConfig,
   request_id: string,
 ): Promise<Remembered | undefined> {

@@ -25,13 +25,18 @@ export interface ToldLimit {
 /** The limits of an audit record. Whatever in it is none is left out. */
 export function toldLimits(record: AuditRecord): ToldLimit[] {
   const limits = Array.isArray(record.limits) ? (record.limits as Record<string, unknown>[]) : [];
-  return limits.flatMap((limit) => {
-    try {
-      return [tell(limit, record)];
-    } catch {
-      return [];
-    }
-  });
+  const isWhole = ({ limit, spent, reserved }: Record<string, unknown>) =>
+    [limit, spent, reserved].every((amount) => typeof amount === 'number' && Number.isFinite(amount));
+  return limits
+    .filter((found) => found !== null && isWhole(found))
+    .flatMap((limit) => {
+      try {
+        return [tell(limit, record)];
+      } catch {
+        // An amount that is no amount of money, a key that is none of several.
+        return [];
+      }
+    });
 }
 
 function tell(found: Record<string, unknown>, record: AuditRecord): ToldLimit {

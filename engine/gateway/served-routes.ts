@@ -1,4 +1,6 @@
 import type { Router } from 'express';
+import type { AdminOptions } from '../admin/asked.ts';
+import type { LiveRecords } from '../audit/live-records.ts';
 import { adminRoutes } from '../http/admin/index.ts';
 import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
 import { consoleFiles } from '../http/console/console-files.ts';
@@ -27,12 +29,15 @@ interface Served extends Pick<Loaded, 'pipelines' | 'policies'> {
   readonly database: Database;
   readonly foundation: Pick<Foundation, 'catchUp'>;
   readonly upstreams: OpenUpstreamStates;
+  readonly live: LiveRecords;
+  readonly explained: AdminOptions['explained'] & object;
   readonly telemetry: GatewayTelemetry;
 }
 
 /** What serves the paths that belong to no pipeline, in the order in which they are tried. */
 export function routesOf(served: Served): Router[] {
-  const { plan, pipelines, policies, identity, database, foundation, upstreams, telemetry } = served;
+  const { plan, pipelines, policies, identity, database, foundation, telemetry } = served;
+  const { upstreams, live, explained } = served;
   const { config, services } = plan;
   const { clock, log, models, tokens } = services;
   const verify = (token: string) => tokens.verify(token);
@@ -50,6 +55,19 @@ export function routesOf(served: Served): Router[] {
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
     selfcheckRoute({ config, verify, clock, log, telemetry }),
     consoleFiles(config.server.public_url),
-    adminRoutes({ ...common, policies, sessions, catchUp, verify, console: console_callers, models, upstreams }),
+    adminRoutes({
+      ...{
+        ...common,
+        policies,
+        sessions,
+        catchUp,
+        verify,
+        console: console_callers,
+        models,
+        upstreams,
+        live,
+        explained,
+      },
+    }),
   ];
 }

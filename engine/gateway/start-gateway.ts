@@ -1,4 +1,6 @@
+import { dirname, resolve } from 'node:path';
 import { OpenAuditLog } from '../audit/audit-log.ts';
+import { type LiveRecords, openLiveRecords } from '../audit/live-records.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { DEFAULT_RETENTION } from '../contract/config.ts';
 import type { Clock, Services } from '../contract/services.ts';
@@ -120,7 +122,8 @@ export async function startGateway(options: {
       const { services, identity } = made;
       of_config.set(config, made);
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
-      return servePlan(plan, log, routesOf({ plan, ...loaded, identity, ...opened }), opened.telemetry);
+      const explained = { loaded, directory: dirname(resolve(config_file)) };
+      return servePlan(plan, log, routesOf({ plan, ...loaded, identity, explained, ...opened }), opened.telemetry);
     };
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
@@ -205,6 +208,7 @@ async function openServices(
   readonly database: Database;
   readonly ended_grants: EndedGrants;
   readonly upstreams: OpenUpstreamStates;
+  readonly live: LiveRecords;
   readonly telemetry: GatewayTelemetry;
   /** Says what becomes of requests where the database is away. */
   tellStart(): Promise<void>;
@@ -266,6 +270,7 @@ async function openServices(
   const spooling = new SpoolingLedger({ ledger, spool_dir, database_id, needed, writeRecords, clock, log });
   opened('spool', spooling);
   const audit = opened('audit log', new OpenAuditLog({ database, clock, log, spool: spooling }));
+  const live = opened('live records', openLiveRecords({ database, log, every: everyInBackground, stopping }));
   observeServices(telemetry.metrics, { ledger, spooling, audit, upstreams });
   const lasting: LastingServices = {
     clock,
@@ -298,6 +303,7 @@ async function openServices(
     database,
     ended_grants,
     upstreams,
+    live,
     telemetry,
     tellStart: () => tellStart({ config: reloader().config(), access_tokens, revocations, log }, database, callers),
   };

@@ -40,9 +40,15 @@ export function createReadCall({ server }: GatewayConfig, clock: Clock): ReadCal
   };
   return async (req, { path_names, body }, caller_id) => ({
     path: Object.fromEntries(path_names.map((name) => [name, String(req.params[name] ?? '')])),
-    query: readQuery(req.originalUrl),
+    query: { ...resumption(req), ...readQuery(req.originalUrl) },
     body: body === undefined ? undefined : await readBody(req, body, caller_id),
   });
+}
+
+/** Where a feed goes on that was cut off, as readers of feeds say it by themselves. */
+function resumption({ headers }: IncomingMessage): Record<string, string> {
+  const id = headers['last-event-id'];
+  return typeof id === 'string' && /^\d{1,15}$/.test(id) ? { after: id } : {};
 }
 
 function readQuery(url: string): Record<string, string> {

@@ -18,7 +18,7 @@ const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
 interface Identifying {
   readonly verify: BearerTokens['verify'];
   readonly verifyService: VerifyServiceToken;
-  readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify'>;
+  readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify' | 'cookie' | 'sessions'>;
 }
 
 /**
@@ -53,6 +53,27 @@ export async function identifyCaller(
   }
   const { email, roles } = principal;
   return { principal, email, is_admin: roles.includes('admin'), actor: { kind: 'person', name: email } };
+}
+
+/**
+ * Raises an error where whoever began something that goes on may no longer. A session of the console is only looked at: a new
+ * cookie would reach nobody.
+ */
+export async function demandStillThere(
+  req: IncomingMessage,
+  res: ServerResponse,
+  identifying: Identifying,
+  { is_admin }: Pick<Caller, 'is_admin'>,
+): Promise<void> {
+  const cookie = identifying.console?.cookie.read(req.headers);
+  if (cookie === undefined || req.headers.authorization !== undefined || req.headers['x-api-key'] !== undefined) {
+    const now = await identifyCaller(req, res, identifying);
+    if (now.is_admin !== is_admin) throw new StageError('forbidden', 'The rights of the caller changed.');
+    return;
+  }
+  const session = await identifying.console!.sessions.find(cookie);
+  if (session !== undefined && (session.person?.revoked_at ?? null) === null) return;
+  throw new StageError('credential_expired', 'The session is over.');
 }
 
 /**

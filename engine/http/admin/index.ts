@@ -8,6 +8,7 @@ import {
   type DescribedOperation,
 } from '../../admin/description.ts';
 import type { Download } from '../../admin/download.ts';
+import type { LiveFeed } from '../../admin/live-feed.ts';
 import { createRunOperation, demandRole } from '../../admin/operations.ts';
 import { asStageError } from '../../admin/problem.ts';
 import { StageError } from '../../contract/errors.ts';
@@ -22,9 +23,12 @@ import { identityOf, type RequestIdentity } from '../request-identity.ts';
 import { sendError } from '../send-error.ts';
 import type { ConsoleCallers } from '../sign-in/console/console-caller.ts';
 import { createReadCall } from './call.ts';
-import { demandScope, identifyCaller, withoutLostGroups } from './caller.ts';
+import { demandScope, demandStillThere, identifyCaller, withoutLostGroups } from './caller.ts';
 import { sendDownload } from './send-download.ts';
+import { sendFeed } from './send-feed.ts';
 import { beginChange } from './tell-change.ts';
+
+const FEED = 'text/event-stream';
 
 /** What the admin API is served with. */
 export interface AdminRoutesOptions extends AdminOptions {
@@ -32,7 +36,7 @@ export interface AdminRoutesOptions extends AdminOptions {
   readonly telemetry: Pick<Telemetry, 'operation'>;
   readonly verify: BearerTokens['verify'];
   /** Who asks by the cookie of a browser; absent: nobody does. */
-  readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify'>;
+  readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify' | 'cookie' | 'sessions'>;
   /** Resolves when this process goes by what was changed. */
   catchUp(): Promise<void>;
 }
@@ -96,6 +100,11 @@ function createAnswer(options: AdminRoutesOptions) {
       const caller = changes ? await withoutLostGroups(identified, options) : identified;
       demandRole(operation, caller);
       const answered = await run(operation, caller, await read(req, operation, caller.principal.id));
+      if (operation.file_type === FEED) {
+        const mayGoOn = () => demandStillThere(req, res, verifying, caller);
+        await sendFeed(res, answered as LiveFeed, { headers: fixedHeaders(res, FEED), mayGoOn });
+        return;
+      }
       if (operation.file_type !== undefined) {
         await sendDownload(res, answered as Download, fixedHeaders(res, `${operation.file_type}; charset=utf-8`));
         return;

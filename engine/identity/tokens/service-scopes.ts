@@ -11,6 +11,7 @@ export const SERVICE_SCOPES = [
   'upstreams:read',
   'upstreams:write',
   'usage:read',
+  'requests:read',
   'changes:read',
 ] as const;
 

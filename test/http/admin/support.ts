@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { after, before } from 'node:test';
 import type { Principal } from '../../../engine/api.ts';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
+import { type LiveRecords, openLiveRecords } from '../../../engine/audit/live-records.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { Operation } from '../../../engine/contract/telemetry.ts';
@@ -129,6 +130,7 @@ export function useAdminApi(
 ): void {
   let store: TestStore | undefined;
   let server: Server | undefined;
+  let live: LiveRecords | undefined;
   before(async () => {
     store = await openTestStore();
     const { database: real } = store;
@@ -153,6 +155,11 @@ export function useAdminApi(
     const log = { debug: keep, info: keep, warn: keep, error: keep };
     const operations: Operation[] = [];
     const states = createUpstreamStates({ upstreams: used_config.upstreams, clock, log, random: () => 0.5 });
+    const every = (_ms: number, run: () => unknown) => {
+      const timer = setInterval(run, 20);
+      return () => clearInterval(timer);
+    };
+    live = openLiveRecords({ database, log, every, stopping: () => false });
     const routes = adminRoutes({
       config: used_config,
       policies,
@@ -163,6 +170,7 @@ export function useAdminApi(
       telemetry: { operation: (operation) => void operations.push(operation) },
       models: createModelCatalog(used_config),
       upstreams: states,
+      live,
       async catchUp() {},
       verify(token) {
         if (token.startsWith('gw_')) return access.verify(token);
@@ -182,6 +190,7 @@ export function useAdminApi(
     take({ url, database, clock, by, store, states, logs, operations, ...asking(url), withoutStore, addSession });
   });
   after(async () => {
+    live?.close();
     server?.closeAllConnections();
     server?.close();
     await store?.close();

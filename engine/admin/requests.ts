@@ -1,0 +1,128 @@
+import {
+  fitsFilter,
+  listRequestRecords,
+  type RequestFilter,
+  type RequestRecord,
+  readRequestRecord,
+} from '../audit/request-records.ts';
+import { OperationError } from '../contract/operation-error.ts';
+import type { AuditRecord } from '../contract/services.ts';
+import { StartError } from '../contract/start-error.ts';
+import { recallRequest, replayRecord } from '../explain/past-request.ts';
+import { tellReplay } from '../explain/replay-words.ts';
+import { effectiveRules } from '../explain/rules.ts';
+import { traceOf } from '../explain/trace.ts';
+import { readRequestAttempts } from '../money/reports/request-attempts.ts';
+import { readRequestLedger } from '../money/reports/request-ledger.ts';
+import { usagePeriod } from '../money/reports/usage-period.ts';
+import { configHash } from '../telemetry/config-hash.ts';
+import type { AdminOptions, Asked, PageAsked } from './asked.ts';
+import { type Caller, ownerToList } from './caller.ts';
+import { notInList } from './input.ts';
+import type { LiveFeed } from './live-feed.ts';
+import { endAsked, zoneAsked } from './period.ts';
+import { requestRow } from './request-rows.ts';
+
+/** Which requests are asked for, as parameters say it. */
+interface Wish extends Omit<RequestFilter, 'since' | 'until'> {
+  readonly since?: string;
+  readonly until?: string;
+  readonly time_zone?: string;
+}
+
+const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Requests and how they were decided: one's own, for administrators everybody's. */
+export function requestOperations(options: AdminOptions) {
+  const { config, database, clock, explained, live } = options;
+
+  async function filterOf({ since, until, time_zone, ...wish }: Wish, caller: Caller): Promise<RequestFilter> {
+    const filter = { ...wish, user: ownerToList(caller, wish.user) };
+    if (since === undefined && until === undefined) return filter;
+    const zone = zoneAsked(time_zone, config);
+    const period = await usagePeriod(
+      options,
+      { since: endAsked('since', since), until: endAsked('until', until) },
+      zone,
+    );
+    return {
+      ...filter,
+      ...(since !== undefined && { since: period.since! }),
+      ...(until !== undefined && { until: period.until }),
+    };
+  }
+
+  /** What is somebody else's does not exist for the caller. */
+  async function find({ is_admin, email }: Caller, id: string): Promise<RequestRecord> {
+    const found = ID.test(id) ? await readRequestRecord(database, id) : undefined;
+    if (found !== undefined && (is_admin || found.record.user === email)) return found;
+    throw new OperationError('the audit log has no request with this id among those you may see', 'missing');
+  }
+
+  /** Rules of the configuration that decided, where it is the one in force. */
+  function rulesOf({ config: version }: AuditRecord) {
+    if (explained === undefined || version !== configHash(config)) return undefined;
+    return effectiveRules(explained.loaded, config, explained.directory);
+  }
+
+  return {
+    async listRequests({ caller }: Asked, { limit, after, ...wish }: Wish & PageAsked) {
+      const page = await listRequestRecords(database, await filterOf(wish, caller), { limit, after, now: clock.now() });
+      if (page === undefined) throw notInList();
+      return { requests: page.records.map(requestRow), next: page.next, searched_to: page.searched_to };
+    },
+
+    async getRequest({ caller }: Asked, { id }: { readonly id: string }) {
+      const found = await find(caller, id);
+      const { record } = found;
+      const attempts = await readRequestAttempts(database, id);
+      const ledger = await readRequestLedger(database, id);
+      return {
+        request: requestRow(found),
+        trace: traceOf(record, { rules: rulesOf(record), attempts }),
+        ledger: ledger.map(({ cost_nano_usd, ...row }) => ({ ...row, cost_usd: Number(cost_nano_usd) / 1e9 })),
+        record,
+      };
+    },
+
+    async explainRequest({ caller }: Asked, { id }: { readonly id: string }) {
+      await find(caller, id);
+      if (explained === undefined) {
+        throw new OperationError(
+          'only a running gateway knows its rules; "appscli explain" with the id tells it',
+          'conflict',
+        );
+      }
+      const remembered = await recallRequest(database, config, id);
+      if (remembered === undefined) throw new OperationError('the audit log has no request with this id', 'missing');
+      try {
+        return { id, ...tellReplay(replayRecord({ loaded: explained.loaded, config }, remembered), remembered.record) };
+      } catch (error) {
+        if (!(error instanceof StartError)) throw error;
+        throw new OperationError(error.message, 'conflict');
+      }
+    },
+
+    async watchRequests({ caller }: Asked, { after, ...wish }: Wish & { readonly after?: number }): Promise<LiveFeed> {
+      const filter = await filterOf(wish, caller);
+      if (live === undefined)
+        throw new OperationError('only a running gateway tells of requests as they come', 'conflict');
+      return {
+        async open({ send, end }) {
+          const stop = await live.listen({
+            caller: caller.principal.id,
+            after,
+            take(records) {
+              for (const found of records) {
+                if (fitsFilter(found.record, filter)) send({ id: found.id, event: 'request', data: requestRow(found) });
+              }
+            },
+            end,
+          });
+          if (stop !== undefined) return stop;
+          throw new OperationError('too many live views are open; close one of them', 'conflict');
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,149 @@
+/** What the real gateway records of its decisions, and how they are told afterwards. */
+import assert from 'node:assert/strict';
+import { dirname } from 'node:path';
+import { describe, test } from 'node:test';
+import { programCaller } from '../../../engine/admin/caller.ts';
+import { createRunOperation, operationOf } from '../../../engine/admin/operations.ts';
+import { loadToRun } from '../../../engine/gateway/load-configuration.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { stages } from '../../../stages/index.ts';
+import { answerJson, message } from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { type Surroundings, useGateway } from '../support/use-gateway.ts';
+
+let opened: Surroundings;
+useGateway(
+  (surroundings) => {
+    opened = surroundings;
+  },
+  {
+    routing: {
+      default_upstream: 'main',
+      rules: [
+        { name: 'at-night', upstream: 'main', when: { '===': [{ var: 'principal.team' }, 'night'] } },
+        { name: 'big', upstream: 'main', when: { '>': [{ var: 'request.max_tokens' }, 50] } },
+      ],
+    },
+    spend_limits: {
+      time_zone: 'UTC',
+      rules: [
+        {
+          name: 'poor',
+          when: { '===': [{ var: 'principal.team' }, 'poor'] },
+          scope: 'user',
+          window: 'day',
+          limit_usd: 0.0001,
+        },
+      ],
+    },
+  },
+);
+
+const SECRET = 'the-text-of-a-prompt-7d1f';
+
+async function ask(token: string, more: object = {}): Promise<{ status: number; id: string }> {
+  const response = await fetch(`${opened.gateway.url}/v1/messages`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'coder-1', max_tokens: 64, messages: [{ role: 'user', content: SECRET }], ...more }),
+  });
+  await response.text();
+  return { status: response.status, id: response.headers.get('x-gateway-request-id')! };
+}
+
+/** What an administrator is told by this gateway. */
+async function told(name: 'getRequest' | 'explainRequest', id: string) {
+  const { database, config_file, env } = opened.gateway;
+  const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
+  const clock = systemClock;
+  const explained = { loaded, directory: dirname(config_file) };
+  const run = createRunOperation({
+    config,
+    database,
+    clock,
+    sessions: undefined,
+    models: createModelCatalog(config),
+    explained,
+  });
+  const caller = programCaller('command', 'root', { kind: 'command', name: 'root@host' });
+  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is.
+  const ask = () => run(operationOf(name), caller, { path: { id }, query: {}, body: undefined }) as Promise<any>;
+  return until('the request is recorded', () => ask().catch(() => undefined));
+}
+
+describe('the trace of a request', () => {
+  test('that was served has its stages, the rules with what they saw, and what was sent', async () => {
+    opened.upstream.script = answerJson(message());
+    const { status, id } = await ask(opened.gateway.token);
+    assert.equal(status, 200);
+    const { request, trace, ledger, record } = await until('its cost is in the ledger', async () => {
+      const found = await told('getRequest', id);
+      return found.ledger.length > 0 && found;
+    });
+    assert.match(trace.why, /^Served by main in .*, by the rule big\. It cost 0\.\d+ USD\.$/);
+    assert.deepEqual(
+      trace.stages.map(({ id, end }: { id: string; end: string }) => `${id} ${end}`),
+      [
+        'authenticate ran',
+        'read-body ran',
+        'resolve-route ran',
+        'check-budget ran',
+        'meter-usage ran',
+        'translate ran',
+        'forward answered',
+      ],
+    );
+    const rules = trace.rules.filter(({ kind }: { kind: string }) => kind === 'routing');
+    assert.deepEqual(
+      rules.map(({ name, held }: { name: string; held: boolean | null }) => [name, held]),
+      [
+        ['at-night', false],
+        ['big', true],
+        ['default', null],
+      ],
+    );
+    assert.deepEqual(rules[1].reasons, [{ held: true, words: 'request.max_tokens > 50 (request.max_tokens is 64)' }]);
+    assert.match(`${rules[1].file}:${rules[1].line}`, /^gateway\.yaml:\d+$/);
+    assert.equal(trace.bytes, 'Sent byte for byte as it came.');
+    assert.equal(ledger.length, 1);
+    assert.equal(ledger[0].cost_usd, request.cost_usd);
+    assert.ok(request.ttfb_ms >= 0);
+    assert.ok(!JSON.stringify(record).includes(SECRET));
+  });
+
+  test('that a limit refused begins with the sentence that its client was told', async () => {
+    const token = await opened.gateway.newToken({ user: 'poor@example.com', team: 'poor' });
+    const { status, id } = await ask(token);
+    assert.equal(status, 429);
+    const { request, trace } = await told('getRequest', id);
+    assert.match(
+      trace.why,
+      /^Refused: The daily limit of 0\.0001 USD for user poor@example\.com .* It is written in gateway\.yaml:\d+\.$/,
+    );
+    assert.equal(request.refused_by, 'poor');
+    assert.deepEqual(trace.stages.at(-1).end, 'refused');
+    const { rule, limit, spent, refused } = trace.limits[0];
+    assert.deepEqual({ rule, limit, spent, refused }, { rule: 'poor', limit: 0.0001, spent: 0, refused: true });
+    const now = await told('explainRequest', id);
+    assert.equal(now.would, 'refused');
+    assert.match(now.words, /^It would be refused now by the limit poor: user poor@example\.com: .*As it did then\.$/);
+  });
+
+  test('whose model is not open to its token says which token group keeps it back', async () => {
+    const { status, id } = await ask(opened.gateway.token, { model: 'no-such-model' });
+    assert.equal(status, 404);
+    const { trace } = await told('getRequest', id);
+    assert.match(
+      trace.why,
+      /^Refused by the stage resolve-route.*: the model does not exist for this caller \(model_not_found\)\.$/,
+    );
+  });
+
+  test('tells what would become of it now', async () => {
+    const { id } = await ask(opened.gateway.token);
+    await told('getRequest', id);
+    const now = await told('explainRequest', id);
+    assert.deepEqual([now.would, now.words], ['go_out', 'It would go to main now, by the rule big. As it did then.']);
+  });
+});

@@ -1,0 +1,260 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { before, describe, test } from 'node:test';
+import { until } from '../../support/until.ts';
+import { type AdminBench, useAdminApi } from './support.ts';
+
+let bench: AdminBench;
+useAdminApi((opened) => {
+  bench = opened;
+});
+
+const NOON = Date.parse('2026-03-10T12:00:00Z');
+const HOUR_MS = 3_600_000;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Writes a record as the stage `audit` does, and gives its id. */
+async function record(hours_ago: number, fields: Fields): Promise<string> {
+  const id = randomUUID();
+  const at_ms = NOON - hours_ago * HOUR_MS;
+  const shared = {
+    ...{ request_id: id, method: 'POST', path: '/v1/messages', protocol: 'messages', model: 'coder-1', status: 200 },
+    ...{ error: null, upstream: 'main', aborted: false, received_at: new Date(at_ms - 900).toISOString() },
+    ...{ duration_ms: 900, input_tokens: 10, output_tokens: 20, cost_usd: 0.25, cost_from: 'upstream', sends: 1 },
+  };
+  const text = JSON.stringify([{ at_ms, request_id: id, record: { ...shared, ...fields } }]);
+  await bench.database.query('test_audit', 'select audit_append($1::jsonb, false)', [text]);
+  return id;
+}
+
+const ids = {} as Record<'alice' | 'bob' | 'refused' | 'failed' | 'unknown' | 'old', string>;
+
+before(async () => {
+  ids.old = await record(24 * 80, { user: 'bob@example.com', model: 'writer-1', token_id: 'tok_old' });
+  ids.unknown = await record(5, { user: null, status: 401, error: 'credential_invalid', upstream: null });
+  ids.alice = await record(4, { user: 'alice@example.com', team: 'search', client: 'coder-cli', token_id: 'tok_a' });
+  ids.bob = await record(3, {
+    user: 'bob@example.com',
+    billed: { model: 'coder-1-mini' },
+    upstream_model: 'coder-one',
+  });
+  ids.refused = await record(2, {
+    ...{ user: 'alice@example.com', status: 429, error: 'spend_limit_exceeded', upstream: 'main', cost_usd: undefined },
+    ...{ spend_rule: 'per-user', stage: 'check-budget', sends: undefined, config: 'abc', pipeline: 'messages' },
+    reason: 'The daily limit of 5 USD for user alice@example.com has no room for this request.',
+    steps: ['authenticate: ran, 0.3 ms', 'night-only: skipped', 'check-budget: refused, 1.2 ms'],
+    limits: [
+      {
+        rule: 'per-user',
+        scope: 'user',
+        key: 'alice@example.com',
+        window: 'day',
+        unit: 'usd',
+        limit: 5,
+        spent: 4.75,
+        reserved: 0,
+        resets_at: '2026-03-11T00:00:00.000Z',
+      },
+    ],
+  });
+  ids.failed = await record(1, { user: 'alice@example.com', status: 529, upstream_status: 529 });
+});
+
+const list = async (who: string, query = '') => {
+  const { status, body } = await bench.ask(who, 'GET', `/admin/api/requests${query}`);
+  assert.equal(status, 200, JSON.stringify(body));
+  return body;
+};
+const idsOf = async (who: string, query = '') => (await list(who, query)).requests.map(({ id }: { id: string }) => id);
+
+describe('the list of requests', () => {
+  test('has those of everybody for administrators, the newest first', async () => {
+    const { alice, bob, refused, failed, unknown, old } = ids;
+    assert.deepEqual(await idsOf('root'), [failed, refused, bob, alice, unknown, old]);
+  });
+
+  test('has nobody else for who is no administrator, whatever is asked', async () => {
+    assert.deepEqual(await idsOf('alice'), [ids.failed, ids.refused, ids.alice]);
+    assert.deepEqual(await idsOf('bob', '?user=bob%40example.com'), [ids.bob, ids.old]);
+    assert.equal((await bench.ask('alice', 'GET', '/admin/api/requests?user=bob@example.com')).status, 403);
+    assert.deepEqual(await idsOf('nina', '?status=401'), []);
+  });
+
+  test('is filtered by every part of a record', async () => {
+    const cases: readonly (readonly [string, readonly (keyof typeof ids)[]])[] = [
+      ['user=BOB@example.com', ['bob', 'old']],
+      ['team=search', ['alice']],
+      ['client=coder-cli', ['alice']],
+      ['token=tok_a', ['alice']],
+      ['model=writer-1', ['old']],
+      ['upstream=main&status=2xx', ['bob', 'alice', 'old']],
+      ['status=529', ['failed']],
+      ['status=4xx', ['refused', 'unknown']],
+      ['outcome=failed', ['failed', 'refused', 'unknown']],
+      ['outcome=refused', ['refused', 'unknown']],
+      ['outcome=refused&status=2xx', []],
+      ['error=spend_limit_exceeded', ['refused']],
+      ['since=2026-03-10T08:30:00Z&until=2026-03-10T10:30:00Z', ['refused', 'bob']],
+      ['until=2026-03-01', ['old']],
+      ['since=2026-03-10&time_zone=Pacific/Auckland', ['failed', 'refused', 'bob', 'alice', 'unknown']],
+    ];
+    for (const [query, wanted] of cases) {
+      const found = await idsOf('root', `?${query}`);
+      assert.deepEqual(
+        found,
+        wanted.map((name) => ids[name]),
+        query,
+      );
+    }
+  });
+
+  test('comes in pages, none of which lacks or repeats a request', async () => {
+    const found: string[] = [];
+    let after = '';
+    for (;;) {
+      const page = await list('root', `?limit=2${after}`);
+      found.push(...page.requests.map(({ id }: { id: string }) => id));
+      if (page.next === null) break;
+      after = `&after=${page.next}`;
+    }
+    assert.deepEqual(found, await idsOf('root'));
+    assert.equal((await bench.ask('root', 'GET', '/admin/api/requests?after=999999')).status, 400);
+    assert.equal((await bench.ask('root', 'GET', '/admin/api/requests?after=x%27--')).status, 400);
+  });
+
+  test('says what was asked for, sent and answered, and what it cost', async () => {
+    const { requests } = await list('root', '?user=bob@example.com&limit=1');
+    const { asked_model, sent_model, answered_model, cost_usd, cost_estimated, input_tokens } = requests[0];
+    assert.deepEqual(
+      { asked_model, sent_model, answered_model, cost_usd, cost_estimated, input_tokens },
+      {
+        ...{ asked_model: 'coder-1', sent_model: 'coder-one', answered_model: 'coder-1-mini' },
+        ...{ cost_usd: 0.25, cost_estimated: false, input_tokens: 10 },
+      },
+    );
+  });
+
+  test('takes what a stage of the operator recorded otherwise for what it lacks', async () => {
+    const odd = await record(6, {
+      user: 'fay@example.com',
+      status: 'many',
+      model: 7,
+      attempts: 'x',
+      limits: [3],
+      steps: 'y',
+      seen: 4,
+    });
+    const { body } = await bench.ask('fay', 'GET', `/admin/api/requests/${odd}`);
+    assert.deepEqual(
+      [body.request.status, body.request.model, body.trace.stages, body.trace.limits],
+      [null, null, [], []],
+    );
+    await bench.database.query('test_forget', 'delete from audit_log where request_id = $1', [odd]);
+  });
+});
+
+describe('one request', () => {
+  test('says why it was refused before all else, with stages and limits as they were then', async () => {
+    const { status, body } = await bench.ask('alice', 'GET', `/admin/api/requests/${ids.refused}`);
+    assert.equal(status, 200);
+    const { trace } = body;
+    assert.equal(
+      trace.why,
+      'Refused: The daily limit of 5 USD for user alice@example.com has no room for this request.',
+    );
+    assert.deepEqual(
+      trace.stages.map(({ id, end, ms }: Fields) => [id, end, ms]),
+      [
+        ['authenticate', 'ran', 0.3],
+        ['night-only', 'skipped', null],
+        ['check-budget', 'refused', 1.2],
+      ],
+    );
+    assert.deepEqual(trace.limits[0].words, 'user alice@example.com: 4.75 USD of 5 USD per day');
+    assert.deepEqual([trace.limits[0].refused, trace.limits[0].resets_at], [true, '2026-03-11T00:00:00.000Z']);
+    assert.deepEqual([trace.config, trace.rules_known, trace.bytes], ['abc', false, null]);
+  });
+
+  test('of somebody else is as unknown as none', async () => {
+    const paths = ['', '/explanation'];
+    for (const path of paths) {
+      const others = await bench.ask('bob', 'GET', `/admin/api/requests/${ids.alice}${path}`);
+      const nobodys = await bench.ask('bob', 'GET', `/admin/api/requests/${randomUUID()}${path}`);
+      const of_unknown = await bench.ask('bob', 'GET', `/admin/api/requests/${ids.unknown}${path}`);
+      assert.deepEqual([others.status, of_unknown.status], [404, 404]);
+      const told = ({ body }: typeof others) => body.error.message;
+      assert.equal(told(others), told(nobodys));
+      assert.equal((await bench.ask('root', 'GET', `/admin/api/requests/nothing${path}`)).status, 404);
+    }
+  });
+});
+
+/** Reads a feed until it has some events. */
+async function feed(who: string, query: string, count: number, act: () => Promise<void>, last?: string) {
+  const stop = new AbortController();
+  const headers = { authorization: `Bearer ${who}`, ...(last !== undefined && { 'last-event-id': last }) };
+  const response = await fetch(`${bench.url}/admin/api/requests/live${query}`, { headers, signal: stop.signal });
+  assert.equal(response.headers.get('content-type'), 'text/event-stream');
+  const events: { id: string; data: Fields }[] = [];
+  let text = '';
+  const reading = (async () => {
+    for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
+      text += chunk;
+      events.splice(0);
+      for (const [, id, data] of text.matchAll(/^id: (\d+)\nevent: request\ndata: (.*)\n\n/gm)) {
+        events.push({ id: id!, data: JSON.parse(data!) });
+      }
+    }
+  })().catch(() => {});
+  await until('the feed begins', () => text.includes(':'));
+  await act();
+  await until('the events are there', () => events.length >= count);
+  stop.abort();
+  await reading;
+  return events;
+}
+
+describe('the live list', () => {
+  test('tells new requests that fit, and goes on where it was cut off', async () => {
+    let first = '';
+    const events = await feed('root', '?model=live-1', 1, async () => {
+      await record(0, { user: 'bob@example.com', model: 'other' });
+      first = await record(0, { user: 'bob@example.com', model: 'live-1' });
+    });
+    assert.deepEqual(
+      events.map(({ data }) => data.id),
+      [first],
+    );
+    const missed = await record(0, { user: 'bob@example.com', model: 'live-1' });
+    const later = await feed('root', '?model=live-1', 1, async () => {}, events[0]!.id);
+    assert.deepEqual(
+      later.map(({ data }) => data.id),
+      [missed],
+    );
+  });
+
+  test('has nothing of others for who is no administrator', async () => {
+    let own = '';
+    const events = await feed('alice', '', 1, async () => {
+      await record(0, { user: 'bob@example.com' });
+      await record(0, { user: null });
+      own = await record(0, { user: 'alice@example.com' });
+    });
+    assert.deepEqual(
+      events.map(({ data }) => data.id),
+      [own],
+    );
+    assert.equal((await bench.ask('alice', 'GET', '/admin/api/requests/live?user=bob@example.com')).status, 403);
+  });
+
+  test('is refused to a caller who has five of them open', async () => {
+    const stop = new AbortController();
+    const open = () =>
+      fetch(`${bench.url}/admin/api/requests/live`, { headers: { authorization: 'Bearer fay' }, signal: stop.signal });
+    for (let i = 0; i < 5; i++) assert.equal((await open()).status, 200);
+    const { status, body } = await bench.ask('fay', 'GET', '/admin/api/requests/live');
+    assert.deepEqual([status, body.error.message], [409, 'Too many live views are open; close one of them.']);
+    stop.abort();
+  });
+});
