@@ -12,7 +12,7 @@ import { meOperations } from './me.ts';
 import { peopleOperations } from './people.ts';
 import { policyOperations } from './policies.ts';
 import { refusedSignInOperations } from './refused-sign-ins.ts';
-import { requestOperations } from './requests.ts';
+import { requestOperations } from './requests/request-operations.ts';
 import { serviceTokenOperations } from './service-tokens.ts';
 import { sessionOperations } from './sessions.ts';
 import { tokenGroupOperations } from './token-groups.ts';

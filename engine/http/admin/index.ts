@@ -8,9 +8,9 @@ import {
   type DescribedOperation,
 } from '../../admin/description.ts';
 import type { Download } from '../../admin/download.ts';
-import type { LiveFeed } from '../../admin/live-feed.ts';
 import { createRunOperation, demandRole } from '../../admin/operations.ts';
 import { asStageError } from '../../admin/problem.ts';
+import type { LiveFeed } from '../../admin/requests/live-feed.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Log } from '../../contract/services.ts';
 import type { Telemetry } from '../../contract/telemetry.ts';

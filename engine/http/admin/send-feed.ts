@@ -1,5 +1,5 @@
 import type { Response } from 'express';
-import type { FeedEvent, LiveFeed } from '../../admin/live-feed.ts';
+import type { FeedEvent, LiveFeed } from '../../admin/requests/live-feed.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 
 /** A sign of life at least as often, so that nothing on the way takes the connection for dead. */

@@ -20,7 +20,7 @@ const SCOPES: Readonly<Record<ServiceScope, string>> = {
   'upstreams:read': 'see upstreams',
   'upstreams:write': 'drain and resume upstreams',
   'usage:read': 'see usage and costs',
-  'requests:read': 'See requests and how they were decided',
+  'requests:read': 'see requests and how they were decided',
   'changes:read': 'see who changed what',
 };
 

@@ -4,23 +4,23 @@ import {
   type RequestFilter,
   type RequestRecord,
   readRequestRecord,
-} from '../audit/request-records.ts';
-import { OperationError } from '../contract/operation-error.ts';
-import type { AuditRecord } from '../contract/services.ts';
-import { StartError } from '../contract/start-error.ts';
-import { recallRequest, replayRecord } from '../explain/past-request.ts';
-import { tellReplay } from '../explain/replay-words.ts';
-import { effectiveRules } from '../explain/rules.ts';
-import { traceOf } from '../explain/trace.ts';
-import { readRequestAttempts } from '../money/reports/request-attempts.ts';
-import { readRequestLedger } from '../money/reports/request-ledger.ts';
-import { usagePeriod } from '../money/reports/usage-period.ts';
-import { configHash } from '../telemetry/config-hash.ts';
-import type { AdminOptions, Asked, PageAsked } from './asked.ts';
-import { type Caller, ownerToList } from './caller.ts';
-import { notInList } from './input.ts';
+} from '../../audit/request-records.ts';
+import { OperationError } from '../../contract/operation-error.ts';
+import type { AuditRecord } from '../../contract/services.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { recallRequest, replayRecord } from '../../explain/past-request.ts';
+import { tellReplay } from '../../explain/replay-words.ts';
+import { effectiveRules } from '../../explain/rules.ts';
+import { traceOf } from '../../explain/trace.ts';
+import { readRequestAttempts } from '../../money/reports/request-attempts.ts';
+import { readRequestLedger } from '../../money/reports/request-ledger.ts';
+import { usagePeriod } from '../../money/reports/usage-period.ts';
+import { configHash } from '../../telemetry/config-hash.ts';
+import type { AdminOptions, Asked, PageAsked } from '../asked.ts';
+import { type Caller, ownerToList } from '../caller.ts';
+import { notInList } from '../input.ts';
+import { endAsked, zoneAsked } from '../period.ts';
 import type { LiveFeed } from './live-feed.ts';
-import { endAsked, zoneAsked } from './period.ts';
 import { requestRow } from './request-rows.ts';
 
 /** Which requests are asked for, as parameters say it. */

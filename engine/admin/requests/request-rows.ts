@@ -1,5 +1,5 @@
-import type { RequestRecord } from '../audit/request-records.ts';
-import type { AuditRecord } from '../contract/services.ts';
+import type { RequestRecord } from '../../audit/request-records.ts';
+import type { AuditRecord } from '../../contract/services.ts';
 
 const text = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 const number = (value: unknown): number | null => (typeof value === 'number' && Number.isFinite(value) ? value : null);
