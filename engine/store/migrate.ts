@@ -58,7 +58,7 @@ export const migrations: readonly SchemaMigration[] = [
     name: '0006_usage',
     files: ['reports/usage.sql', 'reports/waiting.sql', 'reports/sums.sql', 'reports/months.sql'],
   },
-  { name: '0006_requests', files: ['requests/audit-indexes.sql'] },
+  { name: '0007_requests', files: ['requests/audit-indexes.sql'] },
 ];
 
 /** What to do about a database of a later version. */

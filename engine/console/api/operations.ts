@@ -223,7 +223,7 @@ export interface TrafficOfUpstream {
 }
 
 /** What a service token may do: GET (`:read`) or everything else (`:write`) of one kind of thing. */
-export type ServiceScope = 'tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'usage:read' | 'changes:read';
+export type ServiceScope = 'tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'usage:read' | 'requests:read' | 'changes:read';
 
 /** undefined */
 export interface ServiceToken {
@@ -303,6 +303,122 @@ export interface Rebind {
 export interface Deprovision {
   readonly tokens: 'all' | 'self_service' | 'none';
   readonly because?: Line;
+}
+
+/** One request as the audit log keeps it. Names in it were chosen by whoever sent it. */
+export interface RequestRow {
+  readonly id: string;
+  readonly at: Time;
+  readonly user: string | null;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly token_id: string | null;
+  readonly token_name: string | null;
+  readonly token_group: string | null;
+  readonly client: string | null;
+  readonly client_version: string | null;
+  readonly protocol: string | null;
+  readonly asked_model: string | null;
+  readonly model: string | null;
+  readonly sent_model: string | null;
+  readonly answered_model: string | null;
+  readonly upstream: string | null;
+  readonly attempts: number;
+  readonly stream: boolean;
+  readonly status: number | null;
+  readonly error: string | null;
+  readonly refused_by: string | null;
+  readonly aborted: boolean;
+  readonly input_tokens: number | null;
+  readonly cache_read_tokens: number | null;
+  readonly cache_write_tokens: number | null;
+  readonly output_tokens: number | null;
+  readonly cost_usd: number | null;
+  readonly cost_estimated: boolean;
+  readonly ttfb_ms: number | null;
+  readonly duration_ms: number | null;
+}
+
+/** A comparison that made a condition true or false. */
+export interface ToldReason {
+  readonly held: boolean;
+  readonly words: string;
+}
+
+/** How a request was decided. */
+export interface RequestTrace {
+  readonly why: string;
+  readonly config: string | null;
+  readonly rules_known: boolean;
+  readonly pipeline: string | null;
+  readonly stages: readonly ({
+    readonly id: string;
+    readonly end: 'ran' | 'skipped' | 'shadow' | 'refused' | 'failed' | 'left_out' | 'answered';
+    readonly ms: number | null;
+    readonly condition: string | null;
+    readonly reasons: readonly ToldReason[];
+    readonly file: string | null;
+    readonly line: number | null;
+  })[];
+  readonly rules: readonly ({
+    readonly kind: 'routing' | 'spend';
+    readonly name: string;
+    readonly mode: 'enforce' | 'shadow';
+    readonly held: boolean | null;
+    readonly condition: string;
+    readonly effect: string;
+    readonly reasons: readonly ToldReason[];
+    readonly file: string | null;
+    readonly line: number | null;
+  })[];
+  readonly limits: readonly ({
+    readonly rule: string;
+    readonly scope: string;
+    readonly key: string;
+    readonly window: string;
+    readonly unit: string;
+    readonly limit: number;
+    readonly spent: number;
+    readonly reserved: number;
+    readonly after: number | null;
+    readonly resets_at: OptionalTime;
+    readonly refused: boolean;
+    readonly words: string;
+  })[];
+  readonly attempts: readonly string[];
+  readonly dropped: readonly string[];
+  readonly bytes: string | null;
+  readonly shadow: readonly string[];
+}
+
+/** What the configuration in force would make of a past request. Nothing is run: no body is kept. */
+export interface RequestReplay {
+  readonly id: string;
+  readonly would: 'go_out' | 'refused' | 'unknown';
+  readonly words: string;
+  readonly pipeline: string;
+  readonly stages: readonly ({
+    readonly id: string;
+    readonly fate: 'runs' | 'skipped' | 'unknown';
+    readonly missing: readonly string[];
+    readonly condition: string | null;
+    readonly reasons: readonly ToldReason[];
+    readonly raised: string | null;
+  })[];
+  readonly rules: readonly ({
+    readonly name: string;
+    readonly mode: 'enforce' | 'shadow';
+    readonly held: boolean | null;
+    readonly condition: string;
+    readonly effect: string;
+    readonly reasons: readonly ToldReason[];
+  })[];
+  readonly upstreams: readonly string[];
+  readonly limits: readonly {
+    readonly rule: string;
+    readonly room: boolean;
+    readonly words: string;
+  }[];
 }
 
 /** One counter at this moment. Amounts are in `unit`. */
@@ -736,6 +852,7 @@ export const OPERATIONS = {
   drainUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/drain', query: [], has_body: true },
   endSession: { method: 'DELETE', path: '/admin/api/sessions/{id}', query: [], has_body: false },
   endSessions: { method: 'POST', path: '/admin/api/sessions/end', query: [], has_body: true },
+  explainRequest: { method: 'GET', path: '/admin/api/requests/{id}/explanation', query: [], has_body: false },
   exportChanges: { method: 'GET', path: '/admin/api/changes.jsonl', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
   exportChangesCsv: { method: 'GET', path: '/admin/api/changes.csv', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
   exportRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins.jsonl', query: ['user', 'since', 'until'], has_body: false },
@@ -746,6 +863,7 @@ export const OPERATIONS = {
   getEffectivePolicy: { method: 'GET', path: '/admin/api/policies/effective', query: ['user', 'groups'], has_body: false },
   getHome: { method: 'GET', path: '/admin/api/home', query: [], has_body: false },
   getMe: { method: 'GET', path: '/admin/api/me', query: [], has_body: false },
+  getRequest: { method: 'GET', path: '/admin/api/requests/{id}', query: [], has_body: false },
   getToken: { method: 'GET', path: '/admin/api/tokens/{id}', query: [], has_body: false },
   getUpstreamTraffic: { method: 'GET', path: '/admin/api/upstreams/traffic', query: ['window'], has_body: false },
   getUsage: { method: 'GET', path: '/admin/api/usage', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed', 'compare', 'limit'], has_body: false },
@@ -759,6 +877,7 @@ export const OPERATIONS = {
   listPolicies: { method: 'GET', path: '/admin/api/policies', query: [], has_body: false },
   listPolicyPeople: { method: 'GET', path: '/admin/api/policies/people', query: ['policy', 'user', 'limit', 'after'], has_body: false },
   listRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins', query: ['user', 'since', 'until', 'before', 'limit'], has_body: false },
+  listRequests: { method: 'GET', path: '/admin/api/requests', query: ['user', 'team', 'project', 'token', 'token_group', 'model', 'upstream', 'client', 'status', 'outcome', 'error', 'since', 'until', 'time_zone', 'limit', 'after'], has_body: false },
   listServiceTokens: { method: 'GET', path: '/admin/api/service-tokens', query: [], has_body: false },
   listSessions: { method: 'GET', path: '/admin/api/sessions', query: ['user', 'ended', 'limit', 'after'], has_body: false },
   listShadowRules: { method: 'GET', path: '/admin/api/config/shadow-rules', query: [], has_body: false },
@@ -775,6 +894,7 @@ export const OPERATIONS = {
   rotateServiceToken: { method: 'POST', path: '/admin/api/service-tokens/{id}/rotate', query: [], has_body: true },
   rotateToken: { method: 'POST', path: '/admin/api/tokens/{id}/rotate', query: [], has_body: true },
   setLimit: { method: 'PUT', path: '/admin/api/limits', query: [], has_body: true },
+  watchRequests: { method: 'GET', path: '/admin/api/requests/live', query: ['user', 'team', 'project', 'token', 'token_group', 'model', 'upstream', 'client', 'status', 'outcome', 'error', 'after'], has_body: false },
 } as const;
 
 /** What each operation takes and answers. */
@@ -798,7 +918,7 @@ export interface OperationTypes {
   readonly createServiceToken: {
     readonly input: {
       readonly name: string;
-      readonly scopes: readonly ('tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'usage:read' | 'changes:read')[];
+      readonly scopes: readonly ('tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'usage:read' | 'requests:read' | 'changes:read')[];
       readonly expires_at?: string;
       readonly expires_in_seconds?: number;
     };
@@ -884,6 +1004,10 @@ export interface OperationTypes {
       readonly user: string;
       readonly sessions: number;
     };
+  };
+  readonly explainRequest: {
+    readonly input: { readonly id: string };
+    readonly answer: RequestReplay;
   };
   readonly exportChanges: {
     readonly input: {
@@ -975,6 +1099,21 @@ export interface OperationTypes {
   readonly getMe: {
     readonly input: Readonly<Record<never, never>>;
     readonly answer: Me;
+  };
+  readonly getRequest: {
+    readonly input: { readonly id: string };
+    readonly answer: {
+      readonly request: RequestRow;
+      readonly trace: RequestTrace;
+      readonly ledger: readonly ({
+        readonly kind: 'request' | 'adjustment';
+        readonly at: Time;
+        readonly cost_usd: number;
+        readonly cost_from: string | null;
+        readonly by: string | null;
+      })[];
+      readonly record: Readonly<Record<string, unknown>>;
+    };
   };
   readonly getToken: {
     readonly input: { readonly id: string };
@@ -1135,6 +1274,31 @@ export interface OperationTypes {
       readonly next: number | null;
     };
   };
+  readonly listRequests: {
+    readonly input: {
+      readonly user?: string;
+      readonly team?: string;
+      readonly project?: string;
+      readonly token?: string;
+      readonly token_group?: string;
+      readonly model?: string;
+      readonly upstream?: string;
+      readonly client?: string;
+      readonly status?: string;
+      readonly outcome?: 'refused' | 'failed';
+      readonly error?: string;
+      readonly since?: string;
+      readonly until?: string;
+      readonly time_zone?: string;
+      readonly limit?: number;
+      readonly after?: string;
+    };
+    readonly answer: {
+      readonly requests: readonly RequestRow[];
+      readonly next: Next;
+      readonly searched_to: OptionalTime;
+    };
+  };
   readonly listServiceTokens: {
     readonly input: Readonly<Record<never, never>>;
     readonly answer: {
@@ -1292,5 +1456,22 @@ export interface OperationTypes {
       readonly previous: number | null;
       readonly now: LimitInForce;
     };
+  };
+  readonly watchRequests: {
+    readonly input: {
+      readonly user?: string;
+      readonly team?: string;
+      readonly project?: string;
+      readonly token?: string;
+      readonly token_group?: string;
+      readonly model?: string;
+      readonly upstream?: string;
+      readonly client?: string;
+      readonly status?: string;
+      readonly outcome?: 'refused' | 'failed';
+      readonly error?: string;
+      readonly after?: number;
+    };
+    readonly answer: string;
   };
 }
