@@ -7,6 +7,7 @@ import {
   readVersion,
 } from '../../audit/config-loads.ts';
 import { OperationError } from '../../contract/operation-error.ts';
+import { RULE_TITLES } from '../../explain/rules.ts';
 import { replicaName } from '../../kit/process/replica-name.ts';
 import type { AdminOptions, Asked } from '../asked.ts';
 import { pageOf } from '../input.ts';
@@ -51,7 +52,8 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
 
     async getConfigVersion(_: Asked, { version }: { readonly version: string }) {
       const { load, files, rules, ...found } = await versionOf(version);
-      return { ...found, load, files, rules };
+      const rule_kinds = Object.entries(RULE_TITLES).map(([kind, title]) => ({ kind, title }));
+      return { ...found, load, files, rules, rule_kinds };
     },
 
     async diffConfigVersions(_: Asked, { from, to }: { readonly from: string; readonly to: string }) {

@@ -24,6 +24,13 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./upstreams/page.tsx'),
   },
   {
+    path: '/config',
+    title: 'Configuration',
+    icon: 'config',
+    for_admins: true,
+    load: () => import('./config/page.tsx'),
+  },
+  {
     path: '/policies',
     title: 'Policies',
     icon: 'policies',
