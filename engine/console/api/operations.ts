@@ -1083,6 +1083,10 @@ export interface OperationTypes {
       readonly load: ConfigLoad;
       readonly files: readonly ConfigFile[];
       readonly rules: readonly ConfigRule[] | null;
+      readonly rule_kinds: readonly {
+        readonly kind: string;
+        readonly title: string;
+      }[];
     };
   };
   readonly getEffectivePolicy: {

@@ -23,9 +23,12 @@ export function FindingsView({ load }: { readonly load: Load }) {
 export function Findings({
   findings,
   version,
+  is_brief = false,
 }: {
   readonly findings: Load['findings'];
   readonly version?: string | null;
+  /** Without what was found and expected. */
+  readonly is_brief?: boolean;
 }) {
   if (findings.length === 0) return null;
   return (
@@ -37,8 +40,8 @@ export function Findings({
             <Badge tone={severity === 'error' ? 'alarm' : 'warn'}>{severity === 'error' ? 'Error' : 'Warning'}</Badge>{' '}
             <code>{code}</code> {message}
           </p>
-          {found !== null && <p className="small">Found: {found}</p>}
-          {expected !== null && <p className="small">Expected: {expected}</p>}
+          {!is_brief && found !== null && <p className="small">Found: {found}</p>}
+          {!is_brief && expected !== null && <p className="small">Expected: {expected}</p>}
           {help !== null && <p className="small">What to do: {help}</p>}
           <p className="small">
             <Place file={file} line={line} version={version} />

@@ -27,7 +27,7 @@ export function InForce({ state }: { readonly state: State }) {
       )}
       {replicas.length === 1 && here !== undefined ? (
         <p className="config-state">
-          <Badge tone={here.failing_since === null ? 'good' : 'warn'}>In force</Badge>
+          <Badge tone="good">In force</Badge>
           <span>
             Version <VersionLink version={here.version} />, loaded <TimeText at={here.loaded_at} form="relative" />{' '}
             because {CAUSES[here.cause]}, on {here.name}.
@@ -64,10 +64,10 @@ function Failing({ load, version }: { readonly load: Load; readonly version: str
           as before. Correct the files; the gateway notices.
         </p>
         {problem !== null && <p>{problem}</p>}
-        <Findings findings={findings.slice(0, 3)} version={load.version} />
+        <Findings findings={findings.slice(0, 1)} version={load.version} is_brief />
         {load.version !== null && (
           <p>
-            {findings.length > 3 && (
+            {findings.length > 1 && (
               <>
                 <Here to={{ version: load.version, view: 'findings' }}>All {findings.length} findings</Here>,{' '}
               </>

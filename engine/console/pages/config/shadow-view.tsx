@@ -50,61 +50,63 @@ function ShadowCard({ rule, text }: { readonly rule: ShadowRule; readonly text: 
   return (
     <Card>
       <div className="config-rule">
-        <RuleWords rule={rule} />
-        <RuleText rule={rule} text={text} />
-      </div>
-      <div className="config-shadow">
-        <p>
-          <span className="figure">{requests.toLocaleString('en')}</span>
-          {wouldHave(rule)} in the last seven days
-        </p>
-        <dl>
-          {upstreams.length > 0 && (
-            <>
-              <dt>Went to</dt>
-              <dd>
-                {upstreams
-                  .map(({ upstream, requests: each }) => `${upstream ?? 'no upstream'}: ${each.toLocaleString('en')}`)
-                  .join(', ')}
-              </dd>
-            </>
-          )}
-          {last_at !== null && (
-            <>
-              <dt>Last time</dt>
-              <dd>
-                <TimeText at={last_at} />{' '}
-                {last_request_id !== null && (
-                  <Link to={'/requests' as never} search={{ request: last_request_id } as never}>
-                    Show the request
-                  </Link>
-                )}
-              </dd>
-            </>
-          )}
-          <dt>Recorded as</dt>
-          <dd>
-            <code>{recorded_as}</code>
-          </dd>
-        </dl>
-      </div>
-      <details className="config-promote">
-        <summary>Put it in force</summary>
-        {patch === null ? (
+        <div className="config-shadow">
+          <RuleWords rule={rule} />
           <p>
-            Take <code>mode: shadow</code> out where this is written, or where its fragment is used: no change can be
-            prepared here.
+            <span className="figure">{requests.toLocaleString('en')}</span>
+            {wouldHave(rule)} in the last seven days
           </p>
-        ) : (
-          <>
-            <p>
-              Configuration stays in files. Apply this change beside gateway.yaml with <code>git apply -p1</code> or{' '}
-              <code>patch -p1</code>; the gateway notices it.
-            </p>
-            <CopyBlock text={patch} label={`The change that puts ${name} in force`} />
-          </>
-        )}
-      </details>
+          <dl>
+            {upstreams.length > 0 && (
+              <>
+                <dt>Went to</dt>
+                <dd>
+                  {upstreams
+                    .map(({ upstream, requests: each }) => `${upstream ?? 'no upstream'}: ${each.toLocaleString('en')}`)
+                    .join(', ')}
+                </dd>
+              </>
+            )}
+            {last_at !== null && (
+              <>
+                <dt>Last time</dt>
+                <dd>
+                  <TimeText at={last_at} />{' '}
+                  {last_request_id !== null && (
+                    <Link to={'/requests' as never} search={{ request: last_request_id } as never}>
+                      Show the request
+                    </Link>
+                  )}
+                </dd>
+              </>
+            )}
+            <dt>Recorded as</dt>
+            <dd>
+              <code>{recorded_as}</code>
+            </dd>
+          </dl>
+        </div>
+        <div className="config-shadow">
+          <RuleText rule={rule} text={text} />
+          <details className="config-promote">
+            <summary>Put it in force</summary>
+            {patch === null ? (
+              <p>
+                Take <code>mode: shadow</code> out where this is written, or where its fragment is used: no change can
+                be prepared here.
+              </p>
+            ) : (
+              <>
+                <p>
+                  Configuration stays in files. Apply this change beside gateway.yaml with <code>git apply -p1</code> or{' '}
+                  <code>patch -p1</code>; the gateway notices it.
+                </p>
+                <CopyBlock text={patch} label={`The change that puts ${name} in force`} />
+              </>
+            )}
+          </details>
+        </div>
+      </div>
     </Card>
   );
 }

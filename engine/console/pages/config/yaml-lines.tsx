@@ -18,7 +18,10 @@ interface YamlLinesProps {
 export function YamlLines({ label, text, from = 1, to, marked, scrolls = false }: YamlLinesProps) {
   const lines = text.split('\n');
   if (lines.at(-1) === '') lines.pop();
-  const shown = lines.slice(from - 1, to ?? lines.length);
+  const cut = lines.slice(from - 1, to ?? lines.length);
+  // A part of a file needs no room for where it stands.
+  const indent = to === undefined ? 0 : /^ */.exec(cut[0] ?? '')![0].length;
+  const shown = cut.map((line) => (line.slice(0, indent).trim() === '' ? line.slice(indent) : line));
   const first_marked = marked?.from;
   const target = useRef<HTMLSpanElement>(null);
   useEffect(() => {

@@ -6,7 +6,7 @@ export interface Piece {
 
 /** Each alternative looks at a character once, whatever the line holds. */
 const PIECES =
-  /(?<comment>(?<=^|\s)#.*)|(?<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?<space>\s+)|(?<mark>[-[\]{},:?|>&*!]+(?=\s|$|[[\]{},"'])|[[\]{},])|(?<plain>[^\s[\]{},#"']+|.)/gu;
+  /(?<comment>(?<=^|\s)#.*)|(?<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?<space>\s+)|(?<mark>[[\]{},:]|[-?|>&*!]+(?=\s|$))|(?<plain>[^\s[\]{},#"']+|.)/gu;
 const NUMBER = /^[-+]?(?:\d[\d_]*)(?:\.\d+)?(?:e[-+]?\d+)?$/i;
 const WORD = /^(?:true|false|null|~)$/;
 /** A longer line is shown without colours. */
