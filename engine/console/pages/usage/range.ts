@@ -75,17 +75,25 @@ export function stepOf(since: string | null, until: string): Step {
   return days <= 2.1 ? 'hour' : days <= 62 ? 'day' : days <= 400 ? 'week' : 'month';
 }
 
+/** The Monday of a day's week. */
+export function mondayBefore(day: string): string {
+  return dayAfter(day, -weekdayOf(day));
+}
+
+/** From 0, a Monday. */
+function weekdayOf(day: string): number {
+  return (new Date(day).getUTCDay() + 6) % 7;
+}
+
 /** Monday of an ISO week such as 2027-W05. */
 export function mondayOf(week: string): string {
   const [year, number] = week.split('-W').map(Number) as [number, number];
   const fourth = `${year}-01-04`;
-  const weekday = (new Date(fourth).getUTCDay() + 6) % 7;
-  return dayAfter(fourth, (number - 1) * 7 - weekday);
+  return dayAfter(mondayBefore(fourth), (number - 1) * 7);
 }
 
 function weekOf(day: string): string {
-  const weekday = (new Date(day).getUTCDay() + 6) % 7;
-  const thursday = dayAfter(day, 3 - weekday);
+  const thursday = dayAfter(mondayBefore(day), 3);
   const year = thursday.slice(0, 4);
   const number = 1 + Math.floor((Date.parse(thursday) - Date.parse(mondayOf(`${year}-W01`))) / (7 * DAY_MS));
   return `${year}-W${String(number).padStart(2, '0')}`;

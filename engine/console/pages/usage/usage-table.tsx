@@ -5,11 +5,11 @@ import type { PageSearch } from '../../api/page-search.ts';
 import { usePageSearch } from '../../api/use-search.ts';
 import { Button } from '../../parts/button.tsx';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
+import { trendWords } from '../../parts/figures.tsx';
 import { Count, Share, ShortCount, Usd } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { DIMENSIONS, type Dimension, FILTERS, finer, isDimension, requestsOf, valueWords } from './question.ts';
 import { periodOfStep, type Step } from './range.ts';
-import { formatShare } from './summary.tsx';
 
 type Usage = AnswerOf<'getUsage'>;
 interface Row {
@@ -168,12 +168,10 @@ function Cost({ row: { sums, share } }: { row: Row }) {
 function ToBefore({ now, before }: { now: number; before: number | undefined }) {
   if (before === undefined) return null;
   if (before === 0) return <span className="soft">{now === 0 ? '–' : 'new'}</span>;
-  const share = (now - before) / Math.abs(before);
   return (
-    <span
-      className="number"
-      title={`Before: ${before} USD`}
-    >{`${share < 0 ? '−' : '+'}${formatShare(Math.abs(share))}`}</span>
+    <span className="number" title={`Before: ${before} USD`}>
+      {trendWords(now, before)}
+    </span>
   );
 }
 
