@@ -81,7 +81,8 @@ export function DataTable<Row extends object>(props: TableProps<Row>) {
                       {column.cell(original)}
                     </button>
                   ) : (
-                    column.cell(original)
+                    // One thing beside its title, where the row is a block.
+                    <div>{column.cell(original)}</div>
                   )}
                 </td>
               ))}

@@ -65,7 +65,7 @@ export function EffectivePolicy({ told, is_own }: { told: Effective; is_own: boo
     );
   }
   return (
-    <>
+    <div className="policy-effective">
       <WhoAsks told={told} is_own={is_own} />
       {settings === null ? (
         <EmptyState title={is_own ? 'No policy is meant for you.' : `No policy is meant for ${user}.`}>
@@ -100,7 +100,7 @@ export function EffectivePolicy({ told, is_own }: { told: Effective; is_own: boo
           </details>
         </>
       )}
-    </>
+    </div>
   );
 }
 
@@ -127,7 +127,7 @@ function WhoAsks({
           `${named}: never signed in`
         ) : (
           <>
-            {named}, by the sign-in of <TimeText at={signed_in_at} form="relative" />
+            {named}, as of the sign-in <TimeText at={signed_in_at} form="relative" />
           </>
         )}
       </dd>

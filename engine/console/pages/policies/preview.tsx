@@ -23,7 +23,7 @@ export function Preview() {
   };
   return (
     <Card title="What somebody gets">
-      <form className="filters" onSubmit={submit}>
+      <form className="filters policy-question" onSubmit={submit}>
         <TextField
           label="E-mail address"
           type="email"
@@ -32,7 +32,7 @@ export function Preview() {
           onChange={(event) => ask({ ...asked, user: event.target.value })}
         />
         <TextField
-          label="Groups instead"
+          label="Groups, with commas between"
           value={asked.groups}
           placeholder="those of the sign-in"
           onChange={(event) => ask({ ...asked, groups: event.target.value })}

@@ -39,14 +39,21 @@ export function TrafficBars({ name, parts, since, part_seconds, time_zone }: Bar
           ))}
         </svg>
       )}
-      <p className="upstream-bars-foot small soft">
-        <span>
-          Attempts from {shortTime(timeOf(0), time_zone)} to {shortTime(timeOf(parts.length), time_zone)}, {time_zone}
-        </span>
-        <Button kind="quiet" className="small" aria-pressed={as_table} onClick={() => show(!as_table)}>
+      <p className="small soft">
+        Attempts from {shortTime(timeOf(0), time_zone)} to {shortTime(timeOf(parts.length), time_zone)}, {time_zone}
+      </p>
+      <div className="upstream-bars-foot small soft">
+        {!as_table && (
+          <span className="upstream-legend">
+            <span className="upstream-key all" /> all
+            <span className="upstream-key limited" /> limited
+            <span className="upstream-key failed" /> failed
+          </span>
+        )}
+        <Button kind="quiet" className="small" onClick={() => show(!as_table)}>
           {as_table ? 'Show as bars' : 'Show as table'}
         </Button>
-      </p>
+      </div>
     </div>
   );
 }

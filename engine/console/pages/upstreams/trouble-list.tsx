@@ -5,7 +5,6 @@ import { Badge } from '../../parts/badge.tsx';
 import { Button } from '../../parts/button.tsx';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { SelectField } from '../../parts/field.tsx';
-import { Count } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
@@ -15,16 +14,36 @@ const PAGE = 25;
 
 const COLUMNS: readonly Column<Trouble>[] = [
   { id: 'began', title: 'Began', cell: ({ began_at }) => <TimeText at={began_at} />, sort: (row) => row.began_at },
-  { id: 'upstream', title: 'Upstream', cell: ({ upstream }) => upstream, sort: (row) => row.upstream },
   {
-    id: 'model',
-    title: 'Model there',
-    cell: ({ upstream_model }) => (upstream_model === null ? 'all' : <code>{upstream_model}</code>),
+    id: 'where',
+    title: 'Where',
+    cell: ({ upstream, upstream_model }) => (
+      <>
+        {upstream}
+        {upstream_model === null ? ', all models' : <code> {upstream_model}</code>}
+      </>
+    ),
+    sort: (row) => `${row.upstream} ${row.upstream_model}`,
   },
-  { id: 'what', title: 'What', cell: ({ kind }) => TROUBLES[kind], sort: (row) => row.kind },
-  { id: 'last', title: 'Last failure', cell: ({ last }) => last ?? '' },
-  { id: 'times', title: 'Times', cell: ({ times }) => <Count of={times} />, sort: (row) => row.times, is_number: true },
+  {
+    id: 'what',
+    title: 'What',
+    cell: ({ kind, last }) => (
+      <>
+        {TROUBLES[kind]} <span className="soft">{last}</span>
+      </>
+    ),
+    sort: (row) => row.kind,
+  },
   { id: 'lasted', title: 'Lasted', cell: (row) => <Lasted trouble={row} /> },
+  {
+    id: 'times',
+    title: 'Tried in vain',
+    cell: ({ times }) =>
+      times === 1 ? <span className="soft">never</span> : times === 2 ? 'once' : `${times - 1} times`,
+    sort: (row) => row.times,
+    is_number: true,
+  },
   { id: 'replica', title: 'Seen by', cell: ({ replica }) => <code>{replica}</code> },
 ];
 

@@ -48,7 +48,7 @@ export function UpstreamCard({ upstream, traffic, span, onDrain, onResume }: Sho
       <StateLines upstream={upstream} />
       {span !== undefined && <Figures traffic={traffic} span={span} name={name} in_flight={in_flight} />}
       {traffic !== undefined && traffic.models.length > 0 && <ModelTable name={name} traffic={traffic} />}
-      {traffic !== undefined && traffic.outcomes.length > 0 && <Outcomes traffic={traffic} span={span!} />}
+      {traffic !== undefined && traffic.outcomes.length > 0 && <Outcomes traffic={traffic} />}
       <Routes routes={routes} />
     </section>
   );
@@ -111,17 +111,16 @@ function Figure({ term, children }: { term: string; children: React.ReactNode })
 }
 
 /** Why attempts were not answered, the most frequent reason first. */
-function Outcomes({ traffic: { upstream, outcomes, attempts }, span }: { traffic: Traffic; span: Span }) {
-  const { since, until } = span;
+function Outcomes({ traffic: { outcomes, attempts } }: { traffic: Traffic }) {
   return (
-    <div>
+    <div className="upstream-reasons">
       <h3>What was not answered</h3>
       <ul className="upstream-outcomes">
         {outcomes.map(({ outcome, means, attempts: of_it }) => (
           <li key={outcome}>
-            <Link to="/requests" search={{ upstream, since, until, failed: 'yes' } as never}>
+            <strong>
               <Count of={of_it} />
-            </Link>{' '}
+            </strong>{' '}
             <span className="soft">
               (<Share of={of_it / attempts} />)
             </span>{' '}

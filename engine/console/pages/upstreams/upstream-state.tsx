@@ -5,13 +5,14 @@ import { STATES, TROUBLES, type Upstream } from './words.ts';
 type Stated = Pick<Upstream, 'state' | 'until' | 'last_failure'>;
 
 /** The state of an upstream as a badge; where some of its models are not as they should be, that is said. */
-export function StateBadge({ upstream: { state, models, configured } }: { upstream: Upstream }) {
+export function StateBadge({ upstream: { state, models, configured, elsewhere } }: { upstream: Upstream }) {
   if (!configured) return <Badge tone="warn">Not in gateway.yaml</Badge>;
   const worst = models.find((model) => STATES[model.state].tone === 'alarm') ?? models[0];
   if (state === 'closed' && worst !== undefined) {
     const { word, tone } = STATES[worst.state];
     return <Badge tone={tone}>{`${word} for ${models.length === 1 ? 'one model' : `${models.length} models`}`}</Badge>;
   }
+  if (state === 'closed' && elsewhere.length > 0) return <Badge tone="warn">Trouble at another replica</Badge>;
   return <Badge tone={STATES[state].tone}>{STATES[state].word}</Badge>;
 }
 
