@@ -31,8 +31,27 @@ export const ROOT_PATH = new URL(import.meta.env.DEV ? '/' : '../../', import.me
 /** Path of the console, without a slash at its end. */
 export const CONSOLE_PATH = `${ROOT_PATH}/console`;
 
-/** What tells the gateway that a request is of the console and no other site's form. */
-const HEADERS = { 'x-console': '1', accept: 'application/json' };
+/**
+ * Headers of each request. The first tells that it is of the console and no other site's form, and whether somebody is there:
+ * only that lets the session last.
+ */
+function headers() {
+  return { 'x-console': isUsed() ? '1' : '0', accept: 'application/json' };
+}
+
+/** How long after the last key or touch what a page asks for still counts as use. */
+const USED_MS = 60_000;
+let used_at = Date.now();
+const noteUse = () => {
+  used_at = Date.now();
+};
+for (const sign of ['pointerdown', 'keydown', 'wheel'] as const) {
+  window.addEventListener(sign, noteUse, { capture: true, passive: true });
+}
+
+function isUsed(): boolean {
+  return Date.now() - used_at < USED_MS;
+}
 
 type Given = Readonly<Record<string, unknown>>;
 
@@ -56,12 +75,12 @@ export async function call<Name extends OperationName>(
   signal?: AbortSignal,
 ): Promise<AnswerOf<Name>> {
   const { method, has_body } = OPERATIONS[name];
-  const init: RequestInit = { method, headers: HEADERS, credentials: 'same-origin', ...(signal && { signal }) };
+  const init: RequestInit = { method, headers: headers(), credentials: 'same-origin', ...(signal && { signal }) };
   if (has_body) {
     init.body = JSON.stringify(bodyOf(name, input as Given));
-    init.headers = { ...HEADERS, 'content-type': 'application/json' };
+    init.headers = { ...headers(), 'content-type': 'application/json' };
   } else if (method !== 'GET') {
-    init.headers = { ...HEADERS, 'content-type': 'application/json' };
+    init.headers = { ...headers(), 'content-type': 'application/json' };
   }
   return (await request(addressOf(name, input), init)) as AnswerOf<Name>;
 }
@@ -70,7 +89,7 @@ export async function call<Name extends OperationName>(
 export async function request(address: string, init: RequestInit = {}): Promise<unknown> {
   let response: Response;
   try {
-    response = await fetch(address, { headers: HEADERS, credentials: 'same-origin', redirect: 'error', ...init });
+    response = await fetch(address, { headers: headers(), credentials: 'same-origin', redirect: 'error', ...init });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new ProblemError({ status: 0, code: 'unreachable', message: 'The gateway cannot be reached from here.' });

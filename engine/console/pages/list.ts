@@ -37,4 +37,12 @@ export const PAGES: readonly PageEntry[] = [
     for_admins: false,
     load: () => import('./policies/page.tsx'),
   },
+  { path: '/people', title: 'People', icon: 'people', for_admins: true, load: () => import('./people/page.tsx') },
+  {
+    path: '/sessions',
+    title: 'My sessions',
+    icon: 'sessions',
+    for_admins: false,
+    load: () => import('./sessions/page.tsx'),
+  },
 ];

@@ -42,11 +42,11 @@ export interface ConsoleCallers {
   /** Whether a request comes from a browser with a session, or from the console without one. */
   concerns(req: Pick<IncomingMessage, 'headers'>): boolean;
   /**
-   * Who asks. Gives the browser another cookie where what they may do has changed. What a page asks for by itself, to show
-   * what is new, is `looking` and does not keep the session, and neither does a request whose header says so (`x-console: 0`).
+   * Who asks. Gives the browser another cookie where what they may do has changed. A request that a page makes
+   * by itself, with nobody there, does not keep the session: its header says so (`x-console: 0`).
    * Raises credential_missing, credential_expired, credential_revoked, forbidden, temporarily_unavailable, store_unavailable.
    */
-  identify(req: IncomingMessage, res: ServerResponse, as?: 'looking'): Promise<ConsoleVisit>;
+  identify(req: IncomingMessage, res: ServerResponse): Promise<ConsoleVisit>;
 }
 
 /** Makes what tells callers by the cookie of the console, for one configuration. */
@@ -78,14 +78,14 @@ export function createConsoleCallers(options: ConsoleCallerOptions): ConsoleCall
     cookie,
     sessions,
     concerns: ({ headers }) => cookie.read(headers) !== undefined || headers[CONSOLE_HEADER] !== undefined,
-    async identify(req, res, as) {
+    async identify(req, res) {
       const text = cookie.read(req.headers);
       if (text === undefined) throw new StageError('credential_missing', 'You are signed out: sign in to the console.');
       demandTrusted(req, origin);
       const session = await find(req, text);
       if (session === undefined) throw new StageError('credential_expired', OVER);
       const caller = await callerOf(session, req, res);
-      if (as !== 'looking' && req.headers[CONSOLE_HEADER] === '1') await sessions.keep(session);
+      if (req.headers[CONSOLE_HEADER] === '1') await sessions.keep(session);
       return { caller, session };
     },
   };

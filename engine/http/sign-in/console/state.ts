@@ -46,7 +46,7 @@ export function createConsoleState(config: GatewayConfig, callers: ConsoleCaller
   } as const;
   return async (req: Request, res: Response): Promise<ConsoleState> => {
     try {
-      return { ...shown(await callers.identify(req, res, 'looking')), signed_out_because: null, ...common };
+      return { ...shown(await callers.identify(req, res)), signed_out_because: null, ...common };
     } catch (error) {
       if (!(error instanceof StageError) || error.status !== 401) throw error;
       const signed_out_because = error.code === 'credential_missing' ? null : error.message;

@@ -1,0 +1,39 @@
+import { useChange } from '../../api/queries.ts';
+import { FormDialog } from '../../parts/dialog.tsx';
+import { useTell } from '../../parts/tell.tsx';
+import { counted } from './counted.ts';
+import type { Person } from './people-table.tsx';
+
+/** Asks whether all sessions of somebody are to end. */
+export function EndAll({ person, onClose }: { person: Person; onClose: () => void }) {
+  const { email, client_sessions, console_sessions } = person;
+  const end = useChange('endSessions');
+  const tell = useTell();
+  const submit = () =>
+    end.mutate(
+      { user: email },
+      {
+        onSuccess({ sessions }) {
+          onClose();
+          tell(`Ended of ${email}: ${counted(sessions, 'session')}.`);
+        },
+      },
+    );
+  return (
+    <FormDialog
+      is_open
+      onClose={onClose}
+      title={`End all sessions of ${email}?`}
+      action="End all sessions"
+      kind="danger"
+      is_busy={end.isPending}
+      problem={end.error}
+      onSubmit={submit}
+    >
+      <p>
+        {counted(client_sessions, 'program')} and {counted(console_sessions, 'browser')} are signed out within a second.
+        Access tokens stay, and they can sign in again.
+      </p>
+    </FormDialog>
+  );
+}
