@@ -66,18 +66,18 @@ const LIFETIME_MS: Readonly<Record<string, number>> = { '5m': 300_000, '1h': 3_6
  * An empty prompt cache. The words up to a marker are written the first time, with the marker's lifetime, and read after
  * that; words behind the last marker are plain input.
  */
-export function createPromptCache(): PromptCache {
+export function createPromptCache(clock: () => number = Date.now, tokens_per_word = 1): PromptCache {
   const expiry_by_prefix = new Map<string, number>();
   return {
     use(request) {
-      const now = Date.now();
+      const now = clock();
       const counts = { read: 0, '5m': 0, '1h': 0 };
       let prefix = request.model ?? '';
       let pending = 0;
       for (const block of promptBlocks(request)) {
         const { cache_control, ...content } = block;
         prefix += JSON.stringify(content);
-        pending += wordsOfBlock(block);
+        pending += wordsOfBlock(block) * tokens_per_word;
         if (cache_control === undefined) continue;
         const ttl = cache_control.ttl === '1h' ? '1h' : '5m';
         const known = (expiry_by_prefix.get(prefix) ?? 0) > now;

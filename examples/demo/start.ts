@@ -15,11 +15,13 @@ import { startGateway } from '../../engine/gateway/start-gateway.ts';
 import { CALLBACK_PATH, issuerOf } from '../../engine/identity/provider/issuer.ts';
 import { createLog } from '../../engine/kit/log.ts';
 import { isLoopbackUrl } from '../../engine/kit/net/addresses.ts';
+import { openDatabase } from '../../engine/store/database.ts';
 import { stages } from '../../stages/index.ts';
 import { type DemoIdentityProvider, startIdentityProvider } from './identity-provider.ts';
 import { obtainSigningKey } from './signing-key.ts';
 import { obtainToken } from './token.ts';
-import { startUpstream } from './upstream.ts';
+import { type Conduct, type DemoUpstream, startUpstream } from './upstream.ts';
+import { canHaveWeek, playWeek, seeWeek, type WeekOptions } from './week/play.ts';
 import { welcome } from './welcome.ts';
 
 const config_file = process.argv[2] ?? join(import.meta.dirname, 'gateway.yaml');
@@ -53,6 +55,35 @@ async function openAt<T>(url: string, what: string, key: string, start: () => Pr
     throw new StartError(`${host}, where the demo ${what} listens, is in use; ${remedy} ${shown(config_file)}`, {
       cause,
     });
+  }
+}
+
+/** Makes the function that opens a demo upstream where gateway.yaml has it. */
+function upstreamOpener(api_key: string) {
+  return (base_url: string, conduct?: Conduct): Promise<DemoUpstream> =>
+    openAt(base_url, 'upstream', 'base_url', () => {
+      const port = Number(new URL(base_url).port);
+      return startUpstream({ api_key, port, ...(conduct !== undefined && { conduct }) });
+    });
+}
+
+/**
+ * Plays a week of traffic where nobody has asked for anything yet. Until it is closed the database server keeps running, so
+ * that the gateway after it need not start it again.
+ */
+async function openWeek(options: WeekOptions): Promise<Closable & { readonly is_there: boolean }> {
+  const { config, env } = options;
+  if (!canHaveWeek(config)) return { is_there: false, async close() {} };
+  const database = await openDatabase({ config, env, log, wait: 'until-ready' });
+  try {
+    const before = await seeWeek(database);
+    if (!before.is_new) return { is_there: before.is_there, close: () => database.close() };
+    terminal.data('Playing a week of made-up traffic, so that there is something to look at ...\n');
+    await playWeek({ ...options, log: { ...log, info() {}, warn() {} } });
+    return { is_there: true, close: () => database.close() };
+  } catch (problem) {
+    await database.close();
+    throw problem;
   }
 }
 
@@ -91,11 +122,10 @@ async function startDemo(): Promise<Closable> {
     for (const part of opened.splice(0).reverse()) await part.close();
   };
   try {
-    const { base_url } = config.upstreams[0]!;
-    const upstream = await openAt(base_url, 'upstream', 'base_url', () =>
-      startUpstream({ api_key, port: Number(new URL(base_url).port) }),
-    );
-    opened.push(upstream);
+    const openUpstream = upstreamOpener(api_key);
+    const week = await openWeek({ config_file, config, env, log, openUpstream });
+    opened.push(week);
+    for (const { base_url } of config.upstreams) opened.push(await openUpstream(base_url));
     const provider = await openIdentityProvider(config, client_secret, state('demo-identity.json'));
     if (provider !== undefined) opened.push(provider);
     const gateway = await startGateway({ config_file, stages, env, log, watch: true });
@@ -103,7 +133,12 @@ async function startDemo(): Promise<Closable> {
     const token = await obtainToken(gateway, state('demo-token'));
     const public_url = issuerOf(config);
     const sign_in = provider && { public_url, provider_url: provider.url, people: provider.people };
-    const places = { url: gateway.url, upstream_url: upstream.url, config_file: shown(config_file) };
+    const places = {
+      url: gateway.url,
+      upstream_url: config.upstreams[0]!.base_url,
+      config_file: shown(config_file),
+      has_week: week.is_there,
+    };
     terminal.data(welcome({ ...places, token, ...(sign_in && { sign_in }) }));
   } catch (problem) {
     await close();

@@ -16,6 +16,19 @@ import {
   wordsIn,
 } from './prompt-cache.ts';
 
+/** How an upstream behaves; people get the ordinary one, a week of traffic is played on another. */
+export interface Conduct {
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+  readonly pause: (milliseconds: number) => Promise<unknown>;
+  /** How long it thinks before an answer begins, in milliseconds. */
+  readonly thinking_ms: () => number;
+  /** How many tokens a word of a prompt and of an answer counts as. */
+  readonly tokens_per_word: { readonly input: number; readonly output: number };
+  /** Why it fails without being asked to. */
+  readonly outage: () => Failure | undefined;
+}
+
 /** A running demo upstream. */
 export interface DemoUpstream {
   readonly url: string;
@@ -33,7 +46,15 @@ interface Reply {
 const WORD_PAUSE_MS = 25;
 const MODELS = ['demo-large', 'demo-small'];
 const FAILURES = ['400', '401', '429', '500', '529', 'html', 'reset', 'hang', 'cut'] as const;
-type Failure = (typeof FAILURES)[number];
+/** A way to fail. */
+export type Failure = (typeof FAILURES)[number];
+const ORDINARY: Conduct = {
+  now: Date.now,
+  pause,
+  thinking_ms: () => 0,
+  tokens_per_word: { input: 1, output: 1 },
+  outage: () => undefined,
+};
 const ERROR_TYPES: Readonly<Record<string, string>> = {
   '400': 'invalid_request_error',
   '401': 'authentication_error',
@@ -75,16 +96,16 @@ function fail(res: ServerResponse, failure: Failure): void {
   }
 }
 
-function compose(body: MessagesRequest, usage: Usage, id: string): Reply {
+function compose(body: MessagesRequest, usage: Usage, id: string, tokens_per_word: number): Reply {
   const said = textsOf(body.messages?.at(-1)?.content).join(' ').trim();
   const answer = `You said: "${said}". I am the demo upstream, so that is all I know. Every word of this answer was one event of the stream, and every word was counted.`;
   const words = answer.split(/(?<= )/);
-  const limit = body.max_tokens ?? words.length;
+  const limit = Math.floor((body.max_tokens ?? words.length * tokens_per_word) / tokens_per_word);
   return {
     id,
     model: body.model ?? '',
     words: words.slice(0, limit),
-    usage: { ...usage, output_tokens: Math.min(words.length, limit) },
+    usage: { ...usage, output_tokens: Math.min(words.length, limit) * tokens_per_word },
     stop_reason: words.length > limit ? 'max_tokens' : 'end_turn',
   };
 }
@@ -103,7 +124,7 @@ function messageOf(reply: Reply, finished: boolean): Record<string, unknown> {
 }
 
 /** Streams a reply, the first event at once, then a word every few milliseconds. */
-async function streamReply(res: ServerResponse, reply: Reply, cut: boolean): Promise<void> {
+async function streamReply(res: ServerResponse, reply: Reply, cut: boolean, { pause }: Conduct): Promise<void> {
   const send = (event: { type: string } & Record<string, unknown>) =>
     res.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
   res.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' });
@@ -134,7 +155,12 @@ function listModels(res: ServerResponse): void {
   sendJson(res, 200, { data, has_more: false, first_id: MODELS[0], last_id: MODELS.at(-1) });
 }
 
-async function answer(req: IncomingMessage, res: ServerResponse, id: string, cache: PromptCache): Promise<void> {
+async function answer(
+  req: IncomingMessage,
+  res: ServerResponse,
+  id: string,
+  { conduct, cache }: { readonly conduct: Conduct; readonly cache: PromptCache },
+): Promise<void> {
   const path = req.url?.split('?')[0];
   if (req.method === 'GET' && path === '/v1/models') return listModels(res);
   if (req.method !== 'POST' || (path !== '/v1/messages' && path !== '/v1/messages/count_tokens')) {
@@ -145,10 +171,11 @@ async function answer(req: IncomingMessage, res: ServerResponse, id: string, cac
   if (!MODELS.includes(body.model ?? '')) return sendError(res, 404, `model: ${body.model}`);
   if (!Array.isArray(body.messages)) return sendError(res, 400, 'messages: Field required');
   if (path === '/v1/messages/count_tokens') return sendJson(res, 200, { input_tokens: wordsIn(body) });
-  const failure = requestedFailure(req, body);
+  const failure = conduct.outage() ?? requestedFailure(req, body);
   if (failure !== undefined && !(failure === 'cut' && body.stream === true)) return fail(res, failure);
-  const reply = compose(body, cache.use(body), id);
-  if (body.stream === true) return streamReply(res, reply, failure === 'cut');
+  await conduct.pause(conduct.thinking_ms());
+  const reply = compose(body, cache.use(body), id, conduct.tokens_per_word.output);
+  if (body.stream === true) return streamReply(res, reply, failure === 'cut', conduct);
   sendJson(res, 200, messageOf(reply, true));
 }
 
@@ -156,15 +183,17 @@ async function answer(req: IncomingMessage, res: ServerResponse, id: string, cac
 export async function startUpstream(options: {
   readonly api_key: string;
   readonly port?: number;
+  readonly conduct?: Conduct;
 }): Promise<DemoUpstream> {
-  const cache = createPromptCache();
+  const { conduct = ORDINARY } = options;
+  const cache = createPromptCache(conduct.now, conduct.tokens_per_word.input);
   let requests = 0;
   const server = createServer((req, res) => {
     requests += 1;
     const id = `demo_${String(requests).padStart(6, '0')}`;
     res.setHeader('request-id', `req_${id}`);
     if (req.headers['x-api-key'] !== options.api_key) return sendError(res, 401, 'invalid x-api-key');
-    answer(req, res, `msg_${id}`, cache).catch(() => res.destroy());
+    answer(req, res, `msg_${id}`, { conduct, cache }).catch(() => res.destroy());
   });
   server.listen(options.port ?? 0, '127.0.0.1');
   await once(server, 'listening');

@@ -1,32 +1,39 @@
 import type { DemoPerson } from './people.ts';
 
+const WEEK = `What has the project demo-week is made up: a week of traffic to look at.
+
+`;
+
 /** What `npm start` prints when everything runs: 80 columns, commands that work when pasted into bash. */
 export function welcome(demo: {
   readonly url: string;
   readonly upstream_url: string;
   readonly token: string;
   readonly config_file: string;
+  /** Whether there is a week of traffic to look at. */
+  readonly has_week: boolean;
   readonly sign_in?: {
     readonly public_url: string;
     readonly provider_url: string;
     readonly people: readonly DemoPerson[];
   };
 }): string {
-  const { sign_in } = demo;
+  const { sign_in, has_week } = demo;
   const ask = (path: string, flags = '', stream = '') => `curl ${flags}${demo.url}${path} \\
   -H 'x-api-key: ${demo.token}' \\
   -H 'content-type: application/json' \\
   -d '{"model": "demo-large", "max_tokens": 100,${stream}
        "messages": [{"role": "user", "content": "Hello, gateway!"}]}'`;
+  const console_line = sign_in && `\n  Console    ${sign_in.public_url}/console  (sign in as Alice, who administers)`;
   const identity = sign_in && `\n  Identity   ${sign_in.provider_url}  (a stand-in for your company's)`;
   return `
 The gateway is running.
-
+${console_line ?? ''}
   Gateway    ${demo.url}
   Upstream   ${demo.upstream_url}  (a stand-in for a model provider)${identity ?? ''}
   Token      ${demo.token}
 
-Commands to paste into another terminal, in this directory:
+${has_week ? WEEK : ''}Commands to paste into another terminal, in this directory:
 
 # 1. Ask something.
 ${ask('/v1/messages')}

@@ -26,6 +26,9 @@ const response = await fetch(given.url, given);
 process.stdout.write(await response.text());
 `;
 
+/** The first start plays a week of traffic, which takes seconds, and longer where others are at work. */
+const FIRST_START_MS = 120_000;
+
 let directory: string;
 let config_file: string;
 let env: NodeJS.ProcessEnv;
@@ -41,6 +44,7 @@ before(async () => {
     ['public_url: http://127.0.0.1:8080', `public_url: http://127.0.0.1:${port}`],
     ['issuer_url: http://127.0.0.1:18081', `issuer_url: http://127.0.0.1:${await freePort()}`],
     ['base_url: http://127.0.0.1:18080', `base_url: http://127.0.0.1:${await freePort()}`],
+    ['base_url: http://127.0.0.1:18082', `base_url: http://127.0.0.1:${await freePort()}`],
     ['data_dir: ../../.appscli/postgres', 'data_dir: state/postgres'],
   ];
   for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
@@ -59,10 +63,14 @@ async function startDemo(): Promise<RunningCommand> {
     cwd: REPOSITORY,
     env,
   });
-  await until('the demo is ready', () => {
-    if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
-    return demo.stdout().includes('Ctrl-C');
-  });
+  await until(
+    'the demo is ready',
+    () => {
+      if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
+      return demo.stdout().includes('Ctrl-C');
+    },
+    FIRST_START_MS,
+  );
   return demo;
 }
 
@@ -143,11 +151,13 @@ async function tryCommands(demo: RunningCommand): Promise<void> {
   assert.match(completion.choices[0].message.content, /Hello, gateway!/);
   const table = await until('all three requests are in the ledger', async () => {
     const printed = await paste(usage);
-    return / 2 [\s\S]*chat: demo-large.* 1 /.test(printed) && printed;
+    return OWN_USAGE.test(printed) && printed;
   });
-  assert.match(table, /you@example\.com/);
-  assert.match(table, /demo-large/);
+  assert.match(table, /^alice@example\.com, team web, project demo-week$/m);
 }
+
+/** What came of the commands, below the name of whose token it is. */
+const OWN_USAGE = /^you@example\.com, team demo-team\n {2}demo-large at demo +2 .*\n {2}chat: demo-large at demo +1 /m;
 
 /** The models of whoever is signed in. */
 async function models(demo: RunningCommand): Promise<string[]> {
@@ -165,6 +175,29 @@ test('the demo, started twice', async (t) => {
     const as_shipped = first.stdout().replace(/--config \S+/, '--config examples/demo/gateway.yaml');
     const wide = as_shipped.split('\n').filter((line) => line.length > 80);
     assert.deepEqual(wide, []);
+  });
+  await t.test('begins with the console, and has a week to look at that is marked and adds up', async () => {
+    const [address] = /http:\S+\/console/.exec(first.stdout())!;
+    assert.ok(first.stdout().indexOf(address) < first.stdout().indexOf('  Gateway '));
+    assert.equal((await fetch(address)).status, 200);
+    const records = (await appscli('audit', 'tail', '--lines', '2000', '--json', '--config', config_file))
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+      .filter(({ user }) => user !== 'you@example.com');
+    assert.ok(records.length > 300, `${records.length} requests`);
+    assert.ok(records.every(({ project }) => project === 'demo-week' || project === null));
+    const days = (Date.parse(records.at(-1).at) - Date.parse(records[0].at)) / 86_400_000;
+    assert.ok(days > 6 && days <= 7, `${days} days`);
+    assert.ok(records.every(({ at }) => Date.parse(at) < Date.now()));
+    const seen = new Set(records.flatMap(({ status, error, upstream }) => [status, error, upstream]));
+    for (const one of [200, 'spend_limit_exceeded', 'credential_revoked', 'demo', 'demo-spare']) {
+      assert.ok(seen.has(one), `${one} is among ${[...seen].join(', ')}`);
+    }
+    assert.ok(records.some(({ attempts }) => attempts?.length === 2));
+    assert.match(await appscli('ledger', 'verify', '--config', config_file), /^The ledger adds up/);
+    const changes = await appscli('audit', 'changes', '--config', config_file);
+    assert.match(changes.replace(/\s+/g, ' '), /granted 5 USD more per day to user gus@example\.com until/);
   });
   await t.test('names the commands that say whether gateway and clients are right', async () => {
     const check = commandsIn(first.stdout())[4]!;
@@ -200,7 +233,7 @@ test('the demo, started twice', async (t) => {
   const second = await startDemo();
   await t.test('has its data the next time, and people stay signed in', async () => {
     assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
-    assert.match(await paste(commandsIn(second.stdout())[3]!), / 2 [\s\S]*chat: demo-large.* 1 /);
+    assert.match(await paste(commandsIn(second.stdout())[3]!), OWN_USAGE);
     assert.deepEqual(await models(second), ['demo-small']);
     assert.match(await appscli('whoami'), /bob@example\.com/);
     await stop(second);

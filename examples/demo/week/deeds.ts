@@ -1,0 +1,65 @@
+import type { CounterName } from '../../../engine/contract/services.ts';
+import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
+import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
+import { grantLimit } from '../../../engine/money/limits/limit-grants.ts';
+import { setLimit } from '../../../engine/money/limits/limit-settings.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { drainUpstream, resumeUpstream } from '../../../engine/upstreams/states/drained-upstreams.ts';
+import type { MovableClock } from './clock.ts';
+import { MEMBERS, type MemberName } from './members.ts';
+import type { Ask, Deed } from './plan.ts';
+
+/** What Alice does in the week, and the tokens that she has made for everybody. */
+export interface Deeds {
+  do(deed: Deed['deed']): Promise<void>;
+  tokenOf(who: Ask['who']): string;
+}
+
+/** By this project everybody sees in every list and report what is of the week and made up. */
+export const WEEK_PROJECT = 'demo-week';
+
+const HOUR_MS = 3_600_000;
+const USD = 1_000_000_000;
+
+/** Makes an access token for everybody. Its errors are those of the store. */
+export async function openDeeds(at: { readonly database: Database; readonly clock: MovableClock }): Promise<Deeds> {
+  const by = { ...at, actor: { kind: 'person', name: MEMBERS.alice.user } } as const;
+  const tokens = new Map<Ask['who'], { readonly id: string; readonly token: string }>();
+  const make = async (who: Ask['who'], member: MemberName, name: string) => {
+    const { user, group, team } = MEMBERS[member];
+    tokens.set(who, await createToken(by, { user, group, name, team, project: WEEK_PROJECT }));
+    at.clock.moveOn(40_000);
+  };
+  for (const who of Object.keys(MEMBERS) as MemberName[]) await make(who, who, MEMBERS[who].token);
+  await make('old laptop', 'erik', 'old laptop');
+
+  const dayOf = (who: MemberName): CounterName => ({
+    scope: 'user',
+    key: MEMBERS[who].user,
+    window: 'day',
+    unit: 'nano_usd',
+  });
+  const deeds: Readonly<Record<Deed['deed'], () => Promise<unknown>>> = {
+    'revoke-old-laptop': () => revokeToken(by, { id: tokens.get('old laptop')!.id }),
+    'limit-bob': () => setLimit(by, { name: dayOf('bob'), amount: 2 * USD, reason: 'interns begin small' }),
+    async 'rotate-dora'() {
+      const { id } = tokens.get('dora')!;
+      tokens.set('dora', await rotateToken(by, { id }, { overlap_seconds: 3600 }));
+    },
+    drain: () => drainUpstream(by, 'demo', 'it answers 529; the spare one serves meanwhile'),
+    resume: () => resumeUpstream(by, 'demo', 'the provider says that it is over'),
+    'grant-gus': () =>
+      grantLimit(by, {
+        name: dayOf('gus'),
+        amount: 5 * USD,
+        reason: 'the review of the release has to be done tonight',
+        expires_at: new Date(at.clock.now() + 12 * HOUR_MS),
+      }),
+  };
+  return {
+    async do(deed) {
+      await deeds[deed]();
+    },
+    tokenOf: (who) => tokens.get(who)!.token,
+  };
+}
