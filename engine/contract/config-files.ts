@@ -108,6 +108,7 @@ export interface GatewayFile {
   readonly branding?: {
     readonly name?: string;
     readonly support_url?: string;
+    readonly notice?: string;
   };
   readonly policies?: {
     readonly managed?: {

@@ -1,4 +1,6 @@
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import type { CounterName } from '../../../engine/contract/services.ts';
+import { listPeople, rebindAs } from '../../../engine/identity/sessions/bindings.ts';
 import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
 import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { grantLimit } from '../../../engine/money/limits/limit-grants.ts';
@@ -21,8 +23,15 @@ export const WEEK_PROJECT = 'demo-week';
 const HOUR_MS = 3_600_000;
 const USD = 1_000_000_000;
 
-/** Makes an access token for everybody. Its errors are those of the store. */
-export async function openDeeds(at: { readonly database: Database; readonly clock: MovableClock }): Promise<Deeds> {
+/**
+ * Makes an access token for everybody, and lets Alice and Bob sign in all the same: who signs in does not take over what
+ * administrators made for the address. Its errors are those of the store.
+ */
+export async function openDeeds(at: {
+  readonly config: GatewayConfig;
+  readonly database: Database;
+  readonly clock: MovableClock;
+}): Promise<Deeds> {
   const by = { ...at, actor: { kind: 'person', name: MEMBERS.alice.user } } as const;
   const tokens = new Map<Ask['who'], { readonly id: string; readonly token: string }>();
   const make = async (who: Ask['who'], member: MemberName, name: string) => {
@@ -32,6 +41,11 @@ export async function openDeeds(at: { readonly database: Database; readonly cloc
   };
   for (const who of Object.keys(MEMBERS) as MemberName[]) await make(who, who, MEMBERS[who].token);
   await make('old laptop', 'erik', 'old laptop');
+
+  for (const who of ['alice', 'bob'] as const) {
+    const [person] = await listPeople(at, { user: MEMBERS[who].user });
+    await rebindAs(by, person!, { subject: who, tokens: 'keep' }, at.config.auth?.oidc);
+  }
 
   const dayOf = (who: MemberName): CounterName => ({
     scope: 'user',

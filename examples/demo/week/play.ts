@@ -65,7 +65,7 @@ export async function playWeek({ config_file, config, env, log, openUpstream }: 
       upstreams.push(await openUpstream(base_url, conductOf(clock, name === 'demo' ? outages : [])));
     }
     gateway = await startGateway({ config_file, stages, env, log, clock });
-    const deeds = await openDeeds({ database: gateway.database, clock });
+    const deeds = await openDeeds({ config, database: gateway.database, clock });
     for (const together of togetherIn(moments)) {
       clock.moveTo(together[0]!.at);
       // Long answers have taken the clock beyond what comes next, and the week is over.

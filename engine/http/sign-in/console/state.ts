@@ -42,7 +42,7 @@ export function createConsoleState(config: GatewayConfig, callers: ConsoleCaller
     version: programVersion(),
     time_zone: config.spend_limits?.time_zone ?? 'UTC',
     public_url: issuerOf(config),
-    notice: null,
+    notice: config.branding?.notice ?? null,
   } as const;
   return async (req: Request, res: Response): Promise<ConsoleState> => {
     try {
