@@ -27,7 +27,7 @@ export function limitRuleOperations({ config, database, clock }: AdminOptions) {
   };
 }
 
-const NONE_REFUSED = { rule: '', refused: 0, refused_people: 0, would_refuse: 0, would_refuse_people: 0 };
+const NONE_REFUSED = { rule: '', refused: 0, refused_people: 0, would_refuse: 0 };
 
 function describeRule(rule: string, counts: readonly RuleCount[]) {
   const { mode, logic } = counts[0]!.limit;

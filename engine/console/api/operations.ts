@@ -489,7 +489,6 @@ export interface LimitRule {
   readonly refused: number;
   readonly refused_people: number;
   readonly would_refuse: number;
-  readonly would_refuse_people: number;
 }
 
 /** A limit of gateway.yaml with how many it counts at this moment. Amounts are in `unit`. */

@@ -1,5 +1,5 @@
 import { Dialog as Base } from '@base-ui/react/dialog';
-import { type FormEvent, type ReactNode, useId } from 'react';
+import { type FormEvent, type ReactNode, useId, useRef } from 'react';
 import type { ProblemError } from '../api/client.ts';
 import { Button, type ButtonKind } from './button.tsx';
 import { Icon } from './icon.tsx';
@@ -23,18 +23,24 @@ export function Drawer({ is_open, onClose, title, children }: Opened) {
 }
 
 function Panel({ is_open, onClose, title, children, kind }: Opened & { readonly kind: 'dialog' | 'drawer' }) {
+  const body = useRef<HTMLDivElement>(null);
+  // Whoever has a keyboard begins with what is asked; on a touch screen a keyboard would hide what it is about.
+  const firstField = (by: string) =>
+    by === 'touch' ? true : (body.current?.querySelector<HTMLElement>('input, select, textarea') ?? true);
   return (
     <Base.Root open={is_open} onOpenChange={(open) => open || onClose()}>
       <Base.Portal>
         <Base.Backdrop className="backdrop" />
-        <Base.Popup className={kind}>
+        <Base.Popup className={kind} initialFocus={kind === 'dialog' ? firstField : true}>
           <header className="panel-head">
             <Base.Title>{title}</Base.Title>
             <Base.Close className="button quiet" aria-label="Close">
               <Icon name="close" />
             </Base.Close>
           </header>
-          <div className="panel-body">{children}</div>
+          <div ref={body} className="panel-body">
+            {children}
+          </div>
         </Base.Popup>
       </Base.Portal>
     </Base.Root>

@@ -35,7 +35,12 @@ describe('the limits of gateway.yaml', () => {
     await bench.ask('root', 'POST', '/admin/api/limits/grants', {
       ...{ user: 'gina@example.com', window: 'day', usd: 30, expires_in_seconds: 3600 },
     });
-    const refused = { spend_rule: 'defaults.user_daily_usd', error: 'spend_limit_exceeded', user: 'carol@example.com' };
+    const refused = {
+      spend_rule: 'defaults.user_daily_usd',
+      error: 'spend_limit_exceeded',
+      user: 'carol@example.com',
+      status: 429,
+    };
     await record('2026-03-10T01:00:00Z', refused);
     await record('2026-03-10T02:00:00Z', refused);
     await record('2026-03-10T03:00:00Z', { ...refused, user: 'hal@example.com' });
@@ -56,7 +61,7 @@ describe('the limits of gateway.yaml', () => {
           ...{ counted: 4, none_left: 1, nearly_none: 2, resets_at: '2026-03-11T00:00:00.000Z' },
         },
       ],
-      ...{ refused: 3, refused_people: 2, would_refuse: 0, would_refuse_people: 0 },
+      ...{ refused: 3, refused_people: 2, would_refuse: 0 },
     });
     // biome-ignore lint/suspicious/noExplicitAny: every answer is checked against the description.
     const named = (name: string) => rules.find(({ rule }: any) => rule === name);
@@ -74,7 +79,7 @@ describe('the limits of gateway.yaml', () => {
     assert.equal(named('slow').refused, 1);
     // What is granted is no part of a limit that refuses nothing.
     const trial = named('trial');
-    assert.deepEqual([trial.mode, trial.refused, trial.would_refuse, trial.would_refuse_people], ['shadow', 0, 1, 1]);
+    assert.deepEqual([trial.mode, trial.refused, trial.would_refuse], ['shadow', 0, 1]);
     assert.equal(trial.limits[0].none_left, 4);
   });
 

@@ -13,7 +13,7 @@ export function AskDialog({ counter, onClose }: { counter: Counter; onClose: () 
   const { public_url, person } = useSession();
   const { data } = useOperation('listLimits', {});
   const limit = data?.limits.find((each) => counterId(each) === counterId(counter));
-  const more = Number(much) > 0 ? amountWords(Number(much), counter.unit) : 'more';
+  const more = Number(much) > 0 ? `${amountWords(Number(much), counter.unit)} more` : 'more';
   const used =
     limit?.limit == null
       ? ''

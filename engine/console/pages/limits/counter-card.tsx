@@ -4,7 +4,7 @@ import { useSession } from '../../frame/session-context.ts';
 import { Badge, type Tone } from '../../parts/badge.tsx';
 import { Meter } from '../../parts/meter.tsx';
 import { TimeText } from '../../parts/times.tsx';
-import { amountWords, whoseWords, windowWords } from './words.ts';
+import { amountWords, bareAmount, whoseWords, windowWords } from './words.ts';
 
 /** One counter: how much of its limit is used, how long it lasts, and where the limit comes from. */
 export function CounterCard({ limit, actions }: { limit: LimitInForce; actions?: ReactNode }) {
@@ -49,8 +49,8 @@ export function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   const { unit, spent, reserved, room, in_flight, window } = limit;
   const used = window === 'open' ? in_flight : spent;
   if (limit.limit === null) return <p>{amountWords(used, unit)}, without a limit.</p>;
-  const left = room === 0 ? 'nothing' : amountWords(room ?? 0, unit);
-  const words = `${amountWords(used, unit)} of ${amountWords(limit.limit, unit)}, ${left} left`;
+  const left = room === 0 ? 'nothing' : bareAmount(room ?? 0, unit);
+  const words = `${bareAmount(used, unit)} of ${amountWords(limit.limit, unit)}, ${left} left`;
   const taken = window === 'open' ? in_flight : spent + reserved;
   return <Meter label={label} share={limit.limit === 0 ? 1 : taken / limit.limit} words={words} />;
 }

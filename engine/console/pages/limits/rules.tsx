@@ -47,7 +47,7 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
       {rule.limits.map((limit) => (
         <p key={limit.words}>
           <strong>{limit.words}</strong>
-          <span className="soft">{countWords(limit)}</span>
+          <Counted limit={limit} />
         </p>
       ))}
       {rule.condition !== null && (
@@ -61,26 +61,38 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
 }
 
 const WHEN = { day: 'today', week: 'this week', month: 'this month', minute: 'this minute', open: 'now' } as const;
+/** Ranges of the usage page for windows it has a name for. */
+const RANGES: Readonly<Partial<Record<CountedLimit['window'], string>>> = { day: 'today', month: 'month' };
 
-function countWords({ scope, window, counted, nearly_none, none_left }: CountedLimit): string {
-  if (counted === 0) return `: nobody ${WHEN[window]}`;
+/** How many a limit counts, and for how many it is nearly or wholly used. */
+function Counted({ limit: { scope, window, unit, counted, nearly_none, none_left } }: { limit: CountedLimit }) {
+  if (counted === 0) return <span className="soft"> · none {WHEN[window]}</span>;
+  const range = unit === 'usd' ? RANGES[window] : undefined;
+  const words = `${howMany(counted, scope)} ${WHEN[window]}`;
   const parts = [
-    `${howMany(counted, scope)} ${WHEN[window]}`,
     ...(nearly_none > 0 ? [`${nearly_none} nearly at the end`] : []),
     ...(none_left > 0 ? [`${none_left} with nothing left`] : []),
   ];
-  return `: ${parts.join(', ')}`;
+  return (
+    <span className="soft">
+      {' · '}
+      {range === undefined ? (
+        words
+      ) : (
+        <Link to="/usage" search={{ by: scope.replaceAll('+', ','), range } as never}>
+          {words}
+        </Link>
+      )}
+      {parts.map((part) => `, ${part}`)}
+    </span>
+  );
 }
 
 function Refused({ rule, since }: { rule: LimitRule; since: string }) {
-  const { mode, refused, refused_people, would_refuse, would_refuse_people } = rule;
+  const { mode, refused, refused_people, would_refuse } = rule;
   if (mode === 'shadow') {
     if (would_refuse === 0) return <p className="soft small">It would have refused nothing today.</p>;
-    return (
-      <p className="small">
-        It would have refused {requests(would_refuse)} of {howMany(would_refuse_people, 'user')} today.
-      </p>
-    );
+    return <p className="small">It would have refused {requests(would_refuse)} today.</p>;
   }
   if (refused === 0) return null;
   const error = rule.limits[0]?.unit === 'usd' ? 'spend_limit_exceeded' : 'rate_limit_exceeded';

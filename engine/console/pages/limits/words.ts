@@ -27,6 +27,12 @@ export function amountWords(amount: number, unit: LimitInForce['unit']): string 
   return `${Number.isInteger(amount) ? NUMBER.format(amount) : MONEY.format(amount)} USD`;
 }
 
+/** The same without its unit, beside another amount that has it. */
+export function bareAmount(amount: number, unit: LimitInForce['unit']): string {
+  const words = amountWords(amount, unit);
+  return words.slice(0, words.lastIndexOf(' '));
+}
+
 /** `per day`, or `at once`. */
 export function windowWords(window: LimitWindow): string {
   return window === 'open' ? 'at once' : `per ${window}`;

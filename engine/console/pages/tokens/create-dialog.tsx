@@ -12,7 +12,7 @@ const NEVER = { value: '', text: 'never' };
 /** Makes an access token: what it is for, which models it opens, how long it lives; then shows it once. */
 export function CreateDialog({ group: wanted, onClose }: { group: string | undefined; onClose: () => void }) {
   const create = useChange('createToken');
-  const { person } = useSession();
+  const { person, sign_in } = useSession();
   const [made, setMade] = useState<AnswerOf<'createToken'> | undefined>();
   const groups = useOperation('listTokenGroups', {});
   const open = groups.data?.token_groups.filter(({ may_make }) => may_make) ?? [];
@@ -75,7 +75,10 @@ export function CreateDialog({ group: wanted, onClose }: { group: string | undef
         options={[...LIVES.map(({ value, text }) => ({ value, text: `after ${text}` })), NEVER]}
         onChange={(event) => setLife(event.target.value)}
       />
-      {person.is_admin && <ForSomebodyElse said={other} onSay={setOther} />}
+      {person.is_admin && (
+        // Whoever came by the link of a command is nobody who could own a token.
+        <ForSomebodyElse said={other} onSay={setOther} must={sign_in === 'link'} />
+      )}
     </FormDialog>
   );
 }
@@ -86,20 +89,21 @@ interface Other {
   readonly project: string;
 }
 
-function ForSomebodyElse({ said, onSay }: { said: Other; onSay: (other: Other) => void }) {
+function ForSomebodyElse({ said, onSay, must }: { said: Other; onSay: (other: Other) => void; must: boolean }) {
   const { person } = useSession();
   return (
-    <details className="tokens-other">
-      <summary>For somebody else, a team or a project</summary>
+    <details className="tokens-other" open={must || undefined}>
+      <summary>{must ? 'Whose it is' : 'For somebody else, a team or a project'}</summary>
       <div className="form">
         <TextField
           label="Owner"
           type="email"
+          required={must}
           autoComplete="off"
-          placeholder={person.email}
+          placeholder={must ? undefined : person.email}
           value={said.user}
           onChange={(event) => onSay({ ...said, user: event.target.value })}
-          hint="A person, or the address of a machine such as ci@example.com."
+          hint="A person, or the address of a machine such as ci@example.com. Somebody who has not signed in yet is let in under People afterwards."
         />
         <TextField
           label="Team whose limits it shares"

@@ -28,21 +28,7 @@ export function Page() {
           {is_service ? 'Create a service token' : 'Create a token'}
         </Button>
       </PageHead>
-      {is_admin && (
-        <nav className="tokens-tabs" aria-label="Kinds of tokens">
-          <Link to="/tokens" search={{} as never} aria-current={is_service ? undefined : 'page'} activeProps={{}}>
-            Access tokens
-          </Link>
-          <Link
-            to="/tokens"
-            search={{ tab: 'service' } as never}
-            aria-current={is_service ? 'page' : undefined}
-            activeProps={{}}
-          >
-            Service tokens
-          </Link>
-        </nav>
-      )}
+      {is_admin && <Tabs is_service={is_service} />}
       {is_service ? (
         <ServiceTokens is_creating={search.create !== undefined} onCreated={() => change({ create: undefined })} />
       ) : (
@@ -55,5 +41,22 @@ export function Page() {
         </>
       )}
     </>
+  );
+}
+
+function Tabs({ is_service }: { is_service: boolean }) {
+  const access = 'Access tokens';
+  const service = 'Service tokens';
+  return (
+    <nav className="tokens-tabs" aria-label="Kinds of tokens">
+      {is_service ? <Link to="/tokens">{access}</Link> : <span aria-current="page">{access}</span>}
+      {is_service ? (
+        <span aria-current="page">{service}</span>
+      ) : (
+        <Link to="/tokens" search={{ tab: 'service' } as never}>
+          {service}
+        </Link>
+      )}
+    </nav>
   );
 }
