@@ -1,7 +1,5 @@
 /** Every page of the console in a real browser: as administrator and developer, wide and narrow, light and dark, without a mouse. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
@@ -9,11 +7,11 @@ import { openConsole } from '../../support/console.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { focusIsVisible, overflow } from '../../support/identity/page-checks.ts';
 import { until } from '../../support/until.ts';
+import { seriousFaults } from './axe.ts';
 import { type ConsoleScene, openConsoleScene } from './scene.ts';
 
 /** A directory for pictures of every page, to be looked at. */
 const PICTURES = process.env.APPSCLI_TEST_SCREENSHOTS;
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const SIZES = { wide: { width: 1440, height: 900 }, phone: { width: 390, height: 844 } } as const;
 const WHO = { administrator: 'anna', developer: 'ben' } as const;
@@ -24,17 +22,6 @@ before(async () => {
   scene = await openConsoleScene();
 });
 after(() => scene?.close());
-
-/** What axe says is serious, each with the elements it is about. */
-async function seriousFaults(page: Page): Promise<string[]> {
-  await page.evaluate(AXE);
-  const found = await page.evaluate<{ id: string; impact: string; nodes: { target: string[]; html: string }[] }[]>(
-    "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then(({ violations }) => violations)",
-  );
-  return found
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
-}
 
 /** Every page in the list beside the pages. */
 async function listedPages(page: Page): Promise<{ title: string; path: string }[]> {
