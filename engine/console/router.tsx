@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from '@tanstack/react-router';
+import { createRootRoute, createRoute, createRouter } from '@tanstack/react-router';
 import { CONSOLE_PATH } from './api/client.ts';
 import type { PageSearch } from './api/page-search.ts';
 import { Frame } from './frame/frame.tsx';
@@ -8,15 +8,24 @@ import { PAGES } from './pages/list.ts';
 import { Skeleton } from './parts/states.tsx';
 
 const root = createRootRoute({ component: Frame, notFoundComponent: NotFound, errorComponent: PageFailed });
-const routes = PAGES.map(({ path, load }) =>
-  createRoute({
+const routes = PAGES.map(({ path, load }) => {
+  // Not the router's own lazy component: that loads the whole console again where a file cannot be had, also while the
+  // gateway is away.
+  const route = createRoute({
     getParentRoute: () => root,
     path,
-    component: lazyRouteComponent(load, 'Page'),
+    loader: load,
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: Number.POSITIVE_INFINITY,
+    component: function LoadedPage() {
+      const { Page } = route.useLoaderData() as Awaited<ReturnType<typeof load>>;
+      return <Page />;
+    },
     pendingComponent: () => <Skeleton lines={8} label="The page is loading" />,
     errorComponent: PageFailed,
-  }),
-);
+  });
+  return route;
+});
 
 /** Shows the page of the address. */
 export const router = createRouter({
@@ -24,7 +33,8 @@ export const router = createRouter({
   basepath: CONSOLE_PATH,
   trailingSlash: 'never',
   scrollRestoration: true,
-  defaultPendingMs: 100,
+  defaultPendingMs: 50,
+  defaultPendingMinMs: 0,
   // An address says what it says: "5" is no number, and nothing of JSON.
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
   stringifySearch: (search: PageSearch) => {

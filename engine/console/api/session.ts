@@ -8,6 +8,10 @@ export interface ConsoleSession {
     readonly name: string | null;
     readonly is_admin: boolean;
   } | null;
+  /** Why nobody is signed in any more; null where nobody was. */
+  readonly signed_out_because: string | null;
+  /** Where people get help. */
+  readonly support_url: string | null;
   /** When the session ends whatever is done; null without a session. */
   readonly expires_at: string | null;
   /** How to sign in: at the identity provider, or by the link of `appscli console`. */

@@ -21,14 +21,21 @@ export function Console() {
     refetchInterval: ({ state }) => (state.status === 'error' ? 3000 : SESSION_SECONDS * 1000),
     retry: false,
   });
-  const { data, error } = session;
+  const { data, error, refetch } = session;
+  useEffect(() => {
+    const look = () => void refetch();
+    for (const event of ['offline', 'online']) window.addEventListener(event, look);
+    return () => {
+      for (const event of ['offline', 'online']) window.removeEventListener(event, look);
+    };
+  }, [refetch]);
   useEffect(() => {
     if (data !== undefined) document.title = data.name;
   }, [data]);
   if (data === undefined && error !== null) {
     return (
       <main className="lone">
-        <ProblemBox problem={error} onRetry={() => session.refetch()} />
+        <ProblemBox problem={error} onRetry={() => refetch()} />
       </main>
     );
   }

@@ -1,8 +1,7 @@
-import { Dialog } from '@base-ui/react/dialog';
 import { Link, Outlet, useLocation } from '@tanstack/react-router';
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import { signOut } from '../api/session.ts';
-import { PAGES } from '../pages/list.ts';
+import { PAGES, preloadPages } from '../pages/list.ts';
 import { Button } from '../parts/button.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { useTell } from '../parts/tell.tsx';
@@ -14,6 +13,7 @@ export function Frame() {
   const session = useSession();
   const { pathname } = useLocation();
   const [is_open, setOpen] = useState(false);
+  const menu = useRef<HTMLDialogElement>(null);
   const main = useRef<HTMLElement>(null);
   const seen = useRef(pathname);
   useEffect(() => {
@@ -22,32 +22,39 @@ export function Frame() {
     if (seen.current !== pathname) main.current?.focus();
     seen.current = pathname;
   }, [pathname]);
+  useEffect(() => {
+    if (is_open) menu.current?.showModal();
+    else menu.current?.close();
+  }, [is_open]);
+  useEffect(preloadPages, []);
   return (
     <div className="frame">
       <button type="button" className="skip" onClick={() => main.current?.focus()}>
         Skip to the page
       </button>
       <header className="frame-top">
-        <Dialog.Root open={is_open} onOpenChange={setOpen}>
-          <Dialog.Trigger className="button quiet menu-button" aria-label="Pages">
-            <Icon name="menu" />
-          </Dialog.Trigger>
-          <Dialog.Portal>
-            <Dialog.Backdrop className="backdrop" />
-            <Dialog.Popup className="side-sheet">
-              <Dialog.Title className="side-title">{session.name}</Dialog.Title>
+        <Button kind="quiet" aria-label="Pages" aria-haspopup="dialog" onClick={() => setOpen(true)}>
+          <Icon name="menu" />
+        </Button>
+        {/* The browser's own dialog: a library for it would be a third of the first page again. */}
+        <dialog ref={menu} className="side-sheet" aria-label="Pages" closedby="any" onClose={() => setOpen(false)}>
+          {is_open && (
+            <div className="side-sheet-body">
+              <div className="side-head">
+                <SideTitle />
+                <Button kind="quiet" aria-label="Close" onClick={() => setOpen(false)}>
+                  <Icon name="close" />
+                </Button>
+              </div>
               <PageList />
               <Account />
-            </Dialog.Popup>
-          </Dialog.Portal>
-        </Dialog.Root>
+            </div>
+          )}
+        </dialog>
         <span className="frame-name">{session.name}</span>
       </header>
       <aside className="frame-side">
-        <p className="side-title">
-          <Icon name="gateway" />
-          {session.name}
-        </p>
+        <SideTitle />
         <PageList />
         <Account />
       </aside>
@@ -56,6 +63,16 @@ export function Frame() {
         <Outlet />
       </main>
     </div>
+  );
+}
+
+function SideTitle() {
+  const { name } = useSession();
+  return (
+    <p className="side-title">
+      <Icon name="gateway" />
+      <span>{name}</span>
+    </p>
   );
 }
 
@@ -104,6 +121,7 @@ function Account() {
 
 function ThemeChoice() {
   const [theme, setTheme] = useState<Theme>(chosenTheme);
+  const name = useId();
   return (
     <fieldset className="theme-choice">
       <legend className="unseen">Colours</legend>
@@ -111,7 +129,7 @@ function ThemeChoice() {
         <label key={each}>
           <input
             type="radio"
-            name="theme"
+            name={name}
             value={each}
             checked={theme === each}
             onChange={() => {

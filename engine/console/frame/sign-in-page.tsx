@@ -8,6 +8,7 @@ export function SignInPage({ session }: { session: ConsoleSession }) {
   return (
     <main className="lone">
       <h1>{session.name}</h1>
+      {session.signed_out_because !== null && <p role="status">{session.signed_out_because}</p>}
       {session.notice !== null && <p className="notice-line">{session.notice}</p>}
       {session.sign_in === 'provider' ? (
         <>

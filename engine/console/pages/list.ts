@@ -46,3 +46,11 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./sessions/page.tsx'),
   },
 ];
+
+/** Gets all pages before they are asked for, once there is nothing else to do: they are there when the gateway is away. */
+export function preloadPages(): void {
+  const whenIdle = window.requestIdleCallback ?? ((run: () => void) => setTimeout(run, 2000));
+  whenIdle(() => {
+    for (const { load } of PAGES) load().catch(() => {});
+  });
+}

@@ -1,0 +1,120 @@
+/** What is around the pages: how little the first one takes, a lost connection, a session that ends, themes, the menu on a phone. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { openConsole, signInToConsole } from '../../support/console.ts';
+import { useBrowser } from '../../support/identity/browser.ts';
+import { until } from '../../support/until.ts';
+import { type ConsoleScene, openConsoleScene } from './scene.ts';
+
+const FIRST_PAGE_BYTES_MAX = 150_000;
+const PHONE = { viewport: { width: 390, height: 844 } };
+
+const browser = useBrowser();
+let scene: ConsoleScene;
+before(async () => {
+  scene = await openConsoleScene();
+});
+after(() => scene?.close());
+
+test(`the first page takes less than ${FIRST_PAGE_BYTES_MAX} bytes with gzip, all its files together`, async () => {
+  for (const sub of ['anna', 'ben']) {
+    const { page } = await browser.open({ extraHTTPHeaders: { 'accept-encoding': 'gzip' } });
+    // The other pages are fetched when there is nothing else to do.
+    await page.addInitScript('window.requestIdleCallback = () => 0');
+    const sizes: number[] = [];
+    page.on('response', (response) => {
+      if (new URL(response.url()).pathname.startsWith('/console')) {
+        sizes.push(Number(response.headers()['content-length'] ?? 0));
+      }
+    });
+    await openConsole(page, scene.gateway.url, sub);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await until('the first page has loaded', async () => (await page.locator('.skeleton').count()) === 0);
+    const bytes = sizes.reduce((sum, each) => sum + each, 0);
+    assert.ok(bytes > 50_000 && bytes < FIRST_PAGE_BYTES_MAX, `${sub}: ${bytes} bytes`);
+  }
+});
+
+test('a lost connection is told, and mended without a reload', async () => {
+  const { page, context } = await browser.open();
+  await openConsole(page, scene.gateway.url, 'ben', '/console/tokens');
+  await page.getByText('laptop').first().waitFor();
+  await page.evaluate('window.not_loaded_again = true');
+  await page.waitForLoadState('networkidle');
+  await context.setOffline(true);
+  await page.locator('.frame-side').getByRole('link', { name: 'Limits' }).click();
+  await page.getByText('The gateway does not answer').waitFor();
+  await context.setOffline(false);
+  await page.getByText('The gateway does not answer').waitFor({ state: 'detached' });
+  await page.getByRole('heading', { level: 1, name: 'Limits' }).waitFor();
+  assert.equal(await page.evaluate('window.not_loaded_again'), true);
+});
+
+test('whoever is signed out elsewhere is shown how to sign in, and comes back to the page', async () => {
+  const { page } = await browser.open();
+  await openConsole(page, scene.gateway.url, 'ben', '/console/usage?since=7d');
+  await page.getByRole('heading', { level: 1, name: 'Usage' }).waitFor();
+  const admin = await signInToConsole(scene.gateway.url, 'anna');
+  const { body } = await admin.call('GET', '/admin/api/sessions?user=ben%40example.com');
+  for (const { id } of body.sessions as { id: string }[]) await admin.call('DELETE', `/admin/api/sessions/${id}`);
+  await page.locator('.frame-side').getByRole('link', { name: 'Tokens' }).click();
+  await page.getByRole('link', { name: 'Sign in' }).click();
+  await page.waitForURL((url) => url.pathname !== '/console/sign-in');
+  const again = page.getByRole('button', { name: 'Sign in as ben' });
+  if (await again.isVisible()) await again.click();
+  await page.getByRole('heading', { level: 1, name: 'Tokens' }).waitFor();
+});
+
+test('a slow answer has a skeleton within 100 ms, and a quick one none', async () => {
+  const { page } = await browser.open();
+  await openConsole(page, scene.gateway.url, 'ben');
+  let answer = () => {};
+  const held = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  await page.route('**/admin/api/tokens?*', async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.locator('.frame-side').getByRole('link', { name: 'Tokens' }).click();
+  await page.locator('.skeleton-line').first().waitFor();
+  answer();
+  await page.locator('.skeleton-line').first().waitFor({ state: 'detached' });
+});
+
+test('a chosen theme holds after the browser comes back, whatever the system says', async () => {
+  const { page } = await browser.open({ colorScheme: 'light' });
+  await openConsole(page, scene.gateway.url, 'ben');
+  const ground = () => page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
+  const light = await ground();
+  await page.locator('.frame-side').getByRole('radio', { name: 'dark' }).check({ force: true });
+  const dark = await ground();
+  assert.notEqual(dark, light);
+  await page.reload();
+  await page.getByRole('heading', { level: 1 }).waitFor();
+  assert.equal(await ground(), dark);
+});
+
+test('on a phone the pages are in a menu that opens, leads on and closes by keyboard', async () => {
+  const { page } = await browser.open(PHONE);
+  await openConsole(page, scene.gateway.url, 'ben');
+  await page.getByRole('heading', { level: 1 }).waitFor();
+  await page.getByRole('button', { name: 'Pages' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'hidden' });
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').getByRole('link', { name: 'Usage' }).press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'Usage' }).waitFor();
+  await page.getByRole('dialog').waitFor({ state: 'hidden' });
+});
+
+test('signing out ends the session and shows how to sign in', async () => {
+  const { page } = await browser.open();
+  await openConsole(page, scene.gateway.url, 'ben');
+  await page.locator('.frame-side').getByRole('button', { name: 'Sign out' }).click();
+  await page.waitForURL((url) => !url.pathname.endsWith('/console'));
+  await page.goto(`${scene.gateway.url}/console`);
+  await page.getByRole('link', { name: 'Sign in' }).waitFor();
+});
