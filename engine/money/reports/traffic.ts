@@ -63,8 +63,7 @@ export async function readTraffic(
   const [row] = await database.query<Traffic>(
     'upstream_traffic',
     `with ${ATTEMPTS}, counts as (
-       select upstream, upstream_model, outcome, width_bucket(extract(epoch from settled_at)::float8,
-           extract(epoch from $1::timestamptz)::float8, extract(epoch from $2::timestamptz)::float8, $3::int) - 1 as part,
+       select upstream, upstream_model, outcome, width_bucket(settled_at, $3::timestamptz[]) - 1 as part,
          count(*)::int as attempts
        from attempts group by 1, 2, 3, 4
      ), times as (
@@ -74,9 +73,14 @@ export async function readTraffic(
      )
      select (select coalesce(jsonb_agg(c), '[]') from counts c) as counts,
        (select coalesce(jsonb_agg(t), '[]') from times t) as times`,
-    [since, until, parts],
+    [since, until, beginnings({ since, until }, parts)],
   );
   return row!;
+}
+
+function beginnings({ since, until }: TimeSpan, parts: number): Date[] {
+  const part_ms = (until.getTime() - since.getTime()) / parts;
+  return Array.from({ length: parts }, (_, part) => new Date(since.getTime() + part * part_ms));
 }
 
 /** How many requests of sessions stayed with the upstream that keeps their prompts, by audit records. Raises store_unavailable. */
@@ -86,12 +90,14 @@ export function readSessionTurns(
 ): Promise<readonly SessionTurns[]> {
   return database.query<SessionTurns>(
     'upstream_session_turns',
-    `with served as (
-       select record ->> 'upstream' as upstream, lag(record ->> 'upstream') over (
-           partition by record ->> 'session_id', record ->> 'user', record ->> 'model' order by id) as before
-       from audit_log
-       where at >= $1 and at < $2 and record ->> 'session_id' is not null and record ->> 'upstream' is not null
-         and (record -> 'status')::int < 400
+    // What is sorted is small: records are not carried along, nor texts compared by the rules of a language.
+    `with read as materialized (
+       select id, record ->> 'upstream' as upstream, (record -> 'status')::int as status,
+         hashtextextended((record ->> 'session_id') || ' ' || (record ->> 'model') || ' ' || (record ->> 'user'), 0) as session
+       from audit_log where at >= $1 and at < $2
+     ), served as (
+       select upstream, lag(upstream) over (partition by session order by id) as before
+       from read where session is not null and upstream is not null and status < 400
      )
      select before as upstream, count(*)::int as turns, (count(*) filter (where upstream = before))::int as stayed
      from served where before is not null group by before order by before`,
