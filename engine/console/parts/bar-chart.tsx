@@ -20,7 +20,8 @@ interface ChartProps {
   /** At most five names; the colours are told apart by the order in which they stand. */
   readonly series: readonly string[];
   readonly bars: readonly Bar[];
-  readonly format: (value: number) => string;
+  /** A value in words; with the distance of two lines across the chart, as exact as that. */
+  readonly format: (value: number, step?: number) => string;
   /** What `before` is called. */
   readonly before_name?: string;
   /** What is done when a bar is pressed; in the table the same is offered by a button. */
@@ -111,7 +112,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
       <div className="chart-steps">
         {steps.map((step) => (
           <span key={step} style={{ insetBlockEnd: `${height(step)}%` }}>
-            {format(step)}
+            {format(step, steps[1])}
           </span>
         ))}
       </div>

@@ -7,6 +7,7 @@ import {
   useTable,
 } from '@tanstack/react-table';
 import { type ReactNode, useMemo, useState } from 'react';
+import { Button } from './button.tsx';
 
 const features = tableFeatures({
   rowSortingFeature,
@@ -38,10 +39,14 @@ interface TableProps<Row> {
   readonly isOpen?: (row: Row) => boolean;
 }
 
+/** So many rows are drawn at once: thousands would make a browser slow. */
+const AT_ONCE = 100;
+
 /** A table that sorts by its columns; on a narrow screen each row is a block of names and values. */
 export function DataTable<Row extends object>(props: TableProps<Row>) {
   const { label, columns, rows, keyOf, sorted_by, onOpen, isOpen } = props;
   const [sorting, setSorting] = useState<SortingState>(sorted_by === undefined ? [] : [sorted_by]);
+  const [shown, setShown] = useState(AT_ONCE);
   const model = useMemo(
     () =>
       columns.map(({ id, sort }) => ({
@@ -60,37 +65,51 @@ export function DataTable<Row extends object>(props: TableProps<Row>) {
     state: { sorting },
     onSortingChange: setSorting,
   });
+  const all = table.getRowModel().rows;
+  const more = Math.min(AT_ONCE, all.length - shown);
   return (
-    <div className="table-scroll" role="region" aria-label={label} tabIndex={0}>
-      {/* The roles stay what they are where the style makes blocks of the rows. */}
-      <table role="table">
-        <thead role="rowgroup">
-          <tr role="row">
-            {columns.map((column) => (
-              <HeadCell key={column.id} column={column} sorting={sorting} sortBy={setSorting} />
-            ))}
-          </tr>
-        </thead>
-        <tbody role="rowgroup">
-          {table.getRowModel().rows.map(({ id, original }) => (
-            <tr key={id} role="row" className={isOpen?.(original) ? 'open' : undefined}>
-              {columns.map((column, i) => (
-                <td key={column.id} role="cell" data-title={column.title} className={column.is_number ? 'number' : ''}>
-                  {i === 0 && onOpen !== undefined ? (
-                    <button type="button" className="row-button" onClick={() => onOpen(original)}>
-                      {column.cell(original)}
-                    </button>
-                  ) : (
-                    // One thing beside its title, where the row is a block.
-                    <div>{column.cell(original)}</div>
-                  )}
-                </td>
+    <>
+      <div className="table-scroll" role="region" aria-label={label} tabIndex={0}>
+        {/* The roles stay what they are where the style makes blocks of the rows. */}
+        <table role="table">
+          <thead role="rowgroup">
+            <tr role="row">
+              {columns.map((column) => (
+                <HeadCell key={column.id} column={column} sorting={sorting} sortBy={setSorting} />
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody role="rowgroup">
+            {all.slice(0, shown).map(({ id, original }) => (
+              <tr key={id} role="row" className={isOpen?.(original) ? 'open' : undefined}>
+                {columns.map((column, i) => (
+                  <td
+                    key={column.id}
+                    role="cell"
+                    data-title={column.title}
+                    className={column.is_number ? 'number' : ''}
+                  >
+                    {i === 0 && onOpen !== undefined ? (
+                      <button type="button" className="row-button" onClick={() => onOpen(original)}>
+                        {column.cell(original)}
+                      </button>
+                    ) : (
+                      // One thing beside its title, where the row is a block.
+                      <div>{column.cell(original)}</div>
+                    )}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {more > 0 && (
+        <Button className="table-more" onClick={() => setShown(shown + AT_ONCE)}>
+          {`Show ${more} more of ${all.length}`}
+        </Button>
+      )}
+    </>
   );
 }
 

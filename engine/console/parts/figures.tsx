@@ -19,18 +19,10 @@ export function Figure({ title, below, children }: { title: ReactNode; below?: R
 }
 
 /** How much more or less it is than before, as a share of that; nothing where that is not known. */
-export function Trend({
-  now,
-  before,
-  than = 'the time before',
-}: {
-  now: number;
-  before: number | undefined;
-  than?: string;
-}) {
+export function Trend({ now, before, than = 'before' }: { now: number; before: number | undefined; than?: string }) {
   if (before === undefined) return null;
-  if (before === 0) return <span className="soft">{`nothing in ${than}`}</span>;
-  return <span className="number soft">{`${trendWords(now, before)} to ${than}`}</span>;
+  if (before === 0) return <span className="soft">{`nothing ${than}`}</span>;
+  return <span className="number soft">{`${trendWords(now, before)} vs. ${than}`}</span>;
 }
 
 /** A change as people say it: `+12%`, `−3.4%`, `+15×`. */

@@ -51,7 +51,7 @@ function Week() {
           <Figure title="My requests this week" below={<span className="soft">sent to a model</span>}>
             <ShortCount of={total.requests} />
           </Figure>
-          <Figure title="Read from the cache" below={<span className="soft">of my tokens in, this week</span>}>
+          <Figure title="Cache hits" below={<span className="soft">of my tokens in, this week</span>}>
             {total.cache_hit_ratio === null ? '–' : <Share of={total.cache_hit_ratio} />}
           </Figure>
         </Figures>

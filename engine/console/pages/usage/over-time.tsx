@@ -7,7 +7,7 @@ import { type Bar, BarChart } from '../../parts/bar-chart.tsx';
 import { shortUsd } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { Loaded } from '../../parts/states.tsx';
-import { type Dimension, valueWords } from './question.ts';
+import { type Dimension, isTime, valueWords } from './question.ts';
 import { periodOfStep, type Step, stepsBetween, stepWords } from './range.ts';
 
 type Usage = AnswerOf<'getUsage'>;
@@ -19,7 +19,6 @@ const STEPS: Readonly<Record<Step, string>> = {
   week: 'Cost per week',
   month: 'Cost per month',
 };
-const TIMES = new Set(['hour', 'day', 'week', 'month']);
 
 /** Cost over time, split by what the table is grouped by first. */
 export function UsageChart({
@@ -35,7 +34,7 @@ export function UsageChart({
 }) {
   const [, change] = usePageSearch();
   const { time_zone } = useSession();
-  const split = TIMES.has(first) ? undefined : (first as Dimension);
+  const split = isTime(first) ? undefined : (first as Dimension);
   const by = split === undefined ? step : `${step},${split}`;
   const compare = since === null ? {} : ({ compare: 'previous' } as const);
   const usage = useOperation('getUsage', { ...question, ...compare, by, limit: SERIES });
@@ -79,8 +78,8 @@ function Drawn({
       label={STEPS[step]}
       series={series}
       bars={bars}
-      format={shortUsd}
-      {...(usage.previous !== null && { before_name: 'The period before' })}
+      format={usdWords}
+      {...(bars.some(({ before }) => before !== undefined) && { before_name: 'The period before' })}
       {...(onChoose && { onChoose })}
     />
   );
@@ -99,7 +98,8 @@ function barsOf(usage: Usage, split: Dimension | undefined, step: Step, time_zon
   const by_step = Map.groupBy(rows, (row) => row.of[step]);
   const since = usage.since ?? momentOf(rows[0]?.of[step], step) ?? usage.until;
   const steps = stepsBetween(since, usage.until, step, time_zone);
-  const before = previous === null ? undefined : costsBefore(previous, step, time_zone);
+  const before =
+    previous === null || previous.total.cost_usd === 0 ? undefined : costsBefore(previous, step, time_zone);
   const bars = steps.map((key, i): Bar => {
     const own = by_step.get(key) ?? [];
     const values = series.map((name) =>
@@ -111,6 +111,14 @@ function barsOf(usage: Usage, split: Dimension | undefined, step: Step, time_zon
 }
 
 const OTHERS = 'Others';
+
+/** An amount in USD; beside a line of the chart with no more places than tell it from the next. */
+function usdWords(amount: number, step?: number): string {
+  if (step === undefined) return shortUsd(amount);
+  const places =
+    Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)) + (step < 1 && /25$/.test(step.toPrecision(2)) ? 1 : 0);
+  return `$${amount.toLocaleString('en', { minimumFractionDigits: places, maximumFractionDigits: places })}`;
+}
 
 function momentOf(name: string | null | undefined, step: Step): string | undefined {
   if (name === null || name === undefined) return undefined;

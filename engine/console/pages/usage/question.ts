@@ -49,6 +49,11 @@ export function isDimension(text: string): text is Dimension {
   return Object.hasOwn(DIMENSIONS, text);
 }
 
+/** Whether a dimension is a time. */
+export function isTime(name: string): boolean {
+  return ['hour', 'day', 'week', 'month'].includes(name);
+}
+
 /** What usage is grouped by, as an address says it. */
 export function dimensionsOf({ by }: PageSearch, fallback: Dimension): Dimension[] {
   const named = (by ?? '').split(',').filter(isDimension);

@@ -25,7 +25,7 @@ export function Summary({ usage: { total, previous } }: { usage: Usage }) {
         <ShortCount of={total.output_tokens} />
       </Figure>
       <Figure
-        title="Read from the cache"
+        title="Cache hits"
         below={<span className="soft">{cached === 0 ? 'no caching' : 'of the tokens in'}</span>}
       >
         {total.cache_hit_ratio === null ? '–' : <Share of={total.cache_hit_ratio} />}

@@ -8,7 +8,7 @@ import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { trendWords } from '../../parts/figures.tsx';
 import { Count, Share, ShortCount, Usd } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
-import { DIMENSIONS, type Dimension, FILTERS, finer, isDimension, requestsOf, valueWords } from './question.ts';
+import { DIMENSIONS, type Dimension, FILTERS, finer, isDimension, isTime, requestsOf, valueWords } from './question.ts';
 import { periodOfStep, type Step } from './range.ts';
 
 type Usage = AnswerOf<'getUsage'>;
@@ -53,7 +53,7 @@ function rowsOf({ rows, previous, total }: Usage): Row[] {
 }
 
 function columnsOf(usage: Usage, by: readonly Dimension[], search: PageSearch): Column<Row>[] {
-  const has_time = by.some((name) => ['hour', 'day', 'week', 'month'].includes(name));
+  const has_time = by.some(isTime);
   const number = (id: string, title: string, value: (sums: Usage['total']) => number): Column<Row> => ({
     id,
     title,
@@ -138,9 +138,10 @@ function Name({
   const value = row.of[name];
   const words = valueWords(name, value);
   const to = value === null || value === undefined ? undefined : narrowed(name, value, by);
-  if (to === undefined) return <span className={value === null ? 'soft' : undefined}>{words}</span>;
+  const style = isTime(name) ? 'time' : value === null ? 'soft' : undefined;
+  if (to === undefined) return <span className={style}>{words}</span>;
   return (
-    <Link to="/usage" search={{ ...search, ...to } as never} title={`Usage of ${words} alone`}>
+    <Link to="/usage" search={{ ...search, ...to } as never} className={style ?? ''} title={`Usage of ${words} alone`}>
       {words}
     </Link>
   );
@@ -150,7 +151,7 @@ function narrowed(name: Dimension, value: string, by: readonly Dimension[]): Pag
   const rest = by.filter((each) => each !== name);
   const next = rest.length > 0 ? rest : [finer(by, name)];
   if (FILTERS.includes(name)) return { [name]: value, by: next.join(','), rows: undefined };
-  const period = ['day', 'week', 'month'].includes(name) ? periodOfStep(value, name as Step) : undefined;
+  const period = isTime(name) ? periodOfStep(value, name as Step) : undefined;
   return period && { ...period, range: undefined, by: next.join(','), rows: undefined };
 }
 
