@@ -26,8 +26,8 @@ export interface Trace {
   readonly stages: readonly ToldStage[];
   readonly rules: readonly ToldRule[];
   readonly limits: readonly ToldLimit[];
-  /** Each attempt in words, with its number. */
-  readonly attempts: readonly string[];
+  /** Each attempt in words. */
+  readonly attempts: readonly { readonly n: number; readonly words: string }[];
   /** Upstreams that were not asked, in words. */
   readonly dropped: readonly string[];
   /** What the gateway changed in the body on its way up, in words; `null` where nothing was sent. */
@@ -61,7 +61,7 @@ export function traceOf(record: AuditRecord, { rules, attempts }: TraceSources):
     stages,
     rules: rulesOf(record, facts, rules ?? []),
     limits: toldLimits(record),
-    attempts: tried.map(describeAttempt),
+    attempts: tried.map((attempt, i) => ({ n: i + 1, words: describeAttempt(attempt) })),
     dropped: texts(record.dropped).map(describeDropped),
     bytes: bytesOf(record),
     shadow: texts(record.shadow),
@@ -70,7 +70,8 @@ export function traceOf(record: AuditRecord, { rules, attempts }: TraceSources):
 
 /** The attempts that an audit record tells one by one. */
 export function attemptsOf({ attempts }: AuditRecord): readonly RequestAttempt[] {
-  return Array.isArray(attempts) ? (attempts as RequestAttempt[]) : [];
+  const isOne = (each: unknown) => typeof each === 'object' && each !== null;
+  return Array.isArray(attempts) ? (attempts.filter(isOne) as RequestAttempt[]) : [];
 }
 
 type Facts = Readonly<Record<string, unknown>>;

@@ -385,7 +385,10 @@ export interface RequestTrace {
     readonly refused: boolean;
     readonly words: string;
   })[];
-  readonly attempts: readonly string[];
+  readonly attempts: readonly {
+    readonly n: number;
+    readonly words: string;
+  }[];
   readonly dropped: readonly string[];
   readonly bytes: string | null;
   readonly shadow: readonly string[];

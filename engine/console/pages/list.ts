@@ -13,6 +13,13 @@ interface PageEntry {
 /** All pages, in the order of the list beside them. A new page is a folder here and an entry in this list. */
 export const PAGES: readonly PageEntry[] = [
   { path: '/', title: 'Home', icon: 'home', for_admins: false, load: () => import('./home/page.tsx') },
+  {
+    path: '/requests',
+    title: 'Requests',
+    icon: 'requests',
+    for_admins: false,
+    load: () => import('./requests/page.tsx'),
+  },
   { path: '/usage', title: 'Usage', icon: 'usage', for_admins: false, load: () => import('./usage/page.tsx') },
   { path: '/limits', title: 'Limits', icon: 'limits', for_admins: false, load: () => import('./limits/page.tsx') },
   { path: '/tokens', title: 'Tokens', icon: 'tokens', for_admins: false, load: () => import('./tokens/page.tsx') },
