@@ -17,32 +17,38 @@ export function Frame() {
   const main = useRef<HTMLElement>(null);
   const seen = useRef(pathname);
   useEffect(() => {
-    setOpen(false);
+    menu.current?.close();
     // Somebody who does not see the page hears that it is another one.
     if (seen.current !== pathname) main.current?.focus();
     seen.current = pathname;
   }, [pathname]);
-  useEffect(() => {
-    if (is_open) menu.current?.showModal();
-    else menu.current?.close();
-  }, [is_open]);
   useEffect(preloadPages, []);
+  const openMenu = () => {
+    setOpen(true);
+    menu.current?.showModal();
+  };
   return (
     <div className="frame">
       <button type="button" className="skip" onClick={() => main.current?.focus()}>
         Skip to the page
       </button>
       <header className="frame-top">
-        <Button kind="quiet" aria-label="Pages" aria-haspopup="dialog" onClick={() => setOpen(true)}>
+        <Button kind="quiet" aria-label="Pages" aria-haspopup="dialog" onClick={openMenu}>
           <Icon name="menu" />
         </Button>
         {/* The browser's own dialog: a library for it would be a third of the first page again. */}
-        <dialog ref={menu} className="side-sheet" aria-label="Pages" closedby="any" onClose={() => setOpen(false)}>
+        <dialog
+          ref={menu}
+          className="side-sheet"
+          aria-label="Pages"
+          closedby="any"
+          onClose={() => setOpen(menu.current?.open === true)}
+        >
           {is_open && (
             <div className="side-sheet-body">
               <div className="side-head">
                 <SideTitle />
-                <Button kind="quiet" aria-label="Close" onClick={() => setOpen(false)}>
+                <Button kind="quiet" aria-label="Close" onClick={() => menu.current?.close()}>
                   <Icon name="close" />
                 </Button>
               </div>
