@@ -63,9 +63,17 @@ export interface RecordedLoad {
 }
 
 /** One load as the database tells it. */
-export interface ConfigLoad extends Omit<RecordedLoad, 'files' | 'rules'> {
+export interface ConfigLoad extends Omit<RecordedLoad, 'files' | 'rules' | 'findings'> {
   readonly id: number;
   readonly at: Date;
+  /** How many findings of each severity it has. */
+  readonly errors: number;
+  readonly warnings: number;
+}
+
+/** One load with its findings. */
+export interface FoundLoad extends ConfigLoad {
+  readonly findings: readonly KeptFinding[];
 }
 
 /** What a replica runs. */
@@ -144,20 +152,30 @@ export async function listReplicas(database: Asking, now: Date): Promise<Replica
   );
 }
 
-const LOAD = `id, at, replica, cause, failed, version, config_hash, changed, needs_restart, findings, problem, program`;
+const LOAD = `id, at, replica, cause, failed, version, config_hash, changed, needs_restart, problem, program,
+  jsonb_array_length(jsonb_path_query_array(findings, '$[*] ? (@.severity == "error")')) as errors,
+  jsonb_array_length(jsonb_path_query_array(findings, '$[*] ? (@.severity == "warning")')) as warnings`;
 
 /** Loads, the newest first; with `before` only those older than the one with this id. Raises store_unavailable. */
 export async function listLoads(
   database: Asking,
-  only: { readonly before?: number | undefined; readonly failed?: boolean | undefined; readonly limit: number },
+  only: { readonly before?: number | undefined; readonly limit: number },
 ): Promise<ConfigLoad[]> {
   return database.query<ConfigLoad>(
     'config_loads',
-    `select ${LOAD} from config_loads
-     where ($1::bigint is null or id < $1) and ($2::boolean is null or failed = $2)
-     order by id desc limit $3`,
-    [only.before ?? null, only.failed ?? null, only.limit],
+    `select ${LOAD} from config_loads where ($1::bigint is null or id < $1) order by id desc limit $2`,
+    [only.before ?? null, only.limit],
   );
+}
+
+/** The newest load that failed, or that did not; `undefined` where there is none. Raises store_unavailable. */
+export async function lastLoad(database: Asking, only: { readonly failed: boolean }): Promise<FoundLoad | undefined> {
+  const [load] = await database.query<FoundLoad>(
+    'config_load_last',
+    `select ${LOAD}, findings from config_loads where failed = $1 order by id desc limit 1`,
+    [only.failed],
+  );
+  return load;
 }
 
 /**
@@ -167,10 +185,10 @@ export async function listLoads(
 export async function readVersion(
   database: Asking,
   version: string,
-): Promise<(ConfigVersion & { readonly load: ConfigLoad }) | undefined> {
-  const [load] = await database.query<ConfigLoad>(
+): Promise<(ConfigVersion & { readonly load: FoundLoad }) | undefined> {
+  const [load] = await database.query<FoundLoad>(
     'config_load_of',
-    `select ${LOAD} from config_loads
+    `select ${LOAD}, findings from config_loads
      where (version = $1 or config_hash = $1) and version is not null order by (version = $1) desc, id desc limit 1`,
     [version],
   );

@@ -1,7 +1,8 @@
 import {
-  type ConfigLoad,
   type ConfigVersion,
   countShadows,
+  type FoundLoad,
+  lastLoad,
   listLoads,
   listReplicas,
   readVersion,
@@ -19,7 +20,7 @@ const DAY_MS = 86_400_000;
 
 /** What gateways loaded and run: files, rules in words, findings, and what differs. For administrators; nothing here changes anything. */
 export function configOperations({ database, clock, upstreams }: AdminOptions) {
-  async function versionOf(version: string): Promise<ConfigVersion & { readonly load: ConfigLoad }> {
+  async function versionOf(version: string): Promise<ConfigVersion & { readonly load: FoundLoad }> {
     const found = /^[0-9a-f]{12}$/.test(version) ? await readVersion(database, version) : undefined;
     if (found !== undefined) return found;
     throw new OperationError(
@@ -32,7 +33,7 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
   async function state() {
     const replica = upstreams === undefined ? null : replicaName();
     const replicas = await listReplicas(database, new Date(clock.now()));
-    const [last] = await listLoads(database, { failed: false, limit: 1 });
+    const last = await lastLoad(database, { failed: false });
     const version = replicas.find(({ name }) => name === replica)?.version ?? last?.version ?? null;
     return { replica, replicas, version };
   }
@@ -40,9 +41,9 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
   return {
     async getConfig(_: Asked, _nothing: object) {
       const { replica, replicas, version } = await state();
-      const [failed] = await listLoads(database, { failed: true, limit: 1 });
       const is_failing = replicas.some(({ failing_since }) => failing_since !== null);
-      return { replica, replicas, version, failing: is_failing && failed !== undefined ? failed : null };
+      const failing = is_failing ? ((await lastLoad(database, { failed: true })) ?? null) : null;
+      return { replica, replicas, version, failing };
     },
 
     async listConfigLoads(_: Asked, { before, limit }: { readonly before?: number; readonly limit: number }) {

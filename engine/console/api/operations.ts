@@ -692,9 +692,28 @@ export interface ConfigLoad {
   readonly config_hash: string | null;
   readonly changed: readonly string[];
   readonly needs_restart: readonly string[];
-  readonly findings: readonly ConfigFinding[];
+  readonly errors: number;
+  readonly warnings: number;
   readonly problem: string | null;
   readonly program: string;
+}
+
+/** undefined */
+export interface FoundLoad {
+  readonly id: number;
+  readonly at: Time;
+  readonly replica: string;
+  readonly cause: LoadCause;
+  readonly failed: boolean;
+  readonly version: string | null;
+  readonly config_hash: string | null;
+  readonly changed: readonly string[];
+  readonly needs_restart: readonly string[];
+  readonly errors: number;
+  readonly warnings: number;
+  readonly problem: string | null;
+  readonly program: string;
+  readonly findings: readonly ConfigFinding[];
 }
 
 /** undefined */
@@ -1074,7 +1093,7 @@ export interface OperationTypes {
       readonly replica: string | null;
       readonly replicas: readonly ReplicaConfig[];
       readonly version: string | null;
-      readonly failing: ConfigLoad | null;
+      readonly failing: FoundLoad | null;
     };
   };
   readonly getConfigVersion: {
@@ -1082,7 +1101,7 @@ export interface OperationTypes {
     readonly answer: {
       readonly version: string;
       readonly first_loaded_at: Time;
-      readonly load: ConfigLoad;
+      readonly load: FoundLoad;
       readonly files: readonly ConfigFile[];
       readonly rules: readonly ConfigRule[] | null;
       readonly rule_kinds: readonly {

@@ -101,7 +101,7 @@ test('a start, a reload and a reload that failed are kept, with rules in words, 
   const failed = await loadAfter(loaded.id);
   assert.deepEqual([failed.failed, failed.config_hash], [true, null]);
   assert.notEqual(failed.version, loaded.version);
-  assert.ok(failed.findings.length > 0);
+  assert.ok(failed.errors > 0);
   const state = await until('the replica says so', async () => {
     const now = await get('');
     return now.replicas[0]?.failing_since !== null && now;

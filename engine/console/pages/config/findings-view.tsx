@@ -1,10 +1,10 @@
 import { Badge } from '../../parts/badge.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState } from '../../parts/states.tsx';
-import { type Load, Place } from './links.tsx';
+import { type FoundLoad, Place } from './links.tsx';
 
 /** What `appscli check` says of a load. */
-export function FindingsView({ load }: { readonly load: Load }) {
+export function FindingsView({ load }: { readonly load: FoundLoad }) {
   const { findings, problem } = load;
   return (
     <Card>
@@ -25,7 +25,7 @@ export function Findings({
   version,
   is_brief = false,
 }: {
-  readonly findings: Load['findings'];
+  readonly findings: FoundLoad['findings'];
   readonly version?: string | null;
   /** Without what was found and expected. */
   readonly is_brief?: boolean;

@@ -6,7 +6,7 @@ import { Icon } from '../../parts/icon.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { TimeText } from '../../parts/times.tsx';
 import { Findings } from './findings-view.tsx';
-import { CAUSES, Here, type Load } from './links.tsx';
+import { CAUSES, type FoundLoad, Here } from './links.tsx';
 
 type State = AnswerOf<'getConfig'>;
 type Replica = State['replicas'][number];
@@ -52,7 +52,7 @@ function VersionLink({ version }: { readonly version: string }) {
   );
 }
 
-function Failing({ load, version }: { readonly load: Load; readonly version: string | null }) {
+function Failing({ load, version }: { readonly load: FoundLoad; readonly version: string | null }) {
   const { at, findings, problem, replica } = load;
   return (
     <section className="problem" aria-label="The last reload failed">

@@ -9,7 +9,9 @@ export type Version = AnswerOf<'getConfigVersion'>;
 /** A rule in words. */
 export type Rule = NonNullable<Version['rules']>[number];
 /** One load of a configuration. */
-export type Load = Version['load'];
+export type Load = AnswerOf<'listConfigLoads'>['loads'][number];
+/** One load with its findings. */
+export type FoundLoad = Version['load'];
 
 /** What the page can show, in the order of its views. */
 export const VIEWS = ['rules', 'shadow', 'files', 'findings', 'loads'] as const;

@@ -105,10 +105,9 @@ function Changed({ load, loads }: { readonly load: Load; readonly loads: readonl
   );
 }
 
-function FindingCount({ load: { version, findings, problem } }: { readonly load: Load }) {
-  if (findings.length === 0) return problem ?? 'none';
-  const errors = findings.filter(({ severity }) => severity === 'error').length;
-  const words = errors > 0 ? count(errors, 'error') : count(findings.length, 'warning');
+function FindingCount({ load: { version, errors, warnings, problem } }: { readonly load: Load }) {
+  if (errors + warnings === 0) return problem ?? 'none';
+  const words = errors > 0 ? count(errors, 'error') : count(warnings, 'warning');
   if (version === null) return words;
   return <Here to={{ version, view: 'findings' }}>{words}</Here>;
 }
