@@ -55,7 +55,7 @@ export async function openDeeds(at: {
   });
   const deeds: Readonly<Record<Deed['deed'], () => Promise<unknown>>> = {
     'revoke-old-laptop': () => revokeToken(by, { id: tokens.get('old laptop')!.id }),
-    'limit-bob': () => setLimit(by, { name: dayOf('bob'), amount: 2 * USD, reason: 'interns begin small' }),
+    'limit-bob': () => setLimit(by, { name: dayOf('bob'), amount: USD / 4, reason: 'interns begin small' }),
     async 'rotate-dora'() {
       const { id } = tokens.get('dora')!;
       tokens.set('dora', await rotateToken(by, { id }, { overlap_seconds: 3600 }));

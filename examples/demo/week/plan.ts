@@ -59,7 +59,11 @@ export function planWeek(now: number): Plan {
   ).flat();
   const incident = dayAt(2, 14);
   const night = dayAt(3, 20);
-  const late = [session(random, 'alice', now - 80 * MINUTE), session(random, 'bob', now - 45 * MINUTE)].flat();
+  const late = [
+    session(random, 'alice', now - 80 * MINUTE),
+    session(random, 'bob', now - 45 * MINUTE),
+    session(random, 'bob', now - 20 * MINUTE),
+  ].flat();
   const moments = [
     ...work,
     ...late,

@@ -1,0 +1,90 @@
+/** The page of changes and refused sign-ins in a real browser. */
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+import { parse } from 'csv-parse/sync';
+import type { Page } from 'playwright-core';
+import { openConsole } from '../../support/console.ts';
+import { useBrowser } from '../../support/identity/browser.ts';
+import { type ConsoleScene, HOSTILE, openConsoleScene } from './scene.ts';
+
+const browser = useBrowser();
+let scene: ConsoleScene;
+before(async () => {
+  scene = await openConsoleScene();
+});
+after(() => scene?.close());
+
+async function openAudit(sub: string, query = ''): Promise<{ page: Page; complaints: readonly string[] }> {
+  const { page, complaints } = await browser.open({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce' });
+  await openConsole(page, scene.gateway.url, sub, `/console/audit${query}`);
+  return { page, complaints };
+}
+
+const sentences = (page: Page) => page.locator('.audit-words').allInnerTexts();
+
+test('an administrator finds a change by whom it is about, reads all of it and takes it along, by keyboard alone', async () => {
+  const { page, complaints } = await openAudit('anna');
+  await page.getByLabel('To whom or what').focus();
+  await page.keyboard.type('ben@example.com');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/subject=ben/);
+  await page.getByRole('button', { name: 'Show all' }).waitFor();
+  const granted = `granted 20 USD more per day to user ben@example.com until`;
+  await page.getByText(granted).first().waitFor();
+  const found = await sentences(page);
+  assert.ok(found.every((sentence) => sentence.includes('ben@example.com')));
+
+  const row = page.getByRole('row').filter({ hasText: granted });
+  await row.getByRole('button').focus();
+  await page.keyboard.press('Enter');
+  const drawer = page.getByRole('dialog', { name: 'Grant given' });
+  assert.ok((await drawer.textContent())!.includes(HOSTILE), 'the reason is there, as text');
+  assert.match(new URL(page.url()).searchParams.get('open')!, /^\d+$/);
+  await page.keyboard.press('Escape');
+  await drawer.waitFor({ state: 'hidden' });
+
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('link', { name: 'CSV' }).press('Enter'),
+  ]);
+  assert.equal(download.suggestedFilename(), 'changes.csv');
+  const rows: { words: string }[] = parse(await readFile(await download.path()), { columns: true });
+  assert.deepEqual(
+    rows.map(({ words }) => words),
+    found,
+  );
+  await page.getByRole('button', { name: 'Show all' }).press('Enter');
+  await page.waitForURL((url) => url.searchParams.get('subject') === null);
+  await page.goBack();
+  await page.waitForURL(/subject=ben/);
+  assert.equal(await page.getByLabel('To whom or what').inputValue(), 'ben@example.com');
+  assert.deepEqual(complaints, []);
+});
+
+test('a link shows the same list, with days of the time zone of the gateway', async () => {
+  const today = new Date().toISOString().slice(0, 10);
+  const { page } = await openAudit('anna', `?since=${today}&until=${today}&action=upstream.drain`);
+  await page.getByText('drained the upstream second').waitFor();
+  assert.equal((await sentences(page)).length, 1);
+  assert.equal(await page.getByLabel('From').inputValue(), today);
+  await page.getByRole('button', { name: 'Show all' }).click();
+  await page.getByText('made the access token').first().waitFor();
+  const { page: later } = await openAudit('anna', '?since=2100-01-01');
+  await later.getByText('No change is like that.').waitFor();
+});
+
+test('who was turned away is listed with the reason, and names stay text', async () => {
+  const { page, complaints } = await openAudit('anna', '?list=refused');
+  await page.getByRole('row').filter({ hasText: 'eve@example.com' }).getByRole('button').first().click();
+  const drawer = page.getByRole('dialog', { name: 'Refused: eve@example.com' });
+  assert.match((await drawer.textContent())!, /verified/);
+  assert.equal(await page.evaluate('window.taken'), undefined);
+  assert.deepEqual(complaints, []);
+});
+
+test('a developer finds no such page in the list, and is told whom it is for', async () => {
+  const { page } = await openAudit('ben');
+  await page.getByText(/this is for administrators/i).waitFor();
+  assert.equal(await page.locator('.frame-side').getByRole('link', { name: 'Audit' }).count(), 0);
+});
