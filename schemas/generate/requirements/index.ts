@@ -1,5 +1,6 @@
 import { CLIENTS } from './clients.ts';
 import { CONFIGURATION } from './configuration.ts';
+import { CONSOLE } from './console.ts';
 import { ENDPOINTS } from './endpoints.ts';
 import { ERRORS_AND_MORE } from './errors.ts';
 import { FAILOVER } from './failover.ts';
@@ -17,6 +18,7 @@ export const REQUIREMENTS: readonly Section[] = [
   ENDPOINTS,
   FAILOVER,
   IDENTITY,
+  CONSOLE,
   CLIENTS,
   ERRORS_AND_MORE,
   SELF_CHECK,

@@ -13,16 +13,14 @@ let gateway: TestGateway;
 let ahead_ms = 0;
 const clock: Clock = { ...systemClock, now: () => Date.now() + ahead_ms };
 const MINUTE = 60_000;
+const AUTH = { admin_groups: ['admins'], session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' } };
 
 before(async () => {
   provider = await startIdentityProvider({ host: 'localhost' });
   gateway = await bootSignIn({
     provider,
     clock,
-    auth: {
-      admin_groups: ['admins'],
-      session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' },
-    },
+    auth: AUTH,
   });
 });
 after(async () => {
@@ -181,6 +179,26 @@ it('who signs out is out, and is told where they still are signed in', async () 
   const page = await ben.send('GET', '/console/signed-out');
   assert.match(page.body, /You are signed out of the console/);
   assert.match(page.body, new RegExp(`href="${provider.issuer}/session/end\\?client_id=gateway"`));
+});
+
+it('a session is good at every replica, and ends at all of them at once', async () => {
+  const replica = await bootSignIn({
+    provider,
+    clock,
+    database_url: gateway.env.TEST_DATABASE_URL!,
+    public_url: gateway.url,
+    auth: AUTH,
+  });
+  try {
+    const ben = await signInToConsole(gateway.url, 'ben');
+    const headers = { ...OF_CONSOLE, cookie: ben.cookie };
+    const statusThere = async () => (await fetch(`${replica.url}/admin/api/me`, { headers })).status;
+    assert.equal(await statusThere(), 200);
+    await ben.call('POST', '/console/sign-out');
+    assert.equal(await statusThere(), 401);
+  } finally {
+    await replica.close();
+  }
 });
 
 it('whom the gateway does not let in reads why, and can be somebody else', async () => {

@@ -1,0 +1,55 @@
+import { type Section, yes } from './requirement.ts';
+
+const ATTACKS = 'e2e/console/console-attacks.test.ts';
+const SIGN_IN = 'e2e/console/console-sign-in.test.ts';
+
+/** What people see in a browser, and who may. */
+export const CONSOLE: Section = {
+  title: 'The console',
+  requirements: [
+    yes('console.sign-in', 'people sign in with the identity provider; groups are asked for again, and sessions end', {
+      [SIGN_IN]: [
+        'an administrator and a developer sign in, and are who they are',
+        'a session ends half an hour after its last use, and after eight hours in any case',
+        'the provider is asked again every quarter of an hour, and another cookie comes with other groups',
+        'a session is good at every replica, and ends at all of them at once',
+      ],
+    }),
+    yes('console.link', 'without an identity provider a link opens it: once, for a minute, on the machine of the gateway', {
+      'e2e/console/console-link.test.ts': [
+        'a link opens the console for an administrator, once',
+        'a link is good for a minute',
+        'neither the link nor its session is for requests that came through a proxy',
+      ],
+      'cli/console/console.test.ts': ['no link is printed that would open the console from another machine'],
+    }),
+    yes('console.forgery', 'other sites change and read nothing, and show no page in a frame', {
+      [ATTACKS]: [
+        'another site > reads nothing, as a script, a picture or by fetch',
+        'another site > shows no page of the console in a frame of its own',
+        'another site > changes nothing with …, by any operation',
+      ],
+    }),
+    yes('console.cookie', 'the cookie opens nothing else, and nothing else makes one', {
+      [ATTACKS]: [
+        'a cookie > means nothing to models, and to no other endpoint that takes a bearer',
+        'a cookie > is not made by a bearer: the console stays closed',
+        'a cookie > planted in a browser before it signs in is not the one it has then',
+        'behind TLS > the cookie is for this host alone, and one without the prefix is none',
+      ],
+    }),
+    yes('console.own', 'a developer sees and changes their own only', {
+      [ATTACKS]: [
+        'a developer > is refused every operation of administrators, whatever is sent',
+        'a developer > finds what belongs to somebody else no more than what there is not',
+        'a developer > sees nobody else in any list, and may not ask for somebody',
+      ],
+    }),
+    yes('console.people', 'administrators see who is signed in where, and end it', {
+      'e2e/console/people-page.test.ts': [
+        'an administrator finds somebody, sees what they are signed in with, and ends it',
+        'whatever people are called is text, and makes no page wider',
+      ],
+    }),
+  ],
+};

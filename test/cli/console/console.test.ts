@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { after, test } from 'node:test';
+import { createTestDatabase } from '../../support/database.ts';
+import { gatewayConfig, writeConfig } from '../../support/gateway.ts';
+import { cli } from '../support.ts';
+
+const database = await createTestDatabase();
+const directories: string[] = [];
+after(async () => {
+  await Promise.all(directories.map((directory) => rm(directory, { recursive: true, force: true })));
+  await database.drop();
+});
+
+/** Runs `appscli console` with a configuration that has these sections. */
+async function run(sections: object, ...more: readonly string[]) {
+  const { directory, config_file } = await writeConfig(gatewayConfig('http://127.0.0.1:9', { ...sections }));
+  directories.push(directory);
+  const env = { ...process.env, TEST_DATABASE_URL: database.url };
+  return cli(['console', '--config', config_file, ...more], { env });
+}
+
+const server = (public_url: string) => ({ listen: '127.0.0.1:8080', public_url });
+const auth = { oidc: { issuer_url: 'https://id.example.com', client_id: 'x', client_secret_env: 'TEST_SECRET' } };
+
+test('where people sign in, console prints its address', async () => {
+  const { exit_code, stdout, stderr } = await run({ server: server('https://gateway.example.com/models/'), auth });
+  assert.deepEqual([exit_code, stdout], [0, 'https://gateway.example.com/models/console\n'], stderr);
+  assert.match(stderr, /sign in with the account you have at work/);
+});
+
+test('where nobody can, it prints a link, another one each time, and keeps only its hash', async () => {
+  const sections = { server: server('http://127.0.0.1:8080') };
+  const { exit_code, stdout, stderr } = await run(sections);
+  assert.equal(exit_code, 0, stderr);
+  const [, secret] = /^http:\/\/127\.0\.0\.1:8080\/console\/link\?once=([\w-]{43})\n$/.exec(stdout) ?? [];
+  assert.ok(secret, stdout);
+  assert.match(stderr.replaceAll('\n', ' '), /good once, for a minute, and whoever uses it is an administrator/);
+  const { url, expires_at } = JSON.parse((await run(sections, '--json')).stdout);
+  assert.notEqual(url, stdout.trim());
+  assert.ok(Math.abs(Date.parse(expires_at) - Date.now() - 60_000) < 30_000);
+});
+
+test('no link is printed that would open the console from another machine', async () => {
+  const { exit_code, stdout, stderr } = await run({ server: server('http://gateway.example.com') });
+  assert.deepEqual([exit_code, stdout], [2, '']);
+  assert.match(stderr, /set auth\.oidc, so that people can sign in/);
+});
