@@ -15,14 +15,18 @@ export const CONSOLE: Section = {
         'a session is good at every replica, and ends at all of them at once',
       ],
     }),
-    yes('console.link', 'without an identity provider a link opens it: once, for a minute, on the machine of the gateway', {
-      'e2e/console/console-link.test.ts': [
-        'a link opens the console for an administrator, once',
-        'a link is good for a minute',
-        'neither the link nor its session is for requests that came through a proxy',
-      ],
-      'cli/console/console.test.ts': ['no link is printed that would open the console from another machine'],
-    }),
+    yes(
+      'console.link',
+      'without an identity provider a link opens it: once, for a minute, on the machine of the gateway',
+      {
+        'e2e/console/console-link.test.ts': [
+          'a link opens the console for an administrator, once',
+          'a link is good for a minute',
+          'neither the link nor its session is for requests that came through a proxy',
+        ],
+        'cli/console/console.test.ts': ['no link is printed that would open the console from another machine'],
+      },
+    ),
     yes('console.forgery', 'other sites change and read nothing, and show no page in a frame', {
       [ATTACKS]: [
         'another site > reads nothing, as a script, a picture or by fetch',

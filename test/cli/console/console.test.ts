@@ -43,6 +43,6 @@ test('where nobody can, it prints a link, another one each time, and keeps only 
 
 test('no link is printed that would open the console from another machine', async () => {
   const { exit_code, stdout, stderr } = await run({ server: server('http://gateway.example.com') });
-  assert.deepEqual([exit_code, stdout], [2, '']);
+  assert.deepEqual([exit_code, stdout], [78, '']);
   assert.match(stderr, /set auth\.oidc, so that people can sign in/);
 });
