@@ -34,7 +34,7 @@ async function settled(minutes_ago: number, given: Sent = {}): Promise<void> {
       upstream,
       status,
       at(minutes_ago),
-      attempts === undefined ? null : JSON.stringify(attempts),
+      attempts === undefined ? null : JSON.stringify(attempts.map((attempt) => ({ cost_nano_usd: 0, ...attempt }))),
       ms,
     ],
   );

@@ -48,7 +48,9 @@ export function UpstreamCard({ upstream, traffic, span, onDrain, onResume }: Sho
       <StateLines upstream={upstream} />
       {span !== undefined && <Figures traffic={traffic} span={span} name={name} in_flight={in_flight} />}
       {traffic !== undefined && traffic.models.length > 0 && <ModelTable name={name} traffic={traffic} />}
-      {traffic !== undefined && traffic.outcomes.length > 0 && <Outcomes traffic={traffic} />}
+      {traffic !== undefined && span !== undefined && traffic.outcomes.length > 0 && (
+        <Outcomes traffic={traffic} span={span} />
+      )}
       <Routes routes={routes} />
     </section>
   );
@@ -73,15 +75,18 @@ function Figures({
     <div className="upstream-traffic">
       <dl className="upstream-figures">
         <Figure term="Attempts">
-          <Link to="/requests" search={{ upstream: name, since, until } as never}>
-            <Count of={attempts} />
-          </Link>{' '}
+          <Count of={attempts} />{' '}
           <span className="soft">
             (<Share of={share} /> of all)
           </span>
         </Figure>
         <Figure term="Answered">
-          <Share of={served / attempts} />
+          <Link to="/requests" search={{ upstream: name, since, until } as never}>
+            <Count of={served} />
+          </Link>{' '}
+          <span className="soft">
+            (<Share of={served / attempts} />)
+          </span>
         </Figure>
         <Figure term="Failed">
           <Count of={failed} />
@@ -111,10 +116,17 @@ function Figure({ term, children }: { term: string; children: React.ReactNode })
 }
 
 /** Why attempts were not answered, the most frequent reason first. */
-function Outcomes({ traffic: { outcomes, attempts } }: { traffic: Traffic }) {
+function Outcomes({ traffic: { upstream, outcomes, attempts }, span }: { traffic: Traffic; span: Span }) {
+  const { since, until } = span;
   return (
     <div className="upstream-reasons">
       <h3>What was not answered</h3>
+      <p className="soft small">
+        Most of it goes on to another upstream.{' '}
+        <Link to="/requests" search={{ upstream, since, until, outcome: 'failed' } as never}>
+          Requests that ended here and failed
+        </Link>
+      </p>
       <ul className="upstream-outcomes">
         {outcomes.map(({ outcome, means, attempts: of_it }) => (
           <li key={outcome}>
