@@ -102,7 +102,7 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
     `with moment as (${MOMENT}), rules as (
        select * from jsonb_to_recordset($3::jsonb)
          as r (scope text, window_kind text, unit text, "limit" bigint, by_group jsonb)
-     ), limited as (
+     ), limited as materialized (
        select c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
          (select min(coalesce(
               (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
@@ -110,8 +110,14 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
                  select from access_tokens t
                  where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit"))
             from rules r where r.scope = c.scope and r.window_kind = c.window_kind and r.unit = c.unit) as "limit"
-       from moment, spend_counters c
-       where c.window_start = window_start(c.window_kind, at, $2) and c.spent + c.reserved > 0
+       from moment
+       -- Computed once for each kind of window, not for each counter there ever was.
+       cross join lateral (
+         select kind, window_start(kind, at, $2) as start from unnest(array['day', 'week', 'month', 'minute', 'open']) as kind
+         offset 0
+       ) as w
+       join spend_counters c on c.window_kind = w.kind and c.window_start = w.start
+       where c.spent + c.reserved > 0
          -- Hashed, whatever the planner knows of tables that have just been filled.
          and (c.scope, c.key, c.window_kind, c.unit) not in (select scope, key, window_kind, unit from limit_settings)
      )
