@@ -259,6 +259,7 @@ describe('changing limits', () => {
       subject: 'team audited per month',
       before: null,
       after: { usd: 3, reason: 'audit' },
+      words: 'root@example.com set the limit of team audited per month to 3 USD (audit)',
     });
   });
 });
