@@ -10,8 +10,10 @@ import { openConsole } from '../../support/console.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { overflow } from '../../support/identity/page-checks.ts';
 import { bootSignIn } from '../../support/identity/sign-in.ts';
 import { until } from '../../support/until.ts';
+import { seriousFaults } from './axe.ts';
 
 /** What a browser would act upon if a page took it for more than a text. */
 const HOSTILE = `<img src=x onerror=document.title='broken'>"'{{7*7}}`;
@@ -186,4 +188,36 @@ describe('the page of limits', () => {
       assert.deepEqual(complaints, []);
     }
   });
+});
+
+it('has nothing serious for axe in any of its dialogs, and fits a phone', async () => {
+  const carla = new URLSearchParams({ user: 'carla@example.com', window: 'day', unit: 'usd' }).toString();
+  const of_carla = new URLSearchParams({ grant: carla, amount: '5' }).toString();
+  const views: Readonly<Record<string, readonly (readonly [path: string, button?: string | RegExp])[]>> = {
+    anna: [
+      ['/console/limits?grant=new'],
+      [`/console/limits?${of_carla}`],
+      ['/console/limits?user=carla@example.com', /^Set the limit of .* per day/],
+      ['/console/tokens?create=token', 'Create the token'],
+      ['/console/tokens?tab=service&create=service'],
+      ['/console/tokens?user=carla@example.com', 'Revoke of-carla'],
+    ],
+    ben: [['/console/limits', /^Ask for more of ben@example\.com per day/]],
+  };
+  for (const [sub, shown] of Object.entries(views)) {
+    const { page } = await browser.open({ viewport: { width: 360, height: 800 }, reducedMotion: 'reduce' });
+    await openConsole(page, gateway.url, sub);
+    for (const [path, button] of shown) {
+      await page.goto(gateway.url + path);
+      if (path.includes('create=token')) await page.getByLabel('What is it for?').fill('for axe');
+      if (button !== undefined) await page.getByRole('button', { name: button }).click();
+      await page.getByRole('dialog').waitFor();
+      if (path.includes('amount')) await page.getByText('50 of 55 USD, 5 left').waitFor();
+      for (const colorScheme of ['dark', 'light'] as const) {
+        await page.emulateMedia({ colorScheme });
+        assert.equal(await overflow(page), 0, path);
+        assert.deepEqual(await seriousFaults(page), [], `${path}, ${colorScheme}`);
+      }
+    }
+  }
 });

@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import type { LimitInForce } from '../../api/operations.ts';
 import { useSession } from '../../frame/session-context.ts';
@@ -30,7 +31,10 @@ export function CounterCard({ limit, actions }: { limit: LimitInForce; actions?:
         <Reserved limit={limit} />
       </p>
       <Origin limit={limit} />
-      {actions !== undefined && <div className="limits-actions">{actions}</div>}
+      <div className="limits-actions">
+        {actions}
+        <UsageLink limit={limit} />
+      </div>
     </article>
   );
 }
@@ -42,6 +46,34 @@ function useWhose({ of }: LimitInForce): string {
   if (of.user !== person.email) return names;
   const { user: _you, ...others } = of;
   return Object.keys(others).length === 0 ? 'You' : `You, ${whoseWords(others)}`;
+}
+
+/** Leads to what was spent in the window; a developer sees what they spent themselves. */
+function UsageLink({ limit: { of, window, unit, resets_at } }: { limit: LimitInForce }) {
+  const { person, time_zone } = useSession();
+  const is_own = of.user === person.email;
+  if (unit !== 'usd' || resets_at === null || !(person.is_admin || is_own)) return null;
+  return (
+    <Link
+      to="/usage"
+      search={
+        { ...of, ...rangeOf(window, resets_at, time_zone), by: of.model === undefined ? 'model' : 'day' } as never
+      }
+      className="button quiet"
+      aria-label={`Usage of ${whoseWords(of)} ${windowWords(window)}`}
+    >
+      Usage
+    </Link>
+  );
+}
+
+/** The window as the page of usage has it in its address. */
+function rangeOf(window: LimitInForce['window'], resets_at: string, time_zone: string) {
+  if (window === 'day') return { range: 'today' };
+  if (window === 'month') return { range: 'month' };
+  // Noon of the first day, however long the days since were.
+  const noon = new Date(Date.parse(resets_at) - 6.5 * 86_400_000);
+  return { since: noon.toLocaleDateString('en-CA', { timeZone: time_zone }) };
 }
 
 /** A bar of what is used, with the amounts in words. */

@@ -90,25 +90,28 @@ function LimitList({ limits, children }: { limits: readonly LimitInForce[]; chil
   const { is_admin } = useSession().person;
   const [changing, setChanging] = useState<{ limit: LimitInForce; what: 'set' | 'clear' } | undefined>();
   const close = () => setChanging(undefined);
-  if (limits.length === 0) return children;
+  // The dialogs stay where the change that they make empties the list.
   return (
-    <div className="limits-counters">
-      {limits.map((limit) => (
-        <CounterCard
-          key={counterId(limit)}
-          limit={limit}
-          actions={
-            is_admin ? (
-              <AdminActions limit={limit} onChange={(what) => setChanging({ limit, what })} />
-            ) : (
-              <AskAction limit={limit} />
-            )
-          }
-        />
-      ))}
+    <>
+      {limits.length === 0 && children}
+      <div className="limits-counters">
+        {limits.map((limit) => (
+          <CounterCard
+            key={counterId(limit)}
+            limit={limit}
+            actions={
+              is_admin ? (
+                <AdminActions limit={limit} onChange={(what) => setChanging({ limit, what })} />
+              ) : (
+                <AskAction limit={limit} />
+              )
+            }
+          />
+        ))}
+      </div>
       {changing?.what === 'set' && <SetDialog limit={changing.limit} onClose={close} />}
       {changing?.what === 'clear' && <ClearDialog limit={changing.limit} onClose={close} />}
-    </div>
+    </>
   );
 }
 

@@ -27,6 +27,11 @@ const STATES: readonly { readonly value: State | 'all'; readonly text: string }[
 ];
 const PAGE = 50;
 
+interface Changing {
+  readonly token: Token;
+  readonly what: 'rotate' | 'revoke';
+}
+
 /** Access tokens, the newest first, narrowed by what the address says. */
 export function TokenList() {
   const [search, change] = usePageSearch();
@@ -41,6 +46,8 @@ export function TokenList() {
     state: asked === 'all' ? undefined : asked,
     after: search.after,
   });
+  const [changing, setChanging] = useState<Changing | undefined>();
+  const close = () => setChanging(undefined);
   const is_narrowed = [search.user, search.group, search.search].some(Boolean) || asked !== 'in_force';
   return (
     <Card title={is_admin ? 'Access tokens' : 'Your tokens'}>
@@ -48,7 +55,11 @@ export function TokenList() {
       <Loaded query={query}>
         {({ tokens, next }) => (
           <>
-            {tokens.length === 0 ? <Nothing is_narrowed={is_narrowed} /> : <TokenTable tokens={tokens} />}
+            {tokens.length === 0 ? (
+              <Nothing is_narrowed={is_narrowed} />
+            ) : (
+              <TokenTable tokens={tokens} onChange={setChanging} />
+            )}
             <div className="tokens-actions">
               {search.after !== undefined && <Button onClick={() => change({ after: undefined })}>First page</Button>}
               {next !== null && <Button onClick={() => change({ after: next })}>Next page</Button>}
@@ -56,6 +67,9 @@ export function TokenList() {
           </>
         )}
       </Loaded>
+      {/* Not in the table: what they do may empty it, and a new token is shown once. */}
+      {changing?.what === 'rotate' && <RotateDialog token={changing.token} onClose={close} />}
+      {changing?.what === 'revoke' && <RevokeDialog token={changing.token} onClose={close} />}
     </Card>
   );
 }
@@ -126,21 +140,10 @@ function SearchField({ text, label, onSearch }: { text: string; label: string; o
   );
 }
 
-function TokenTable({ tokens }: { tokens: readonly Token[] }) {
+function TokenTable({ tokens, onChange }: { tokens: readonly Token[]; onChange: (changing: Changing) => void }) {
   const { is_admin } = useSession().person;
-  const [changing, setChanging] = useState<{ token: Token; what: 'rotate' | 'revoke' } | undefined>();
-  const columns = useMemo(
-    () => [...columnsFor(is_admin), actions((token, what) => setChanging({ token, what }))],
-    [is_admin],
-  );
-  const close = () => setChanging(undefined);
-  return (
-    <>
-      <DataTable label="Access tokens" columns={columns} rows={tokens} keyOf={({ id }) => id} />
-      {changing?.what === 'rotate' && <RotateDialog token={changing.token} onClose={close} />}
-      {changing?.what === 'revoke' && <RevokeDialog token={changing.token} onClose={close} />}
-    </>
-  );
+  const columns = useMemo(() => [...columnsFor(is_admin), actions(onChange)], [is_admin, onChange]);
+  return <DataTable label="Access tokens" columns={columns} rows={tokens} keyOf={({ id }) => id} />;
 }
 
 function columnsFor(is_admin: boolean): Column<Token>[] {
@@ -195,7 +198,7 @@ function When({ at, otherwise }: { at: string | null; otherwise: string }) {
   return at === null ? <span className="soft">{otherwise}</span> : <TimeText at={at} form="relative" />;
 }
 
-function actions(onChange: (token: Token, what: 'rotate' | 'revoke') => void): Column<Token> {
+function actions(onChange: (changing: Changing) => void): Column<Token> {
   return {
     id: 'do',
     title: 'Actions',
@@ -203,11 +206,15 @@ function actions(onChange: (token: Token, what: 'rotate' | 'revoke') => void): C
       isInForce(token) && (
         <span className="tokens-actions">
           {token.state !== 'replaced' && (
-            <Button kind="quiet" aria-label={`Rotate ${token.name}`} onClick={() => onChange(token, 'rotate')}>
+            <Button
+              kind="quiet"
+              aria-label={`Rotate ${token.name}`}
+              onClick={() => onChange({ token, what: 'rotate' })}
+            >
               Rotate
             </Button>
           )}
-          <Button kind="quiet" aria-label={`Revoke ${token.name}`} onClick={() => onChange(token, 'revoke')}>
+          <Button kind="quiet" aria-label={`Revoke ${token.name}`} onClick={() => onChange({ token, what: 'revoke' })}>
             Revoke
           </Button>
         </span>
