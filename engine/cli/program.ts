@@ -4,6 +4,7 @@ import { printableLine } from '../kit/text/printable.ts';
 import { addAudit } from './audit/command.ts';
 import { addCheck } from './check/command.ts';
 import { addClient } from './client/command.ts';
+import { addConfig } from './config/command.ts';
 import { addConsole } from './console/command.ts';
 import type { CommandContext } from './context.ts';
 import { addCreate } from './create/command.ts';
@@ -49,6 +50,7 @@ const COMMANDS = [
   addAudit,
   addCreate,
   addDiff,
+  addConfig,
   addConsole,
   addSignIn,
   addClient,

@@ -66,6 +66,8 @@ test('every command explains itself with examples in 80 columns', async () => {
     'upstreams list',
     'upstreams drain',
     'upstreams resume',
+    'config loads',
+    'config diff',
     'ledger verify',
     'ledger reprice',
     'ledger reconcile',

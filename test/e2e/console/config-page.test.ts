@@ -119,14 +119,12 @@ describe('the page of the configuration', () => {
     const { page } = await browser.open({ reducedMotion: 'reduce' });
     await openConsole(page, gateway.url, 'anna', '/console/config');
     const views = ['?view=rules&shipped=yes', '?view=shadow', '?view=files', '?view=findings'];
-    for (const view of [...views, `?from=${versions[0]}&to=${versions[1]}`]) {
+    for (const [i, view] of [...views, `?from=${versions[0]}&to=${versions[1]}`].entries()) {
       await show(page, view);
-      await page.emulateMedia({ colorScheme: 'dark' });
-      assert.deepEqual(await seriousFaults(page), [], view);
       await page.setViewportSize(PHONE);
-      await page.emulateMedia({ colorScheme: 'light' });
+      await page.emulateMedia({ colorScheme: i % 2 === 0 ? 'dark' : 'light' });
       assert.equal(await overflow(page), 0, view);
-      assert.deepEqual(await seriousFaults(page), [], `${view} on a phone`);
+      assert.deepEqual(await seriousFaults(page), [], view);
     }
   });
 

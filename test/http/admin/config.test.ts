@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { before, describe, test } from 'node:test';
 import type { KeptFinding, KeptRule } from '../../../engine/audit/config-loads.ts';
+import { diff, loads } from '../../../engine/cli/config/config.ts';
 import { openLoadRecord } from '../../../engine/gateway/loads/load-record.ts';
 import { storableJson } from '../../../engine/kit/storable.ts';
+import { backendOf, failure } from '../../cli/tokens/backend-at-gateway.ts';
 import { quietLog } from '../../support/store.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
@@ -153,5 +155,28 @@ describe('the configuration', () => {
     const service = (await bench.ask('root', 'POST', '/admin/api/service-tokens', wish)).body.token as string;
     const paths = ['', '/loads', `/versions/${FIRST}`, `/diff?from=${FIRST}&to=${SECOND}`, '/shadow-rules'];
     for (const path of paths) for (const who of ['alice', service]) await ask(403, who, path);
+  });
+
+  test('is told by commands at a gateway: what was loaded, what runs, what differs', async () => {
+    const backend = backendOf('root', bench.url);
+    const place = { config: 'gateway.yaml', baseUrl: bench.url };
+    assert.equal(await loads(backend.context, { ...place, lines: 2 }), 0);
+    const [, failed, running, ...others] = backend.data().trimEnd().split('\n');
+    assert.deepEqual(others, []);
+    assert.match(failed!, new RegExp(`failed +signal +${BROKEN} +1 error +gateway\\.yaml`));
+    assert.match(running!, new RegExp(`in force +files changed +${SECOND}`));
+    assert.match(
+      backend.info().replace(/\s+/g, ' '),
+      new RegExp(`runs version ${SECOND}; its reloads fail since 2026-03-10`),
+    );
+    const other = backendOf('root', bench.url);
+    assert.equal(await diff(other.context, { from: FIRST, to: undefined }, place), 0);
+    assert.match(other.data(), /^Rules\n- long goes to spare, when [^\n]+\n[^+]*\+ longer goes to spare/);
+    assert.match(
+      other.data(),
+      /\ngateway\.yaml: changed\n@@ -1 \+1 @@\n rules:\n- {2}- name: long\n\+ {2}- name: longer\n/,
+    );
+    const gone = await failure(diff(other.context, { from: 'aaaaaaaaaaaa', to: undefined }, place));
+    assert.match(gone.message, /there is no such version/i);
   });
 });
