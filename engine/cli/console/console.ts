@@ -1,8 +1,9 @@
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
-import { LINK_SECONDS, makeLink } from '../../identity/sessions/console-sessions.ts';
+import { endLinks, LINK_SECONDS, makeLink } from '../../identity/sessions/console-sessions.ts';
 import { systemClock } from '../../kit/clock.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { operator } from '../operator.ts';
 import { say, showResult } from '../show.ts';
@@ -15,8 +16,9 @@ const LINKED =
 /** `appscli console`: prints the console's address, or a link that opens it where nobody can sign in. */
 export async function openConsole(
   context: CommandContext,
-  given: { readonly config: string; readonly json?: true },
+  given: { readonly config: string; readonly json?: true; readonly end?: true },
 ): Promise<number> {
+  if (given.end) return endAll(context, given);
   const { url, expires_at } = await withDatabase(context, given.config, async ({ config, database }) => {
     const base = `${issuerOf(config)}/console`;
     if (config.auth?.oidc !== undefined) return { url: base, expires_at: null };
@@ -33,5 +35,15 @@ export async function openConsole(
   return showResult(context, { url, expires_at }, given.json, () => {
     say(context, expires_at === null ? SIGNED_IN : LINKED);
     context.terminal.data(`${url}\n`);
+  });
+}
+
+async function endAll(
+  context: CommandContext,
+  given: { readonly config: string; readonly json?: true },
+): Promise<number> {
+  const sessions = await withDatabase(context, given.config, ({ database }) => endLinks(database));
+  return showResult(context, { sessions }, given.json, () => {
+    say(context, `Ended ${counted(sessions, 'session')} of the console that links had opened.`);
   });
 }

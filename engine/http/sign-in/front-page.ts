@@ -4,7 +4,7 @@ import type { Clock, Log } from '../../contract/services.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
 import { html } from './pages/page-html.ts';
 import { layout } from './pages/page-layout.ts';
-import { DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './paths.ts';
+import { CONSOLE_PATH, DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './paths.ts';
 import { type Answer, mountRoutes } from './routes.ts';
 
 /** What the page at the root is made from. */
@@ -25,6 +25,7 @@ export function frontRoute(options: FrontPageOptions): Router {
     name: config.branding?.name ?? 'Model gateway',
     base_urls: { messages: root, chat_completions: `${root}/v1`, responses: `${root}/v1` },
     protocol: `${root}${PROTOCOL_PATH}`,
+    console: `${root}${CONSOLE_PATH}`,
     ...(signs_in && { sign_in: `${root}${DISCOVERY_PATH}` }),
     ...(config.branding?.support_url !== undefined && { support_url: config.branding.support_url }),
   };
@@ -45,7 +46,7 @@ export function frontPage(root: string, signs_in: boolean): string {
   return layout({
     title: 'What this is',
     content: html`<h1>This is a gateway to language models</h1>
-<p class="soft">Programs talk to it, such as the coding client in your terminal. There is nothing to see here in a browser.</p>
+<p class="soft">Programs talk to it, such as the coding client in your terminal. People look at <a href="${root}${CONSOLE_PATH}">the console</a>.</p>
 ${credential}
 <h2>Address for your client</h2>
 <dl>

@@ -165,3 +165,19 @@ export async function makeLink(
   );
   return secret;
 }
+
+/**
+ * Ends all sessions that links have opened, and what links were not used. Raises store_unavailable.
+ * @returns how many sessions were open.
+ */
+export async function endLinks(database: Pick<Database, 'query'>): Promise<number> {
+  const [row] = await database.query<{ ended: number }>(
+    'console_links_end',
+    `with links as (delete from console_links), gone as (
+       delete from console_sessions where operator is not null returning expires_at > now() and not replaced as open
+     )
+     select (count(*) filter (where open))::integer as ended from gone`,
+    [],
+  );
+  return row!.ended;
+}

@@ -33,6 +33,8 @@ const DUE = [
   { table: 'attempts', remove: aged('attempts', 'window_start'), kept_ms: DAY_MS },
   // Administrators look back at what was.
   { table: 'refresh_tokens', remove: REFRESH_TOKENS, kept_ms: 30 * DAY_MS },
+  { table: 'console_sessions', remove: aged('console_sessions', 'expires_at'), kept_ms: 30 * DAY_MS },
+  { table: 'console_links', remove: aged('console_links', 'expires_at'), kept_ms: HOUR_MS },
   { table: 'sessions', remove: aged('sessions', 'expires_at', WITHOUT_TOKENS), kept_ms: 30 * DAY_MS },
   // Of people who always have another session.
   { table: 'ended_grants', remove: aged('ended_grants', 'ended_at'), kept_ms: 30 * DAY_MS },

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, test } from 'node:test';
+import { type ConsoleSessions, createConsoleSessions } from '../../../engine/identity/sessions/console-sessions.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, writeConfig } from '../../support/gateway.ts';
+import { open } from '../../support/open-database.ts';
 import { cli } from '../support.ts';
 
 const database = await createTestDatabase();
@@ -18,6 +21,15 @@ async function run(sections: object, ...more: readonly string[]) {
   directories.push(directory);
   const env = { ...process.env, TEST_DATABASE_URL: database.url };
   return cli(['console', '--config', config_file, ...more], { env });
+}
+
+async function withStore(use: (sessions: ConsoleSessions) => Promise<void>): Promise<void> {
+  const store = await open(database.url);
+  try {
+    await use(createConsoleSessions({ database: store, clock: systemClock }));
+  } finally {
+    await store.close();
+  }
 }
 
 const server = (public_url: string) => ({ listen: '127.0.0.1:8080', public_url });
@@ -39,6 +51,18 @@ test('where nobody can, it prints a link, another one each time, and keeps only 
   const { url, expires_at } = JSON.parse((await run(sections, '--json')).stdout);
   assert.notEqual(url, stdout.trim());
   assert.ok(Math.abs(Date.parse(expires_at) - Date.now() - 60_000) < 30_000);
+});
+
+test('sessions that links opened are ended all at once, and links that were not used with them', async () => {
+  const sections = { server: server('http://127.0.0.1:8080') };
+  const links = await Promise.all([run(sections), run(sections)]);
+  const [used, unused] = links.map(({ stdout }) => stdout.trim().split('=')[1]!);
+  await withStore(async (sessions) => {
+    const { cookie } = (await sessions.openLink(used!))!;
+    assert.deepEqual(JSON.parse((await run(sections, '--end', '--json')).stdout), { sessions: 1 });
+    assert.equal(await sessions.find(cookie), undefined);
+    assert.equal(await sessions.openLink(unused!), undefined);
+  });
 });
 
 test('no link is printed that would open the console from another machine', async () => {

@@ -266,6 +266,20 @@ describe('a developer', () => {
   });
 });
 
+describe('without TLS', () => {
+  it('nobody signs in from another machine: others could take the cookie', async () => {
+    const plain = await bootSignIn({ provider, auth: AUTH, public_url: 'http://gateway.example.com' });
+    try {
+      const answer = await createBrowser().request(`${plain.url}/console/sign-in`);
+      assert.equal(answer.status, 403);
+      assert.match(await answer.text(), /The console needs https/);
+      assert.deepEqual(answer.headers.getSetCookie(), []);
+    } finally {
+      await plain.close();
+    }
+  });
+});
+
 describe('behind TLS', () => {
   it('the cookie is for this host alone, and one without the prefix is none', async () => {
     const issuer = 'https://gateway.example.com';

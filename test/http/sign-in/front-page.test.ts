@@ -36,7 +36,7 @@ describe('the root of a gateway', () => {
     assert.match(text, /<code>https:\/\/example\.com\/gw\/v1<\/code>/);
     assert.deepEqual(
       [...text.matchAll(/<a href="([^"]+)"/g)].map(([, href]) => href),
-      ['https://example.com/gw/device', 'https://example.com/gw/protocol'],
+      ['https://example.com/gw/console', 'https://example.com/gw/device', 'https://example.com/gw/protocol'],
     );
     assert.doesNotMatch(text, /evil|<script/);
   });
@@ -54,6 +54,7 @@ describe('the root of a gateway', () => {
           responses: 'https://example.com/gw/v1',
         },
         protocol: 'https://example.com/gw/protocol',
+        console: 'https://example.com/gw/console',
         sign_in: 'https://example.com/gw/.well-known/oauth-authorization-server',
       });
     }

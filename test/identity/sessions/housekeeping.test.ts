@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
+import { createConsoleSessions, makeLink } from '../../../engine/identity/sessions/console-sessions.ts';
 import { startHousekeeping } from '../../../engine/identity/sessions/housekeeping.ts';
 import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
@@ -24,6 +25,24 @@ async function rowsIn(table: string): Promise<number> {
   );
   return row!.rows;
 }
+
+it('removes links of the console and sessions that they opened', async () => {
+  const { database } = store;
+  const clock = frozenClock(START);
+  const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
+  const sessions = createConsoleSessions({ database, clock });
+  await sessions.openLink(await makeLink({ database, clock }, 'root@host'));
+  await makeLink({ database, clock }, 'root@host');
+  const counts = async () => {
+    await housekeeping.sweep();
+    return [await rowsIn('console_links'), await rowsIn('console_sessions')];
+  };
+  assert.deepEqual(await counts(), [1, 1]);
+  clock.advance(2 * HOUR_MS);
+  assert.deepEqual(await counts(), [0, 1]);
+  clock.advance(30 * DAY_MS);
+  assert.deepEqual(await counts(), [0, 0]);
+});
 
 it('removes sign-ins, attempts and sessions when nobody asks for them any more, and not before', async () => {
   const { database } = store;

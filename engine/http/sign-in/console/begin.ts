@@ -5,9 +5,10 @@ import { newConsoleAttempt } from '../attempt.ts';
 import { signInCookies } from '../cookie.ts';
 import { readQuery } from '../form.ts';
 import { OAuthError, tooManyRequests } from '../oauth-error.ts';
+import { errorPage } from '../pages/pages.ts';
 import { CONSOLE_SIGN_IN_PATH } from '../paths.ts';
 import { providerTrouble, type WayBack } from '../provider-trouble.ts';
-import type { Route, SignIn } from '../routes.ts';
+import type { Answer, Route, SignIn, Visit } from '../routes.ts';
 import { isUnseen } from '../same-origin.ts';
 import { wantedPage } from './wanted-page.ts';
 
@@ -22,6 +23,7 @@ export function beginConsole(sign_in: SignIn): Route {
   const { identity, clock, issuer, addressOf } = sign_in;
   const cookies = signInCookies(issuer);
   const prefix = prefixOf(issuer);
+  const isExposed = !issuer.startsWith('https:') && !isLoopbackUrl(issuer);
   return {
     path: CONSOLE_SIGN_IN_PATH,
     speaks: 'page',
@@ -36,6 +38,7 @@ export function beginConsole(sign_in: SignIn): Route {
       if (limit !== undefined) {
         throw tooManyRequests('Too many requests came from your address.', limit.retry_after_seconds);
       }
+      if (isExposed) return overHttp(visit);
       const query = readQuery(req.originalUrl);
       const to = wantedPage(query.get('back_to'), prefix);
       if (isElsewhere(issuer, req.headers.host)) return { status: 303, location: signInAgain(sign_in, to).href };
@@ -51,6 +54,17 @@ export function beginConsole(sign_in: SignIn): Route {
       }
     },
   };
+}
+
+/** Whoever reads along on the way could use the cookie. */
+function overHttp({ reference }: Visit): Answer {
+  const page = errorPage({
+    title: 'The console needs https',
+    sentence: 'This gateway is served over http, where others on the network could take over your session.',
+    advice: 'Tell your administrator: server.public_url in gateway.yaml must begin with https, or be on this machine.',
+    reference,
+  });
+  return { status: 403, page, told: { outcome: 'refused', error_type: 'http' } };
 }
 
 /** Whether a browser on this machine came by another name of it: the cookie would not be there when it comes back. */
