@@ -81,8 +81,9 @@ const MIGRATION_PATIENCE_SECONDS = 3600;
 const TABLE = 'schema_migrations';
 
 /**
- * Brings the schema up to date, all of it or nothing. Several processes may do this at once: one migrates, the others wait
- * for it. Raises NewerSchemaError when the database is newer than this program.
+ * Brings the schema up to date, one migration after the other, each of them whole or not at all: so the locks of one end before
+ * the next begins. Several processes may do this at once: one migrates, the others wait for it. Raises NewerSchemaError when the
+ * database is newer than this program.
  */
 export async function migrate(connections: PostgresConnections): Promise<void> {
   const client = new pg.Client({ ...connections.settings(), query_timeout: QUERY_PATIENCE_SECONDS * 1000 });
@@ -94,33 +95,32 @@ export async function migrate(connections: PostgresConnections): Promise<void> {
   };
   try {
     await client.connect();
-    if (await isComplete()) return;
-    // The lock lives as long as the transaction, so a killed process can't leave it behind.
-    // With one snapshot for all of it, whoever waited for the lock would not see what was made meanwhile.
-    await client.query(
-      `begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`,
-    );
-    await client.query(`select pg_advisory_xact_lock(${LOCK_KEY})`);
-    if (!(await isComplete())) await applyRest(client);
-    await client.query('commit');
+    while (!(await isComplete())) {
+      // The lock lives as long as the transaction, so a killed process can't leave it behind.
+      // With one snapshot for all of it, whoever waited for the lock would not see what was made meanwhile.
+      await client.query(
+        `begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`,
+      );
+      await client.query(`select pg_advisory_xact_lock(${LOCK_KEY})`);
+      if (!(await isComplete())) await applyNext(client);
+      await client.query('commit');
+    }
   } finally {
     await client.end().catch(() => {});
   }
 }
 
-async function applyRest(client: pg.Client): Promise<void> {
+async function applyNext(client: pg.Client): Promise<void> {
   await client.query(
     `create table if not exists ${TABLE} (name text primary key, applied_at timestamptz not null default now())`,
   );
   const { rows } = await client.query<{ name: string }>(`select name from ${TABLE}`);
-  for (const { name, files } of migrations) {
-    if (rows.some((row) => row.name === name)) continue;
-    for (const file of files) {
-      const text = readFileSync(join(PACKAGE_ROOT, 'engine/store/schema', file), 'utf8');
-      await client.query({ text, query_timeout: MIGRATION_PATIENCE_SECONDS * 1000 } as pg.QueryConfig);
-    }
-    await client.query(`insert into ${TABLE} (name) values ($1)`, [name]);
+  const { name, files } = migrations.find((step) => !rows.some((row) => row.name === step.name))!;
+  for (const file of files) {
+    const text = readFileSync(join(PACKAGE_ROOT, 'engine/store/schema', file), 'utf8');
+    await client.query({ text, query_timeout: MIGRATION_PATIENCE_SECONDS * 1000 } as pg.QueryConfig);
   }
+  await client.query(`insert into ${TABLE} (name) values ($1)`, [name]);
 }
 
 /**
