@@ -55,7 +55,7 @@ export const migrations: readonly SchemaMigration[] = [
     files: ['config/loads.sql', 'config/shadows.sql'],
   },
   {
-    name: '0006_usage',
+    name: '0006_usage_sums',
     files: ['reports/usage.sql', 'reports/waiting.sql', 'reports/sums.sql', 'reports/months.sql'],
   },
   { name: '0007_requests', files: ['requests/audit-indexes.sql'] },

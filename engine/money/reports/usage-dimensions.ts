@@ -47,24 +47,24 @@ export const USAGE_DIMENSIONS = [...NAMED, 'status', 'estimated', 'hour', 'day',
 /** One of them. */
 export type UsageDimension = (typeof USAGE_DIMENSIONS)[number];
 
-/** Columns of the sums and of the lines that wait for them. */
-export const COLUMNS: Readonly<Record<Exclude<UsageDimension, UsageTime>, string>> = {
-  user: 'l.user_email',
-  team: 'l.team',
-  project: 'l.project',
-  model: 'l.model',
-  upstream: 'l.upstream',
-  upstream_model: 'l.upstream_model',
-  protocol: 'l.protocol',
-  token: 'l.token_id',
-  token_group: 't.token_group',
-  answered_model: 'l.answered_model',
-  service_tier: 'l.service_tier',
-  speed: 'l.speed',
-  status: 'l.status',
+/** Columns of lines; a token group is that of the token. */
+export const COLUMNS = {
+  user: 'user_email',
+  team: 'team',
+  project: 'project',
+  model: 'model',
+  upstream: 'upstream',
+  upstream_model: 'upstream_model',
+  protocol: 'protocol',
+  token: 'token_id',
+  token_group: 'token_id',
+  answered_model: 'answered_model',
+  service_tier: 'service_tier',
+  speed: 'speed',
+  status: 'status',
   // An adjustment goes with what it adjusts.
-  estimated: 'l.estimated',
-};
+  estimated: 'estimated',
+} as const satisfies Readonly<Record<Exclude<UsageDimension, UsageTime>, keyof typeof NUMBERS>>;
 
 /** Those that are times. */
 export type UsageTime = 'hour' | 'day' | 'week' | 'month';
@@ -80,22 +80,22 @@ export const FORMATS: Readonly<Record<UsageTime, string>> = {
 /** Whether a dimension is a time. */
 export const isTime = (dimension: UsageDimension): dimension is UsageTime => Object.hasOwn(FORMATS, dimension);
 
-/** What sums of usage are told apart by, as columns. */
-export const KEYS = [
-  'user_email',
-  'team',
-  'project',
-  'token_id',
-  'model',
-  'upstream',
-  'upstream_model',
-  'protocol',
-  'answered_model',
-  'service_tier',
-  'speed',
-  'status',
-  'estimated',
-] as const;
+/** What sums of usage are told apart by: columns of lines, and those of sums with the numbers of these names. */
+export const NUMBERS = {
+  user_email: 'user_n',
+  team: 'team_n',
+  project: 'project_n',
+  token_id: 'token_n',
+  model: 'model_n',
+  upstream: 'upstream_n',
+  upstream_model: 'upstream_model_n',
+  protocol: 'protocol_n',
+  answered_model: 'answered_model_n',
+  service_tier: 'service_tier_n',
+  speed: 'speed_n',
+  status: 'status_n',
+  estimated: 'estimated_n',
+} as const;
 
 /** Columns of counts. */
 export const COUNTS = [

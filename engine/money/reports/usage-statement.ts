@@ -7,6 +7,7 @@ import {
   FORMATS,
   isTime,
   NAMED,
+  NUMBERS,
   SUMMED,
   type UsageDimension,
   type UsageFilter,
@@ -51,22 +52,69 @@ export function usageStatement(asked: Asked, cells: UsageCells): SqlPart {
   );
 }
 
-function sumsSql(asked: Asked, table: 'usage_days' | 'usage_hours', cells: readonly UsageCell[]): SqlPart {
-  const names = asked.by.filter(isTime).map((_, i) => `time_${i}`);
-  const columns = [
-    { text: 'cast(? as timestamptz[])', values: [cells.map(({ start }) => start)] },
-    { text: 'cast(? as bigint[])', values: [cells.map(({ sign }) => String(sign))] },
-    ...names.map((_, i) => ({ text: 'cast(? as text[])', values: [cells.map(({ times }) => times[i]!)] })),
-  ];
-  const amount = (column: string) => (table === 'usage_days' ? `u.${column}` : `c.sign * u.${column}`);
+/** Sums of cells: grouped by numbers first, and told by names when there are few of them left. */
+function sumsSql({ by, filter }: Asked, table: 'usage_days' | 'usage_hours', cells: readonly UsageCell[]): SqlPart {
+  const slots = [...new Map(cells.map(({ times }) => [times.join(), times])).values()];
+  const slotOf = new Map(slots.map((times, i) => [times.join(), String(i + 1)]));
+  const wanted = joinSql([sql('true'), ...NAMED.flatMap((name) => numberedSql(name, filter[name]))], ' and ');
+  const starts = cells.map(({ start }) => start).sort();
+  // Days that are all told alike follow one another. Those of one person are found by index.
+  const in_a_row = table === 'usage_days' && slots.length === 1 && filter.user === undefined;
+  const rows = in_a_row
+    ? joined(
+        {
+          text: `${table} u cross join (values (1, 1)) as c (sign, slot)
+            where u.start between cast(? as timestamptz) and cast(? as timestamptz) and`,
+          values: [starts[0]!, starts.at(-1)!],
+        },
+        wanted,
+      )
+    : joined(
+        {
+          text: `unnest(cast(? as timestamptz[]), cast(? as bigint[]), cast(? as integer[])) as c (start, sign, slot)
+            join ${table} u on u.start = c.start
+            where u.start between cast(? as timestamptz) and cast(? as timestamptz) and`,
+          values: [
+            cells.map(({ start }) => start),
+            cells.map(({ sign }) => String(sign)),
+            cells.map(({ times }) => slotOf.get(times.join())!),
+            starts[0]!,
+            starts.at(-1)!,
+          ],
+        },
+        wanted,
+      );
+  const named = by.filter((name) => !isTime(name));
+  const numbers = [...new Set(named.map((name) => NUMBERS[COLUMNS[name]]))];
+  const sign = table === 'usage_days' ? '' : 'c.sign * ';
+  const keys = ['c.slot', ...numbers.map((number) => `u.${number}`)].join(', ');
+  const times = by.filter(isTime);
+  const shown = by.map((name) => {
+    if (!isTime(name)) return sql(name === 'token_group' ? 't.token_group' : `named_${NUMBERS[COLUMNS[name]]}.name`);
+    return { text: '(cast(? as text[]))[g.slot]', values: [slots.map((slot) => slot[times.indexOf(name)]!)] };
+  });
+  const names = numbers.map((number) => `left join usage_names named_${number} on named_${number}.id = g.${number}`);
+  const tokens = by.includes('token_group') ? 'left join access_tokens t on t.id = named_token_n.name' : '';
   return joined(
-    selectSql(asked, (i) => sql(`c.${names[i]}`), amount),
-    sql('from unnest('),
-    joinSql(columns, ', '),
-    sql(`) as c (${['start', 'sign', ...names].join(', ')})`),
-    sql(`join ${table} u on u.start = c.start join usage_keys l on l.id = u.key_id`),
-    whereSql(asked),
+    sql('select'),
+    joinSql([...shown, ...SUMMED.map((column) => sql(`g.${column}`))], ', '),
+    sql(`from (select ${keys}, ${SUMMED.map((column) => `sum(${sign}u.${column}) as ${column}`).join(', ')} from`),
+    rows,
+    sql(`group by ${keys}) as g ${names.join(' ')} ${tokens}`),
   );
+}
+
+/** What sums have to be of, where something is wanted. */
+function numberedSql(name: (typeof NAMED)[number], wanted: string | undefined): SqlPart[] {
+  if (wanted === undefined) return [];
+  const number = `u.${NUMBERS[COLUMNS[name]]}`;
+  if (name === 'token_group') {
+    const text = `${number} = any (array(
+      select k.id from access_tokens t join usage_names k on k.digest = name_digest(t.id) where t.token_group = ?))`;
+    return [{ text, values: [wanted] }];
+  }
+  const text = `${number} = coalesce((select k.id from usage_names k where k.digest = name_digest(?)), -1)`;
+  return [{ text, values: [name === 'user' ? wanted.toLowerCase() : wanted] }];
 }
 
 function waitingSql(asked: Asked, { cuts, summed_from }: UsageCells): SqlPart {
@@ -116,9 +164,9 @@ function olderSql(asked: Asked, { summed_from }: UsageCells): SqlPart {
 }
 
 /** The dimensions and what is summed up; `times` gives the times, by their places among the times. */
-function selectSql({ by }: Asked, times: (i: number) => SqlPart, amount = (column: string) => `l.${column}`): SqlPart {
-  const dimensions = by.map((name) => (isTime(name) ? times(by.filter(isTime).indexOf(name)) : sql(COLUMNS[name])));
-  return joined(sql('select'), joinSql([...dimensions, ...SUMMED.map((column) => sql(amount(column)))], ', '));
+function selectSql({ by }: Asked, times: (i: number) => SqlPart): SqlPart {
+  const dimensions = by.map((name) => (isTime(name) ? times(by.filter(isTime).indexOf(name)) : sql(lineOf(name))));
+  return joined(sql('select'), joinSql([...dimensions, ...SUMMED.map((column) => sql(`l.${column}`))], ', '));
 }
 
 function timesAt({ by, time_zone }: Asked, moment: string): (i: number) => SqlPart {
@@ -130,7 +178,7 @@ function whereSql({ by, filter }: Asked, ...more: SqlPart[]): SqlPart {
   const conditions: SqlPart[] = [sql('true'), ...more];
   for (const name of NAMED) {
     const wanted = name === 'user' ? filter.user?.toLowerCase() : filter[name];
-    if (wanted !== undefined) conditions.push({ text: `${COLUMNS[name]} = ?`, values: [wanted] });
+    if (wanted !== undefined) conditions.push({ text: `${lineOf(name)} = ?`, values: [wanted] });
   }
   const needs_tokens = by.includes('token_group') || filter.token_group !== undefined;
   const tokens = needs_tokens ? 'left join access_tokens t on t.id = l.token_id ' : '';
@@ -142,6 +190,11 @@ function periodSql({ filter: { since, until }, time_zone }: Asked, moment: strin
     ...(since === undefined ? [] : [joined(sql(`${moment} >=`), momentSql(since, time_zone))]),
     ...(until === undefined ? [] : [joined(sql(`${moment} <`), momentSql(until, time_zone))]),
   ];
+}
+
+/** A dimension of a line. */
+function lineOf(name: keyof typeof COLUMNS): string {
+  return name === 'token_group' ? 't.token_group' : `l.${COLUMNS[name]}`;
 }
 
 function sql(text: string): SqlPart {

@@ -1,4 +1,4 @@
-import { KEYS, SUMMED } from './usage-dimensions.ts';
+import { NUMBERS, SUMMED } from './usage-dimensions.ts';
 
 /** A sum of usage that is not what the ledger comes to. */
 export interface UsageDifference {
@@ -15,7 +15,13 @@ export interface UsageDifference {
 }
 
 const sums = (of: (column: string) => string) => SUMMED.map(of).join(', ');
+const KEYS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
 const named = KEYS.join(', ');
+const numbered = Object.values(NUMBERS).join(', ');
+const names = (of: string) =>
+  KEYS.map(
+    (key) => `left join usage_names named_${NUMBERS[key]} on named_${NUMBERS[key]}.id = ${of}.${NUMBERS[key]}`,
+  ).join(' ');
 
 /** Finds them, `most` at most, the largest first, each with the `total` of all. */
 export const usageDifferencesSql = (most: number): string => `
@@ -28,25 +34,25 @@ with state as (
     union all
     select hour, ${named}, ${sums((column) => column)} from usage_waiting, state where settled_at >= summed_from
     union all
-    select u.start, ${KEYS.map((key) => `k.${key}`).join(', ')}, ${sums((column) => `u.${column}`)}
-    from usage_hours u join usage_keys k on k.id = u.key_id
+    select u.start, ${KEYS.map((key) => `named_${NUMBERS[key]}.name`).join(', ')}, ${sums((column) => `u.${column}`)}
+    from usage_hours u ${names('u')}
   ) as told
   group by hour, ${named}
   having ${SUMMED.map((column) => `sum(${column}) <> 0`).join(' or ')}
 ), days as (
-  select start, key_id, ${sums((column) => `sum(${column}) as ${column}`)}
+  select start, ${numbered}, ${sums((column) => `sum(${column}) as ${column}`)}
   from (
-    select start, key_id, ${sums((column) => column)} from usage_days
+    select start, ${numbered}, ${sums((column) => column)} from usage_days
     union all
-    select date_trunc('day', start, 'UTC'), key_id, ${sums((column) => `-${column}`)} from usage_hours
+    select date_trunc('day', start, 'UTC'), ${numbered}, ${sums((column) => `-${column}`)} from usage_hours
   ) as told
-  group by start, key_id
+  group by start, ${numbered}
   having ${SUMMED.map((column) => `sum(${column}) <> 0`).join(' or ')}
 ), found as (
   select 'hour' as span, hour as start, user_email, model, upstream, ${sums((column) => column)} from hours
   union all
-  select 'day', d.start, k.user_email, k.model, k.upstream, ${sums((column) => `d.${column}`)}
-  from days d left join usage_keys k on k.id = d.key_id
+  select 'day', d.start, named_user_n.name, named_model_n.name, named_upstream_n.name, ${sums((column) => `d.${column}`)}
+  from days d ${names('d')}
 )
 select f.span, f.start, f.user_email as "user", f.model, f.upstream, a.amount, a.off_by::text as off_by, count(*) over () as total
 from found f

@@ -170,7 +170,7 @@ describe('a ledger from before there were sums', () => {
 });
 
 describe('the verification of sums', () => {
-  it('finds each number that differs, by hour and by day, and a key that was changed', async () => {
+  it('finds each number that differs, by hour and by day, and a name that was changed', async () => {
     await used('ann', 5);
     await sums.sum();
     assert.deepEqual(await wrongSums(), []);
@@ -188,7 +188,7 @@ describe('the verification of sums', () => {
     );
     await sumAgain(database, {});
     assert.deepEqual(await wrongSums(), []);
-    await database.knex('usage_keys').update({ user_email: 'eve' });
+    await database.knex('usage_names').where({ name: 'ann' }).update({ name: 'eve' });
     assert.deepEqual(new Set((await wrongSums()).map(({ user }) => user)), new Set(['ann', 'eve']));
   });
 });

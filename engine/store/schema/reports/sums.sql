@@ -3,21 +3,22 @@
 create function lock_usage() returns boolean
 language sql as $$ select pg_try_advisory_xact_lock(hashtext('appscli.usage')) $$;
 
-create function usage_digest(w usage_waiting) returns bytea
-language sql stable as $$
-  select sha256(convert_to(jsonb_build_array(
-    w.user_email, w.team, w.project, w.token_id, w.model, w.upstream, w.upstream_model, w.protocol, w.answered_model,
-    w.service_tier, w.speed, w.status, w.estimated)::text, 'UTF8'))
-$$;
+create function name_digest(p_name text) returns bytea
+language sql immutable as $$ select sha256(convert_to(p_name, 'UTF8')) $$;
 
--- Adds up to p_most waiting rows to their hours and days. Returns how many; null while another process does it. Each
--- statement is planned for looking up by index, as in functions/batches.sql.
+-- The number of a name by an object of them; 0 for none.
+create function name_number(p_numbers jsonb, p_name text) returns integer
+language sql immutable as $$ select coalesce((p_numbers ->> p_name)::integer, 0) $$;
+
+-- Adds up to p_most waiting rows to their hours and days. Returns how many; null while another process does it.
 create function sum_usage(p_most integer) returns integer
 language plpgsql
-set plan_cache_mode = force_generic_plan set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_rows tid[];
+  v_names text[];
+  v_numbers jsonb;
 begin
   if not lock_usage() then
     return null;
@@ -25,35 +26,51 @@ begin
   -- Nobody but the holder of the lock deletes what waits, and nobody changes it.
   v_rows := array(
     select w.ctid from usage_waiting w where w.settled_at >= (select s.summed_from from usage_state s) limit p_most);
-
-  insert into usage_keys (
-    digest, user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model, service_tier, speed,
-    status, estimated)
-  select distinct on (d.digest)
-         d.digest, user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model, service_tier,
-         speed, status, estimated
-  from usage_waiting w cross join lateral (select usage_digest(w) as digest) as d
-  where w.ctid = any (v_rows) and not exists (select from usage_keys k where k.digest = d.digest);
+  v_names := array(
+    select distinct n.name
+    from usage_waiting w
+    cross join lateral unnest(array[
+      user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model, service_tier, speed,
+      status, estimated]) as n (name)
+    where w.ctid = any (v_rows) and n.name is not null);
+  insert into usage_names (digest, name)
+  select name_digest(n.name), n.name from unnest(v_names) as n (name)
+  where not exists (select from usage_names k where k.digest = name_digest(n.name));
+  select jsonb_object_agg(k.name, k.id) into v_numbers
+  from unnest(v_names) as n (name) join usage_names k on k.digest = name_digest(n.name);
 
   with taken as (
-    delete from usage_waiting w where w.ctid = any (v_rows) returning w as line
-  ), named as materialized (
-    select usage_digest(line) as digest, (line).* from taken
-  ), hours as (
-    select n.hour, k.id as key_id, max(n.settled_at) as settled_until,
-           sum(n.lines) as lines, sum(n.requests) as requests, sum(n.input_tokens) as input_tokens,
-           sum(n.output_tokens) as output_tokens, sum(n.cache_read_tokens) as cache_read_tokens,
-           sum(n.cache_write_5m_tokens) as cache_write_5m_tokens, sum(n.cache_write_1h_tokens) as cache_write_1h_tokens,
-           sum(n.cost_nano_usd) as cost_nano_usd, sum(n.adjusted_nano_usd) as adjusted_nano_usd,
-           sum(n.possibly_billed_nano_usd) as possibly_billed_nano_usd, sum(n.possible_nano_usd) as possible_nano_usd
-    from named n join usage_keys k on k.digest = n.digest
-    group by 1, 2
+    delete from usage_waiting w where w.ctid = any (v_rows) returning w.*
+  ), numbered as (
+    select t.*, name_number(v_numbers, user_email) as user_n, name_number(v_numbers, team) as team_n,
+           name_number(v_numbers, project) as project_n, name_number(v_numbers, token_id) as token_n,
+           name_number(v_numbers, model) as model_n, name_number(v_numbers, upstream) as upstream_n,
+           name_number(v_numbers, upstream_model) as upstream_model_n, name_number(v_numbers, protocol) as protocol_n,
+           name_number(v_numbers, answered_model) as answered_model_n,
+           name_number(v_numbers, service_tier) as service_tier_n, name_number(v_numbers, speed) as speed_n,
+           name_number(v_numbers, status) as status_n, name_number(v_numbers, estimated) as estimated_n
+    from taken t
+  ), hours as materialized (
+    select hour as start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+           service_tier_n, speed_n, status_n, estimated_n,
+           max(settled_at) as settled_until, sum(lines) as lines, sum(requests) as requests, sum(input_tokens) as input_tokens,
+           sum(output_tokens) as output_tokens, sum(cache_read_tokens) as cache_read_tokens,
+           sum(cache_write_5m_tokens) as cache_write_5m_tokens, sum(cache_write_1h_tokens) as cache_write_1h_tokens,
+           sum(cost_nano_usd) as cost_nano_usd, sum(adjusted_nano_usd) as adjusted_nano_usd,
+           sum(possibly_billed_nano_usd) as possibly_billed_nano_usd, sum(possible_nano_usd) as possible_nano_usd
+    from numbered
+    group by hour, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+             service_tier_n, speed_n, status_n, estimated_n
   ), by_hour as (
     insert into usage_hours as u (
-      start, key_id, settled_until, lines, requests, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens,
-      cache_write_1h_tokens, cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd)
+      start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+      service_tier_n, speed_n, status_n, estimated_n,
+      settled_until, lines, requests, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
+      cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd)
     select * from hours
-    on conflict (start, key_id) do update set
+    on conflict (
+      start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+      service_tier_n, speed_n, status_n, estimated_n) do update set
       settled_until = greatest(u.settled_until, excluded.settled_until), lines = u.lines + excluded.lines,
       requests = u.requests + excluded.requests, input_tokens = u.input_tokens + excluded.input_tokens,
       output_tokens = u.output_tokens + excluded.output_tokens,
@@ -66,15 +83,21 @@ begin
       possible_nano_usd = u.possible_nano_usd + excluded.possible_nano_usd
   )
   insert into usage_days as u (
-    start, key_id, settled_until, lines, requests, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens,
-    cache_write_1h_tokens, cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd)
-  select date_trunc('day', n.hour, 'UTC'), n.key_id, max(n.settled_until),
-         sum(n.lines), sum(n.requests), sum(n.input_tokens), sum(n.output_tokens), sum(n.cache_read_tokens),
-         sum(n.cache_write_5m_tokens), sum(n.cache_write_1h_tokens), sum(n.cost_nano_usd), sum(n.adjusted_nano_usd),
-         sum(n.possibly_billed_nano_usd), sum(n.possible_nano_usd)
-  from hours n
-  group by 1, 2
-  on conflict (start, key_id) do update set
+    start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+    service_tier_n, speed_n, status_n, estimated_n,
+    settled_until, lines, requests, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
+    cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd)
+  select date_trunc('day', h.start, 'UTC'), user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+         service_tier_n, speed_n, status_n, estimated_n,
+         max(settled_until), sum(lines), sum(requests), sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),
+         sum(cache_write_5m_tokens), sum(cache_write_1h_tokens), sum(cost_nano_usd), sum(adjusted_nano_usd),
+         sum(possibly_billed_nano_usd), sum(possible_nano_usd)
+  from hours h
+  group by date_trunc('day', h.start, 'UTC'), user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+           service_tier_n, speed_n, status_n, estimated_n
+  on conflict (
+    start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+    service_tier_n, speed_n, status_n, estimated_n) do update set
     settled_until = greatest(u.settled_until, excluded.settled_until), lines = u.lines + excluded.lines,
     requests = u.requests + excluded.requests, input_tokens = u.input_tokens + excluded.input_tokens,
     output_tokens = u.output_tokens + excluded.output_tokens,

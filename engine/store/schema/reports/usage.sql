@@ -2,26 +2,12 @@
 -- first, written with it in one transaction, and is added to its hour and day soon afterwards, by one process at a time: so
 -- nobody who settles waits for a sum that others change. Hours and days are those of UTC, by the time of forwarding.
 
--- All that a report can group by but time, once for each combination.
-create table usage_keys (
-  id bigint generated always as identity primary key,
-  -- SHA-256 of the other columns, which may be longer than an index allows.
+-- Numbers for names, so that sums are narrow and are grouped fast. 0 stands for none.
+create table usage_names (
+  id integer generated always as identity primary key,
+  -- SHA-256 of the name, which may be longer than an index allows.
   digest bytea not null unique,
-  user_email text not null,
-  team text,
-  project text,
-  token_id text,
-  model text not null,
-  upstream text not null,
-  upstream_model text not null,
-  protocol text not null,
-  answered_model text,
-  service_tier text,
-  speed text,
-  -- The class: 2xx.
-  status text,
-  -- Whether the upstream said what was used: no (it did), yes or clamped.
-  estimated text not null
+  name text not null
 );
 
 -- Lines not yet in the sums. A row may stand for several lines, or take back what others say (lines is negative).
@@ -39,7 +25,9 @@ create table usage_waiting (
   answered_model text,
   service_tier text,
   speed text,
+  -- The class: 2xx.
   status text,
+  -- Whether the upstream said what was used: no (it did), yes or clamped.
   estimated text not null,
   lines bigint not null,
   requests bigint not null,
@@ -57,7 +45,19 @@ create table usage_waiting (
 
 create table usage_hours (
   start timestamptz not null,
-  key_id bigint not null,
+  user_n integer not null,
+  team_n integer not null,
+  project_n integer not null,
+  token_n integer not null,
+  model_n integer not null,
+  upstream_n integer not null,
+  upstream_model_n integer not null,
+  protocol_n integer not null,
+  answered_model_n integer not null,
+  service_tier_n integer not null,
+  speed_n integer not null,
+  status_n integer not null,
+  estimated_n integer not null,
   -- The last settlement of these lines: whoever looks for them in the ledger need not read on.
   settled_until timestamptz not null,
   lines bigint not null,
@@ -71,11 +71,14 @@ create table usage_hours (
   adjusted_nano_usd bigint not null,
   possibly_billed_nano_usd bigint not null,
   possible_nano_usd bigint not null,
-  primary key (start, key_id)
+  primary key (
+    start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+    service_tier_n, speed_n, status_n, estimated_n
+  )
 ) partition by range (start);
 create table usage_hours_default partition of usage_hours default;
 
-create table usage_days (like usage_hours, primary key (start, key_id)) partition by range (start);
+create table usage_days (like usage_hours including indexes) partition by range (start);
 create table usage_days_default partition of usage_days default;
 
 -- From which settlement on lines are in the sums, or wait for them; only the ledger has those before. A database that had a
