@@ -6,12 +6,14 @@ import { databaseTime } from './ledger-statements.ts';
 
 const SECONDS_BETWEEN = 10;
 /** So few that no statement takes long, even on a busy machine. */
-const ROWS_AT_ONCE = 5000;
+const ROWS_AT_ONCE = 2000;
 /** How many lines of an older ledger are wanted at once, and what a step begins with and never passes. */
-const LINES_AT_ONCE = 20_000;
-const FIRST_MINUTES = 10;
+const LINES_AT_ONCE = 5000;
+const FIRST_MINUTES = 1;
 const LEAST_MINUTES = 1 / 60;
 const MOST_MINUTES = 60 * 24 * 366;
+/** A step that takes as long is halved: statements are given up after five seconds. */
+const SLOW_MS = 1000;
 /** The rest of the time belongs to requests. */
 const BUSY_MS = (SECONDS_BETWEEN * 1000) / 2;
 
@@ -58,6 +60,7 @@ export function startUsageSums(options: {
 
   /** Returns false while another process does it. */
   async function sumOlder(): Promise<boolean> {
+    const started = clock.monotonic();
     const [row] = await database.query<{ lines: number | null }>(
       'sum_older_usage',
       'select sum_older($1, make_interval(secs => $2)) as lines',
@@ -65,8 +68,9 @@ export function startUsageSums(options: {
     );
     const { lines } = row!;
     if (lines === null) return false;
-    if (lines > LINES_AT_ONCE * 2) minutes = Math.max(minutes / 2, LEAST_MINUTES);
-    else if (lines < LINES_AT_ONCE) minutes = Math.min(minutes * 2, MOST_MINUTES);
+    const took_ms = clock.monotonic() - started;
+    if (lines > LINES_AT_ONCE * 2 || took_ms > SLOW_MS) minutes = Math.max(minutes / 2, LEAST_MINUTES);
+    else if (lines < LINES_AT_ONCE && took_ms < SLOW_MS / 4) minutes = Math.min(minutes * 2, MOST_MINUTES);
     return true;
   }
 
