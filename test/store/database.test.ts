@@ -189,7 +189,11 @@ describe('migrations', () => {
     const opening = open(url);
     const waiting = `select from pg_locks where locktype = 'advisory' and not granted`;
     await until('the other one waits', async () => (await outside(url, waiting)).length > 0);
-    await outside(url, "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted");
+    await outside(
+      url,
+      `select pg_terminate_backend(l.pid) from pg_locks l join pg_database d on d.oid = l.database
+       where l.locktype = 'advisory' and l.granted and d.datname = current_database()`,
+    );
     await (await opening).close();
     await drop();
   });
