@@ -1,6 +1,7 @@
 import { type Section, yes } from './requirement.ts';
 
 const ATTACKS = 'e2e/console/console-attacks.test.ts';
+const UPSTREAMS = 'e2e/console/console-upstreams.test.ts';
 const SIGN_IN = 'e2e/console/console-sign-in.test.ts';
 
 /** What people see in a browser, and who may. */
@@ -53,6 +54,26 @@ export const CONSOLE: Section = {
       'e2e/console/people-page.test.ts': [
         'an administrator finds somebody, sees what they are signed in with, and ends it',
         'whatever people are called is text, and makes no page wider',
+      ],
+    }),
+    yes('console.upstreams', 'how upstreams are and were, what went there, and the way to take one out', {
+      [UPSTREAMS]: [
+        'a breaker that opens, and what led to it, is there for administrators',
+        'in a browser > an administrator drains an upstream by keyboard, is told what that leaves, and resumes it',
+      ],
+      'http/admin/upstream-traffic.test.ts': [
+        'traffic of upstreams > is counted by upstream and model, by how each attempt ended',
+        'what kept requests from upstreams is told in pages, and what other replicas keep beside the states',
+      ],
+    }),
+    yes('console.policies', 'who gets which managed settings, from where, and whose clients have them', {
+      [UPSTREAMS]: [
+        'in a browser > an administrator previews policies as somebody else, whose clients never asked',
+        'in a browser > a developer sees their own policies, and nothing of upstreams',
+      ],
+      'http/admin/policies.test.ts': [
+        'managed policies > that somebody gets are told with where each setting is from',
+        'managed policies > are told by person, with whether a client of theirs has them',
       ],
     }),
   ],

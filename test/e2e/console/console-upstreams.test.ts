@@ -5,6 +5,7 @@ import { openConsole, signInToConsole } from '../../support/console.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { overflow } from '../../support/identity/page-checks.ts';
 import { bootSignIn } from '../../support/identity/sign-in.ts';
 import {
   answerJson,
@@ -14,6 +15,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask } from '../support/client.ts';
+import { seriousFaults } from './axe.ts';
 
 const HOSTILE = `<img src=x onerror="document.title='taken'">`;
 const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } };
@@ -107,6 +109,7 @@ describe('in a browser', () => {
     await page.getByText('no other left').waitFor();
     await page.getByRole('button', { name: 'Drain main' }).click();
     await page.getByText('No other upstream is left in the route').waitFor();
+    assert.deepEqual(await seriousFaults(page), [], 'the dialog');
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Resume spare' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Resume spare' }).click();
@@ -117,6 +120,9 @@ describe('in a browser', () => {
       .getByRole('region', { name: /^Attempts at/ })
       .getByRole('columnheader', { name: 'Failed' })
       .waitFor();
+    assert.deepEqual(await seriousFaults(page), [], 'the page');
+    await page.setViewportSize({ width: 360, height: 800 });
+    assert.equal(await overflow(page), 0);
     assert.equal(await page.locator('img').count(), 0);
     assert.notEqual(await page.title(), 'taken');
     assert.deepEqual(complaints, []);
@@ -133,6 +139,9 @@ describe('in a browser', () => {
     await page.getByText('that of standard').waitFor();
     await page.getByText('Never asked').first().waitFor();
     assert.ok((await page.getByText(HOSTILE).count()) > 0);
+    assert.deepEqual(await seriousFaults(page), []);
+    await page.setViewportSize({ width: 360, height: 800 });
+    assert.equal(await overflow(page), 0);
     assert.equal(await page.locator('img').count(), 0);
     assert.deepEqual(complaints, []);
   });
