@@ -2,7 +2,7 @@ import { type AdminChange, type ChangeFilter, countChanges, listChanges } from '
 import { changeInWords } from '../audit/change-words.ts';
 import { jsonText } from '../kit/text/printable.ts';
 import type { AdminOptions, Asked } from './asked.ts';
-import { type ExportedList, exportCsv, exportLines } from './export-list.ts';
+import { type ExportedList, exportCsv, exportLines, pagesById } from './export-list.ts';
 import { pageOf, periodOf } from './input.ts';
 
 /** Which changes are asked for. */
@@ -33,7 +33,7 @@ export function changeOperations({ config, database }: AdminOptions) {
       name: 'changes',
       titles: TITLES,
       cells: cellsOf,
-      read: async (page) => (await listChanges(database, { ...filter, ...page })).map(told),
+      pages: () => pagesById(async (page) => (await listChanges(database, { ...filter, ...page })).map(told)),
       count: (most) => countChanges(database, filter, most),
     };
   };

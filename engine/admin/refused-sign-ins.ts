@@ -5,7 +5,7 @@ import {
   type RefusalFilter,
 } from '../identity/provider/refused-sign-ins.ts';
 import type { AdminOptions, Asked } from './asked.ts';
-import { type ExportedList, exportCsv, exportLines } from './export-list.ts';
+import { type ExportedList, exportCsv, exportLines, pagesById } from './export-list.ts';
 import { pageOf, periodOf } from './input.ts';
 
 /** Which refusals are asked for. */
@@ -39,7 +39,7 @@ export function refusedSignInOperations({ database }: AdminOptions) {
       name: 'refused-sign-ins',
       titles: TITLES,
       cells: cellsOf,
-      read: (page) => listRefusals(database, filter, page),
+      pages: () => pagesById((page) => listRefusals(database, filter, page)),
       count: () => countRefusals(database, filter),
     };
   };

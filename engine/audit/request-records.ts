@@ -208,6 +208,25 @@ async function oldestOf(database: Asking): Promise<Date> {
   return row?.at ?? new Date(0);
 }
 
+/**
+ * How many records have to be read to find all that fit, counted up to `most`: more than fit, where no index leads to what is
+ * wanted. Raises store_unavailable.
+ */
+export async function countToRead(database: Asking, filter: RequestFilter, most: number): Promise<number> {
+  const by = lookUp(filter);
+  const [row] = await database.query<{ count: number }>(
+    `audit_requests_count_${by}`,
+    `select count(*) from (
+       select from audit_log
+       where ${LOOK_UP[by]} and $1::jsonb is not null
+         and ($2::timestamptz is null or at >= $2) and ($3::timestamptz is null or at < $3)
+       limit $4
+     ) as to_read`,
+    [JSON.stringify(wanted(filter)), filter.since ?? null, filter.until ?? null, most],
+  );
+  return row!.count;
+}
+
 /** The record of one request; `undefined` when the log has none. Raises store_unavailable. */
 export async function readRequestRecord(database: Asking, request_id: string): Promise<RequestRecord | undefined> {
   const [row] = await database.query<RequestRecord>(

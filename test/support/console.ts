@@ -54,7 +54,7 @@ export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
   const send: ConsolePerson['send'] = async (method, path, init = {}) => {
     const response = await browser.request(`${gateway_url}${path}`, { ...init, method });
     const text = await response.text();
-    const is_json = /json/.test(response.headers.get('content-type') ?? '');
+    const is_json = /^application\/json\b/.test(response.headers.get('content-type') ?? '');
     return { status: response.status, headers: response.headers, body: is_json ? JSON.parse(text) : text };
   };
   return {

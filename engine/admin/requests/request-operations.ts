@@ -18,9 +18,11 @@ import { usagePeriod } from '../../money/reports/usage-period.ts';
 import { configHash } from '../../telemetry/config-hash.ts';
 import type { AdminOptions, Asked, PageAsked } from '../asked.ts';
 import { type Caller, ownerToList } from '../caller.ts';
+import { exportCsv, exportLines } from '../export-list.ts';
 import { notInList } from '../input.ts';
 import { endAsked, zoneAsked } from '../period.ts';
 import type { LiveFeed } from './live-feed.ts';
+import { exportedRequests } from './request-exports.ts';
 import { requestRow } from './request-rows.ts';
 
 /** Which requests are asked for, as parameters say it. */
@@ -71,6 +73,12 @@ export function requestOperations(options: AdminOptions) {
       if (page === undefined) throw notInList();
       return { requests: page.records.map(requestRow), next: page.next, searched_to: page.searched_to };
     },
+
+    exportRequests: async ({ caller }: Asked, wish: Wish) =>
+      exportLines(exportedRequests(options, await filterOf(wish, caller))),
+
+    exportRequestsCsv: async ({ caller }: Asked, wish: Wish) =>
+      exportCsv(exportedRequests(options, await filterOf(wish, caller))),
 
     async getRequest({ caller }: Asked, { id }: { readonly id: string }) {
       const found = await find(caller, id);

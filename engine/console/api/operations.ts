@@ -878,6 +878,8 @@ export const OPERATIONS = {
   exportChangesCsv: { method: 'GET', path: '/admin/api/changes.csv', query: ['since', 'until', 'actor', 'action', 'subject'], has_body: false },
   exportRefusedSignIns: { method: 'GET', path: '/admin/api/refused-sign-ins.jsonl', query: ['user', 'since', 'until'], has_body: false },
   exportRefusedSignInsCsv: { method: 'GET', path: '/admin/api/refused-sign-ins.csv', query: ['user', 'since', 'until'], has_body: false },
+  exportRequests: { method: 'GET', path: '/admin/api/requests.jsonl', query: ['user', 'team', 'project', 'token', 'token_group', 'model', 'upstream', 'client', 'status', 'outcome', 'error', 'since', 'until', 'time_zone'], has_body: false },
+  exportRequestsCsv: { method: 'GET', path: '/admin/api/requests.csv', query: ['user', 'team', 'project', 'token', 'token_group', 'model', 'upstream', 'client', 'status', 'outcome', 'error', 'since', 'until', 'time_zone'], has_body: false },
   exportUsage: { method: 'GET', path: '/admin/api/usage.csv', query: ['since', 'until', 'time_zone', 'by', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token', 'token_group', 'answered_model', 'service_tier', 'speed'], has_body: false },
   getConfig: { method: 'GET', path: '/admin/api/config', query: [], has_body: false },
   getConfigVersion: { method: 'GET', path: '/admin/api/config/versions/{version}', query: [], has_body: false },
@@ -1063,6 +1065,44 @@ export interface OperationTypes {
       readonly user?: string;
       readonly since?: string;
       readonly until?: string;
+    };
+    readonly answer: string;
+  };
+  readonly exportRequests: {
+    readonly input: {
+      readonly user?: string;
+      readonly team?: string;
+      readonly project?: string;
+      readonly token?: string;
+      readonly token_group?: string;
+      readonly model?: string;
+      readonly upstream?: string;
+      readonly client?: string;
+      readonly status?: string;
+      readonly outcome?: 'refused' | 'failed';
+      readonly error?: string;
+      readonly since?: string;
+      readonly until?: string;
+      readonly time_zone?: string;
+    };
+    readonly answer: string;
+  };
+  readonly exportRequestsCsv: {
+    readonly input: {
+      readonly user?: string;
+      readonly team?: string;
+      readonly project?: string;
+      readonly token?: string;
+      readonly token_group?: string;
+      readonly model?: string;
+      readonly upstream?: string;
+      readonly client?: string;
+      readonly status?: string;
+      readonly outcome?: 'refused' | 'failed';
+      readonly error?: string;
+      readonly since?: string;
+      readonly until?: string;
+      readonly time_zone?: string;
     };
     readonly answer: string;
   };

@@ -4,6 +4,7 @@ import { usePageSearch } from '../../api/use-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { SelectField, TextField } from '../../parts/field.tsx';
+import { Files } from '../../parts/files.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
@@ -11,7 +12,7 @@ import { ACTIONS, type Change } from './actions.ts';
 import { ChangeDrawer } from './change-drawer.tsx';
 import { beginningOf } from './days.ts';
 import { Filters } from './filters.tsx';
-import { Files, Turn } from './list-foot.tsx';
+import { Turn } from './list-foot.tsx';
 
 type Wanted = InputOf<'exportChanges'>;
 

@@ -36,7 +36,7 @@ export function Filters({
       onSubmit={show}
     >
       <TextField label="From" name="since" type="date" defaultValue={search.since?.slice(0, 10)} />
-      <TextField label="To, that day included" name="until" type="date" defaultValue={search.until?.slice(0, 10)} />
+      <TextField label="To (included)" name="until" type="date" defaultValue={search.until?.slice(0, 10)} />
       {children}
       <Button type="submit">Show</Button>
       {set.length > 0 && (

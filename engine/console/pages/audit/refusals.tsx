@@ -6,12 +6,13 @@ import { useSession } from '../../frame/session-context.ts';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { Drawer } from '../../parts/dialog.tsx';
 import { TextField } from '../../parts/field.tsx';
+import { Files } from '../../parts/files.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
 import { beginningOf } from './days.ts';
 import { Filters } from './filters.tsx';
-import { Files, Turn } from './list-foot.tsx';
+import { Turn } from './list-foot.tsx';
 
 type Refusal = AnswerOf<'listRefusedSignIns'>['refused_sign_ins'][number];
 

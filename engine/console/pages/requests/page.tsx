@@ -1,9 +1,10 @@
 import './requests.css';
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { type AnswerOf, call, type ProblemError } from '../../api/client.ts';
+import { type AnswerOf, addressOf, call, type ProblemError } from '../../api/client.ts';
 import { usePageSearch } from '../../api/use-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Button } from '../../parts/button.tsx';
+import { Files } from '../../parts/files.tsx';
 import { Icon } from '../../parts/icon.tsx';
 import { PageHead } from '../../parts/page-head.tsx';
 import { EmptyState, ProblemBox, Skeleton } from '../../parts/states.tsx';
@@ -24,6 +25,7 @@ export function Page() {
   const is_live = search.live === 'yes';
   const live = useLive(filters, is_live);
   const open = (request: string | undefined) => change({ request });
+  const wanted = { ...filters, ...(filters.since || filters.until ? { time_zone } : {}) };
   return (
     <>
       <PageHead
@@ -34,6 +36,7 @@ export function Page() {
           <Icon name={is_live ? 'pause' : 'play'} />
           {is_live ? 'Stop live view' : 'Watch live'}
         </Button>
+        <Files lines={addressOf('exportRequests', wanted)} csv={addressOf('exportRequestsCsv', wanted)} />
       </PageHead>
       <FilterBar search={search} change={change} />
       {is_live && <LiveNote state={live.state} count={live.rows.length} />}
