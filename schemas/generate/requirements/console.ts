@@ -2,6 +2,7 @@ import { type Section, yes } from './requirement.ts';
 
 const ATTACKS = 'e2e/console/console-attacks.test.ts';
 const UPSTREAMS = 'e2e/console/console-upstreams.test.ts';
+const LIMITS = 'e2e/console/limits-and-tokens.test.ts';
 const SIGN_IN = 'e2e/console/console-sign-in.test.ts';
 
 /** What people see in a browser, and who may. */
@@ -74,6 +75,28 @@ export const CONSOLE: Section = {
       'http/admin/policies.test.ts': [
         'managed policies > that somebody gets are told with where each setting is from',
         'managed policies > are told by person, with whether a client of theirs has them',
+      ],
+    }),
+    yes('console.limits', 'limits in words: how many they count and refuse, how long they last, what a grant changes', {
+      [LIMITS]: [
+        'the page of limits > gives a grant by keyboard alone, after showing what it changes',
+        'the page of limits > shows a developer their own, and words to ask for more, whose link opens the grant for administrators',
+      ],
+      'http/admin/limit-rules.test.ts': [
+        'the limits of gateway.yaml > are told in words, with how many people they count and what they refused today',
+        'a limit that was used as much every day is told to end when it will',
+        'a grant that is not given yet > is shown as what it changes, and changes nothing',
+      ],
+    }),
+    yes('console.tokens', 'access tokens per group, shown once; service tokens for administrators', {
+      [LIMITS]: [
+        'the page of tokens > makes a token that works, and shows it once',
+        'the page of tokens > puts a new token in the place of one, and revokes it with what it replaced',
+        "the page of tokens > is of one's own tokens, and of everybody's for administrators, with service tokens beside them",
+      ],
+      'http/admin/token-groups.test.ts': [
+        'token groups > are told with what they open, who may make tokens in them, and how many there are',
+        "token groups > of others, and others' tokens in one's own, are nobody's but an administrator's to know",
       ],
     }),
   ],

@@ -44,13 +44,15 @@ export function Grants({ of }: { of: Partial<Record<Scope, string>> }) {
     title: 'Actions',
     cell: (grant) =>
       grant.state === 'active' ? (
-        <Button
-          kind="quiet"
-          onClick={() => setLeaving(grant)}
-          aria-label={`Revoke the grant for ${whoseWords(grant.of)}`}
-        >
-          Revoke
-        </Button>
+        <span className="row-actions">
+          <Button
+            kind="quiet"
+            onClick={() => setLeaving(grant)}
+            aria-label={`Revoke the grant for ${whoseWords(grant.of)}`}
+          >
+            Revoke
+          </Button>
+        </span>
       ) : null,
   };
   const columns = [...COLUMNS, ...(is_all ? [STATE] : []), ...(is_admin ? [revoke] : [])];

@@ -11,7 +11,7 @@ import { amountWords, whoseWords, windowWords } from './words.ts';
 /** Sets the limit of one counter in place of those of gateway.yaml. */
 export function SetDialog({ limit, onClose }: { limit: LimitInForce; onClose: () => void }) {
   const { of, window, unit } = limit;
-  const [much, setMuch] = useState(String(limit.set?.limit ?? limit.limit ?? ''));
+  const [much, setMuch] = useState(() => String(withoutGrants(limit) ?? ''));
   const [reason, setReason] = useState('');
   const set = useChange('setLimit');
   const tell = useTell();
@@ -63,11 +63,21 @@ export function SetDialog({ limit, onClose }: { limit: LimitInForce; onClose: ()
   );
 }
 
-function lessThanSpent({ spent, reserved, unit, window }: LimitInForce, much: string): string {
+/** The limit that a new one takes the place of; grants stay on top of it. */
+function withoutGrants({ set, rules }: LimitInForce): number | undefined {
+  if (set !== null) return set.limit;
+  const enforced = rules.flatMap(({ mode, always, limit }) =>
+    mode === 'enforce' && always && limit !== null ? [limit] : [],
+  );
+  return enforced.length === 0 ? undefined : Math.min(...enforced);
+}
+
+function lessThanSpent({ spent, reserved, unit, window, grants }: LimitInForce, much: string): string {
   const amount = Number(much);
   if (much === '' || Number.isNaN(amount)) return '';
   if (amount === 0) return 'A limit of nothing refuses every request it is for.';
-  if (window === 'open' || amount > spent + reserved) return '';
+  const granted = grants.reduce((sum, grant) => sum + grant.amount, 0);
+  if (window === 'open' || amount + granted > spent + reserved) return '';
   return `${amountWords(spent + reserved, unit)} are used already: further requests will be refused until it resets.`;
 }
 

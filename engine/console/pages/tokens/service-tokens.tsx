@@ -85,7 +85,7 @@ function actions(onChange: (change: Change) => void): Column<ServiceToken> {
     title: 'Actions',
     cell: (token) =>
       isInForce(token) && (
-        <span className="tokens-actions">
+        <span className="row-actions">
           {token.state !== 'replaced' && (
             <Button
               kind="quiet"

@@ -204,7 +204,7 @@ function actions(onChange: (changing: Changing) => void): Column<Token> {
     title: 'Actions',
     cell: (token) =>
       isInForce(token) && (
-        <span className="tokens-actions">
+        <span className="row-actions">
           {token.state !== 'replaced' && (
             <Button
               kind="quiet"
