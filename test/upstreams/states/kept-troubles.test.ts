@@ -62,8 +62,7 @@ describe('what keeps requests from an upstream', () => {
   it('is written down once, with how often it was tried in vain, until it serves again', async () => {
     const { clock, show, began } = scene();
     show('failure', 5);
-    const [first] = await until('it is written', async () => (await of(clock)).slice(0, 1));
-    const { id: _, ...told } = first!;
+    const { id: _, ...told } = await until('it is written', async () => (await of(clock))[0]);
     assert.deepEqual(told, {
       replica: REPLICA,
       kind: 'open',
