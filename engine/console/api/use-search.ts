@@ -8,7 +8,12 @@ export function usePageSearch(): readonly [PageSearch, (change: PageSearch, opti
   const navigate = useNavigate();
   const change = useCallback(
     (parts: PageSearch, { replace = false } = {}) => {
-      navigate({ to: '.', search: ((before: PageSearch) => ({ ...before, ...parts })) as never, replace });
+      navigate({
+        to: '.',
+        search: ((before: PageSearch) => ({ ...before, ...parts })) as never,
+        replace,
+        resetScroll: false,
+      });
     },
     [navigate],
   );

@@ -139,6 +139,12 @@ describe('in a browser', () => {
     await page.getByText('that of standard').waitFor();
     await page.getByText('Never asked').first().waitFor();
     assert.ok((await page.getByText(HOSTILE).count()) > 0);
+    await page.getByRole('link', { name: 'dev@example.com' }).click();
+    await page
+      .getByRole('group', { name: 'What somebody gets' })
+      .getByText('dev@example.com', { exact: true })
+      .waitFor();
+    await page.locator('[aria-label="What somebody gets"]:focus').waitFor();
     assert.deepEqual(await seriousFaults(page), []);
     await page.setViewportSize({ width: 360, height: 800 });
     assert.equal(await overflow(page), 0);

@@ -8,6 +8,7 @@ import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
 import { FetchedBadge } from './effective.tsx';
+import { useShown } from './use-shown.ts';
 
 const PAGE = 25;
 
@@ -18,7 +19,7 @@ const COLUMNS: readonly Column<Person>[] = [
     id: 'user',
     title: 'Person',
     cell: ({ user }) => (
-      <Link to="." search={((before: object) => ({ ...before, user, groups: undefined })) as never}>
+      <Link to="." resetScroll={false} search={((before: object) => ({ ...before, user, groups: undefined })) as never}>
         {user}
       </Link>
     ),
@@ -43,30 +44,38 @@ export function PolicyPeople() {
   const [{ policy, after }, change] = usePageSearch();
   const input = { limit: PAGE, ...(policy && { policy }), ...(after && { after }) };
   const query = useOperation('listPolicyPeople', input);
+  const box = useShown(policy ?? '');
   return (
-    <Card
-      title={policy ? `People with ${policy}` : 'People'}
-      actions={
-        policy && <Button onClick={() => change({ policy: undefined, after: undefined })}>Show everybody</Button>
-      }
-    >
-      <Loaded query={query}>
-        {({ people, next }) => (
-          <>
-            {people.length === 0 ? (
-              <EmptyState title="Nobody is here yet.">
-                People appear when they sign in, or have an access token.
-              </EmptyState>
-            ) : (
-              <DataTable label="People and their policies" columns={COLUMNS} rows={people} keyOf={({ user }) => user} />
-            )}
-            <div className="form-actions">
-              {after !== undefined && <Button onClick={() => change({ after: undefined })}>First</Button>}
-              {next !== null && <Button onClick={() => change({ after: next })}>Next</Button>}
-            </div>
-          </>
-        )}
-      </Loaded>
-    </Card>
+    <div ref={box} tabIndex={-1} role="group" aria-label="People" className="policy-part">
+      <Card
+        title={policy ? `People with ${policy}` : 'People'}
+        actions={
+          policy && <Button onClick={() => change({ policy: undefined, after: undefined })}>Show everybody</Button>
+        }
+      >
+        <Loaded query={query}>
+          {({ people, next }) => (
+            <>
+              {people.length === 0 ? (
+                <EmptyState title="Nobody is here yet.">
+                  People appear when they sign in, or have an access token.
+                </EmptyState>
+              ) : (
+                <DataTable
+                  label="People and their policies"
+                  columns={COLUMNS}
+                  rows={people}
+                  keyOf={({ user }) => user}
+                />
+              )}
+              <div className="form-actions">
+                {after !== undefined && <Button onClick={() => change({ after: undefined })}>First</Button>}
+                {next !== null && <Button onClick={() => change({ after: next })}>Next</Button>}
+              </div>
+            </>
+          )}
+        </Loaded>
+      </Card>
+    </div>
   );
 }

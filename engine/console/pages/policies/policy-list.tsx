@@ -26,7 +26,11 @@ const COLUMNS: readonly Column<Policy>[] = [
     id: 'people',
     title: 'People',
     cell: ({ name, people }) => (
-      <Link to="." search={((before: object) => ({ ...before, policy: name, after: undefined })) as never}>
+      <Link
+        to="."
+        resetScroll={false}
+        search={((before: object) => ({ ...before, policy: name, after: undefined })) as never}
+      >
         <Count of={people} />
       </Link>
     ),
