@@ -45,6 +45,7 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./policies/page.tsx'),
   },
   { path: '/people', title: 'People', icon: 'people', for_admins: true, load: () => import('./people/page.tsx') },
+  { path: '/audit', title: 'Audit', icon: 'audit', for_admins: true, load: () => import('./audit/page.tsx') },
   {
     path: '/sessions',
     title: 'My sessions',
@@ -52,7 +53,6 @@ export const PAGES: readonly PageEntry[] = [
     for_admins: false,
     load: () => import('./sessions/page.tsx'),
   },
-  { path: '/audit', title: 'Audit', icon: 'audit', for_admins: true, load: () => import('./audit/page.tsx') },
 ];
 
 /** Gets all pages before they are asked for, once there is nothing else to do: they are there when the gateway is away. */

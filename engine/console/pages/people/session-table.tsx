@@ -16,7 +16,6 @@ const MOST = 200;
 
 const COLUMNS: readonly Column<Session>[] = [
   { id: 'client', title: 'Signed in with', cell: (session) => <Program session={session} /> },
-  { id: 'address', title: 'From', cell: ({ client_address }) => client_address },
   {
     id: 'created',
     title: 'Since',
@@ -41,7 +40,7 @@ export function SessionTable({ user, ended }: { user: string; ended: boolean }) 
       ...COLUMNS,
       {
         id: 'do',
-        title: '',
+        title: 'Action',
         cell: (session) =>
           session.revoked_at === null && (
             <Button onClick={() => choose(session)} aria-label={`End the session of ${programOf(session)}`}>
@@ -71,14 +70,15 @@ export function SessionTable({ user, ended }: { user: string; ended: boolean }) 
 }
 
 function Program({ session }: { session: Session }) {
-  const { kind, current, refused_at, refused_from } = session;
+  const { kind, current, refused_at, refused_from, client_address } = session;
   return (
-    <span className="people-name">
+    <span className="people-session">
       <span className="people-groups">
         {programOf(session)}
         <Badge>{kind === 'console' ? 'Console' : 'Program'}</Badge>
         {current && <Badge tone="good">This browser</Badge>}
       </span>
+      <span className="soft small">from {client_address}</span>
       {refused_at !== null && (
         <span className="small">
           A copy of its credentials was refused <TimeText at={refused_at} form="relative" />, from {refused_from}.
@@ -95,7 +95,7 @@ function programOf({ client }: Session): string {
 function End({ session: { revoked_at, revoked_because, expires_at } }: { session: Session }) {
   if (revoked_at === null) return <TimeText at={expires_at} form="relative" />;
   return (
-    <span className="people-name">
+    <span className="people-session">
       <TimeText at={revoked_at} />
       <span className="soft small">{revoked_because}</span>
     </span>
