@@ -82,6 +82,7 @@ it('after signing in the browser is at the page it wanted, and never elsewhere',
     '/consoles',
     'javascript:alert(1)',
     '/console/sign-in',
+    '/console/sign-out',
     '/console/%0d%0aset-cookie:x=y/..//',
     `/console/${'x'.repeat(2000)}`,
   ]) {
@@ -163,6 +164,7 @@ it('while the provider is away a session goes on for a while, and then nobody kn
     ahead_ms += 25 * MINUTE;
     const { status, body } = await ben.call('GET', '/admin/api/me');
     assert.deepEqual([status, body.error.code], [503, 'temporarily_unavailable']);
+    assert.equal((await ben.call('POST', '/console/sign-out')).status, 200, 'whoever wants to go can');
   } finally {
     provider.setMode('up');
   }
@@ -174,6 +176,7 @@ it('who signs out is out, and is told where they still are signed in', async () 
   const { status, body } = await ben.call('POST', '/console/sign-out');
   assert.deepEqual([status, body], [200, { location: `${gateway.url}/console/signed-out` }]);
   assert.equal(ben.cookie, '');
+  assert.equal((await ben.call('POST', '/console/sign-out')).status, 200, 'once more does no harm');
   const stolen = { headers: { ...OF_CONSOLE, cookie } };
   assert.equal((await ben.send('GET', '/admin/api/me', stolen)).status, 401);
   const page = await ben.send('GET', '/console/signed-out');

@@ -41,6 +41,8 @@ export interface ConsoleCallers {
   readonly sessions: ConsoleSessions;
   /** Whether a request comes from a browser with a session, or from the console without one. */
   concerns(req: Pick<IncomingMessage, 'headers'>): boolean;
+  /** The session of a request of the console, whoever has it and whether or not they may still be here. Raises forbidden. */
+  find(req: IncomingMessage): Promise<ConsoleSession | undefined>;
   /**
    * Who asks. Gives the browser another cookie where what they may do has changed. A request that a page makes
    * by itself, with nobody there, does not keep the session: its header says so (`x-console: 0`).
@@ -59,7 +61,7 @@ export function createConsoleCallers(options: ConsoleCallerOptions): ConsoleCall
   const sessions = identity?.console_sessions ?? createConsoleSessions({ database, clock });
   const callerOf = createCallerOf(options, sessions, cookie);
 
-  const find = async (req: IncomingMessage, text: string): Promise<ConsoleSession | undefined> => {
+  const lookUp = async (req: IncomingMessage, text: string): Promise<ConsoleSession | undefined> => {
     if (identity === undefined || identity.tokens.marks.fit(text)) return sessions.find(text);
     const address = origin_reader.address(req.socket.remoteAddress, req.headers);
     const attempt = { text, address, is_ours: false };
@@ -78,11 +80,17 @@ export function createConsoleCallers(options: ConsoleCallerOptions): ConsoleCall
     cookie,
     sessions,
     concerns: ({ headers }) => cookie.read(headers) !== undefined || headers[CONSOLE_HEADER] !== undefined,
+    async find(req) {
+      const text = cookie.read(req.headers);
+      if (text === undefined) return undefined;
+      demandTrusted(req, origin);
+      return lookUp(req, text);
+    },
     async identify(req, res) {
       const text = cookie.read(req.headers);
       if (text === undefined) throw new StageError('credential_missing', 'You are signed out: sign in to the console.');
       demandTrusted(req, origin);
-      const session = await find(req, text);
+      const session = await lookUp(req, text);
       if (session === undefined) throw new StageError('credential_expired', OVER);
       const caller = await callerOf(session, req, res);
       if (req.headers[CONSOLE_HEADER] === '1') await sessions.keep(session);

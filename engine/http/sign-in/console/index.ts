@@ -46,10 +46,11 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
   const tellState = createConsoleState(config, callers);
   serve(router, CONSOLE_SESSION_PATH, 'GET', tellState);
   serve(router, CONSOLE_SIGN_OUT_PATH, 'POST', async (req, res) => {
-    const { session } = await callers.identify(req, res);
-    const { person } = session;
-    if (person === undefined) await callers.sessions.forget(session);
-    else await identity?.sessions.end(person.session_id, 'signed out', 'person');
+    // Also where the provider is away, or the session is over already.
+    const session = await callers.find(req);
+    if (session !== undefined) await callers.sessions.forget(session);
+    const person = session?.person;
+    if (person !== undefined) await identity?.sessions.end(person.session_id, 'signed out', 'person');
     res.setHeader('set-cookie', callers.cookie.cleared);
     return { location: `${issuer}${CONSOLE_SIGNED_OUT_PATH}` };
   });
