@@ -46,6 +46,35 @@ if (data_dir === undefined) throw new Error('--data-dir says where reports/large
 const rounds = Number(values.rounds);
 const since = new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS - (Number(values.days) - 1) * DAY_MS);
 
+const month = since.toISOString().slice(0, 10);
+/** What is asked of operations that need to be told something, or are asked in several ways. */
+const QUESTIONS: Readonly<Record<string, readonly string[]>> = {
+  '/admin/api/usage': [
+    `?since=${month}&by=day`,
+    `?since=${month}&by=day,team&compare=previous`,
+    `?since=${month}&by=user,model&limit=50`,
+    `?since=${month}&user=person-7%40example.com&by=day`,
+  ],
+  '/admin/api/usage.csv': [`?since=${month}&by=month,user,model`],
+  '/admin/api/requests': [
+    '',
+    '?user=person-7%40example.com',
+    '?user=person-399%40example.com',
+    '?model=writer-small',
+    '?upstream=cloud',
+    '?status=5xx',
+    '?error=model_forbidden',
+    `?until=${month}T12%3A00%3A00Z`,
+  ],
+  '/admin/api/people': ['', '?search=person-39'],
+  '/admin/api/tokens': ['', '?user=person-7%40example.com', '?search=person-39'],
+  '/admin/api/limits': ['', '?user=person-7%40example.com'],
+  '/admin/api/limits/preview': ['?user=person-7%40example.com&window=day&usd=10'],
+  '/admin/api/upstreams/traffic': ['?window=hour', '?window=day'],
+  '/admin/api/config/diff': [],
+  '/admin/api/policies/effective': ['?user=person-7%40example.com'],
+};
+
 const silent = { debug() {}, info() {}, warn() {}, error: console.error };
 const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
 chmodSync(directory, 0o711);
@@ -140,35 +169,6 @@ function* operations(): Generator<string> {
     for (const question of QUESTIONS[path] ?? ['']) yield `${path}${question}`;
   }
 }
-
-const month = since.toISOString().slice(0, 10);
-/** What is asked of operations that need to be told something, or are asked in several ways. */
-const QUESTIONS: Readonly<Record<string, readonly string[]>> = {
-  '/admin/api/usage': [
-    `?since=${month}&by=day`,
-    `?since=${month}&by=day,team&compare=previous`,
-    `?since=${month}&by=user,model&limit=50`,
-    `?since=${month}&user=person-7%40example.com&by=day`,
-  ],
-  '/admin/api/usage.csv': [`?since=${month}&by=month,user,model`],
-  '/admin/api/requests': [
-    '',
-    '?user=person-7%40example.com',
-    '?user=person-399%40example.com',
-    '?model=writer-small',
-    '?upstream=cloud',
-    '?status=5xx',
-    '?error=model_forbidden',
-    `?until=${month}T12%3A00%3A00Z`,
-  ],
-  '/admin/api/people': ['', '?search=person-39'],
-  '/admin/api/tokens': ['', '?user=person-7%40example.com', '?search=person-39'],
-  '/admin/api/limits': ['', '?user=person-7%40example.com'],
-  '/admin/api/limits/preview': ['?user=person-7%40example.com&window=day&usd=10'],
-  '/admin/api/upstreams/traffic': ['?window=hour', '?window=day'],
-  '/admin/api/config/diff': [],
-  '/admin/api/policies/effective': ['?user=person-7%40example.com'],
-};
 
 async function measureOperations(): Promise<void> {
   const secret = await makeLink({ database: gateway.database, clock: systemClock }, 'bench');
