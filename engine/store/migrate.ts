@@ -59,6 +59,7 @@ export const migrations: readonly SchemaMigration[] = [
     files: ['reports/usage.sql', 'reports/waiting.sql', 'reports/sums.sql', 'reports/months.sql'],
   },
   { name: '0007_requests', files: ['requests/audit-indexes.sql'] },
+  { name: '0008_usage_hour_lines', files: ['reports/hour-lines.sql'] },
 ];
 
 /** What to do about a database of a later version. */

@@ -136,10 +136,7 @@ function cutsSql(asked: Asked, { cuts, summed_from }: UsageCells): SqlPart {
     selectSql(asked, timesAt(asked, 'l.forwarded_at')),
     {
       text: `from unnest(cast(? as timestamptz[]), cast(? as timestamptz[])) as c (start, settled_until)
-        cross join lateral (
-          select * from usage_lines
-          where settled_at >= greatest(c.start, cast(? as timestamptz)) and settled_at <= c.settled_until
-            and forwarded_at >= c.start and forwarded_at < c.start + interval '1 hour') as l`,
+        cross join lateral lines_of_hour(c.start, cast(? as timestamptz), c.settled_until) as l`,
       values: [known.map(({ start }) => start), known.map(({ settled_until }) => settled_until!), summed_from],
     },
     whereSql(asked, ...periodSql(asked, 'l.forwarded_at')),
