@@ -20,6 +20,9 @@ export interface EffectiveRule {
   readonly line: number;
 }
 
+/** A rule as it is told; of a configuration that is no longer in force nobody knows the logic. */
+export type RuleInWords = Omit<EffectiveRule, 'kind' | 'logic'> & { readonly kind: string; readonly logic?: unknown };
+
 /** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
 export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: string): EffectiveRule[] {
   const at = (position: SourcePosition | undefined) => ({

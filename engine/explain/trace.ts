@@ -8,7 +8,7 @@ import type { RequestAttempt } from '../money/reports/request-attempts.ts';
 import { factsRead } from '../rules/fact-paths.ts';
 import { factView } from '../rules/fact-view.ts';
 import { decisionOf } from './dry-run.ts';
-import type { EffectiveRule } from './rules.ts';
+import type { RuleInWords } from './rules.ts';
 import type { ToldReason, ToldRule, ToldStage } from './told.ts';
 import { type ToldLimit, toldLimits } from './told-limits.ts';
 import { whyOf } from './why.ts';
@@ -39,7 +39,7 @@ export interface Trace {
 /** What is known beside the record. */
 export interface TraceSources {
   /** Rules of the configuration that decided; absent where it is not known any more. */
-  readonly rules?: readonly EffectiveRule[] | undefined;
+  readonly rules?: readonly RuleInWords[] | undefined;
   /** Of the ledger; those of the record where it has none. */
   readonly attempts: readonly RequestAttempt[];
 }
@@ -78,7 +78,11 @@ type Facts = Readonly<Record<string, unknown>>;
 
 /** Why a condition held or not; nothing where what is kept of the facts says otherwise, because they have changed since. */
 function reasonsOf(logic: unknown, facts: Facts, held: boolean): ToldReason[] {
-  if (logic === true || factsRead(logic).some((path) => !(path in facts) && !RECORDED_FACTS.has(path) && held))
+  if (
+    logic === undefined ||
+    logic === true ||
+    factsRead(logic).some((path) => !(path in facts) && !RECORDED_FACTS.has(path) && held)
+  )
     return [];
   try {
     const decision = decisionOf(logic, factView(Object.entries(facts)));
@@ -93,7 +97,7 @@ function reasonsOf(logic: unknown, facts: Facts, held: boolean): ToldReason[] {
 const STEP = /^(.+): (ran|skipped|shadow|refused|failed|left out|answered)(?:, ([\d.]+) ms)?$/;
 const HELD: Readonly<Record<string, boolean>> = { skipped: false };
 
-function stagesOf(record: AuditRecord, facts: Facts, rules: readonly EffectiveRule[] | undefined): ToldStage[] {
+function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[] | undefined): ToldStage[] {
   return texts(record.steps).flatMap((text): ToldStage[] => {
     const [, id, end, ms] = STEP.exec(text) ?? [];
     if (id === undefined || end === undefined) return [];
@@ -113,18 +117,19 @@ function stagesOf(record: AuditRecord, facts: Facts, rules: readonly EffectiveRu
 }
 
 /** The rules of gateway.yaml: for routing in their order up to the one that decided; those of spending only where they were asked. */
-function rulesOf(record: AuditRecord, facts: Facts, rules: readonly EffectiveRule[]): ToldRule[] {
+function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[]): ToldRule[] {
   const shadows = texts(record.shadow);
   const decided = textOf(record.route_rule);
   const asked_limits = Array.isArray(record.limits) || record.reserved_usd !== undefined;
   let is_decided = decided === null;
   return rules.flatMap((rule): ToldRule[] => {
     if (rule.kind !== 'routing' && rule.kind !== 'spend') return [];
-    const { kind, name, mode, text: condition, effect, file, line, logic } = rule;
+    const { name, mode, text: condition, effect, file, line, logic } = rule;
+    const kind: ToldRule['kind'] = rule.kind;
     const told = { kind, name, mode, condition, effect, file, line };
     if (kind === 'spend') {
       if (!asked_limits) return [{ ...told, held: null, reasons: [] }];
-      const held = logic === true || holds(logic, facts);
+      const held = logic === undefined ? null : logic === true || holds(logic, facts);
       return [{ ...told, held, reasons: held === null ? [] : reasonsOf(logic, facts, held) }];
     }
     const is_it = mode === 'enforce' && name === decided;

@@ -2,14 +2,14 @@ import { ERRORS } from '../contract/errors.ts';
 import type { AuditRecord } from '../contract/services.ts';
 import { formatUsd, usdToNano } from '../kit/money.ts';
 import type { RequestAttempt } from '../money/reports/request-attempts.ts';
-import type { EffectiveRule } from './rules.ts';
+import type { RuleInWords } from './rules.ts';
 import type { ToldStage } from './told.ts';
 
 /** What the sentence is made of beside the record. */
 interface Known {
   readonly attempts: readonly RequestAttempt[];
   readonly stages: readonly ToldStage[];
-  readonly rules: readonly EffectiveRule[] | undefined;
+  readonly rules: readonly RuleInWords[] | undefined;
 }
 
 const seconds = (ms: unknown) => {
@@ -32,7 +32,7 @@ export function whyOf(record: AuditRecord, known: Known): string {
 }
 
 /** Where a spend rule, or the guard of a stage, is written. */
-function placeOf(name: unknown, kind: EffectiveRule['kind'], rules: Known['rules']): string {
+function placeOf(name: unknown, kind: RuleInWords['kind'], rules: Known['rules']): string {
   const rule = rules?.find((each) => each.kind === kind && each.name === name);
   return rule === undefined ? '' : ` (${rule.file}:${rule.line})`;
 }

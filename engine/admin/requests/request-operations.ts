@@ -1,3 +1,4 @@
+import { readVersion } from '../../audit/config-loads.ts';
 import {
   fitsFilter,
   listRequestRecords,
@@ -10,7 +11,7 @@ import type { AuditRecord } from '../../contract/services.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { recallRequest, replayRecord } from '../../explain/past-request.ts';
 import { tellReplay } from '../../explain/replay-words.ts';
-import { effectiveRules } from '../../explain/rules.ts';
+import { effectiveRules, type RuleInWords } from '../../explain/rules.ts';
 import { traceOf } from '../../explain/trace.ts';
 import { readRequestAttempts } from '../../money/reports/request-attempts.ts';
 import { readRequestLedger } from '../../money/reports/request-ledger.ts';
@@ -61,10 +62,12 @@ export function requestOperations(options: AdminOptions) {
     throw new OperationError('the audit log has no request with this id among those you may see', 'missing');
   }
 
-  /** Rules of the configuration that decided, where it is the one in force. */
-  function rulesOf({ config: version }: AuditRecord) {
-    if (explained === undefined || version !== configHash(config)) return undefined;
-    return effectiveRules(explained.loaded, config, explained.directory);
+  /** Rules of the configuration that decided: of the one in force with their logic, of one that was kept their words. */
+  async function rulesOf({ config: version }: AuditRecord): Promise<readonly RuleInWords[] | undefined> {
+    if (explained !== undefined && version === configHash(config)) {
+      return effectiveRules(explained.loaded, config, explained.directory);
+    }
+    return typeof version === 'string' ? ((await readVersion(database, version))?.rules ?? undefined) : undefined;
   }
 
   return {
@@ -87,7 +90,7 @@ export function requestOperations(options: AdminOptions) {
       const ledger = await readRequestLedger(database, id);
       return {
         request: requestRow(found),
-        trace: traceOf(record, { rules: rulesOf(record), attempts }),
+        trace: traceOf(record, { rules: await rulesOf(record), attempts }),
         ledger: ledger.map(({ cost_nano_usd, ...row }) => ({ ...row, cost_usd: Number(cost_nano_usd) / 1e9 })),
         record,
       };
