@@ -1,0 +1,107 @@
+/** The page of requests in a real browser: finding out why a request was refused, new ones as they come, one's own only. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { openConsole } from '../../support/console.ts';
+import { useBrowser } from '../../support/identity/browser.ts';
+import { focusIsVisible } from '../../support/identity/page-checks.ts';
+import { until } from '../../support/until.ts';
+import { type ConsoleScene, openConsoleScene } from './scene.ts';
+
+const browser = useBrowser();
+let scene: ConsoleScene;
+before(async () => {
+  scene = await openConsoleScene();
+});
+after(() => scene?.close());
+
+async function openRequests(sub: string, search = ''): Promise<Page> {
+  const { page } = await browser.open({ viewport: { width: 1440, height: 900 } });
+  await openConsole(page, scene.gateway.url, sub, `/console/requests${search}`);
+  await page.getByRole('heading', { name: 'Requests', level: 1 }).waitFor();
+  return page;
+}
+
+const rows = (page: Page) => page.locator('main tbody tr');
+const why = (page: Page) => page.locator('.requests-why');
+
+async function ask(model: string): Promise<string> {
+  const token = await scene.gateway.newToken({ user: 'ben@example.com' });
+  const response = await fetch(`${scene.gateway.url}/v1/messages`, {
+    method: 'POST',
+    headers: { 'x-api-key': token, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, max_tokens: 100, messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await response.text();
+  return response.headers.get('x-gateway-request-id')!;
+}
+
+describe('the page of requests', () => {
+  test('says without a mouse why a request was refused, by which rule, and leads to its limit', async () => {
+    const page = await openRequests('anna', '?outcome=refused');
+    const refused = rows(page).filter({ hasText: '429 refused' }).first();
+    await refused.getByRole('button').focus();
+    assert.ok(await focusIsVisible(page));
+    await page.keyboard.press('Enter');
+    await why(page).waitFor();
+    const sentence = (await why(page).textContent())!;
+    assert.match(
+      sentence,
+      /Refused: The daily limit of 0\.000001 USD for user mallory@example\.com .*gateway\.yaml:\d+/,
+    );
+    assert.match(new URL(page.url()).search, /request=[0-9a-f-]{36}/);
+    const drawer = page.getByRole('dialog');
+    assert.match((await drawer.textContent())!, /check-budget.*refused it/s);
+    const limit = drawer.getByRole('link', { name: 'See this limit, or grant more' }).first();
+    assert.match((await limit.getAttribute('href'))!, /\/console\/limits\?user=mallory%40example\.com$/);
+    await drawer.getByRole('button', { name: 'What would happen now?' }).press('Enter');
+    await drawer.getByText(/^It would /).waitFor();
+    await page.keyboard.press('Escape');
+    await why(page).waitFor({ state: 'detached' });
+    assert.ok(!page.url().includes('request='));
+    assert.equal(await page.evaluate('window.taken'), undefined, 'no name became a script');
+  });
+
+  test('shows new requests at the top while it is live, and keeps filters in the address', async () => {
+    const page = await openRequests('anna');
+    await page.getByRole('button', { name: 'Watch live' }).click();
+    await page.getByText('Live: new requests').waitFor();
+    const before = await rows(page).count();
+    const id = await ask('coder-1');
+    await until('the new request is shown', async () => (await rows(page).count()) > before);
+    assert.match((await page.locator('.requests-live').textContent())!, /1 so far/);
+    await rows(page).first().getByRole('button').click();
+    await why(page).waitFor();
+    assert.ok(page.url().includes(id));
+    await page.goto(`${scene.gateway.url}/console/requests?request=${id}&model=mapped-1`);
+    await why(page).waitFor();
+    assert.match((await why(page).textContent())!, /Served by main/);
+    await page.keyboard.press('Escape');
+    await until('the filter holds', async () =>
+      (await rows(page).allTextContents()).every((text) => text.includes('mapped-1')),
+    );
+    await page.getByRole('searchbox', { name: 'Model' }).fill('no-such');
+    await page.keyboard.press('Enter');
+    await page.getByText('No request is like this.').waitFor();
+    await page.getByRole('button', { name: 'Clear filters' }).click();
+    await until('all are back', async () => (await rows(page).count()) > 3);
+  });
+
+  test('shows a developer nobody else, by whatever address', async () => {
+    const page = await openRequests('ben');
+    await rows(page).first().waitFor();
+    assert.ok((await rows(page).allTextContents()).every((text) => !text.includes('mallory')));
+    const administrators = await openRequests('anna', '?user=mallory%40example.com');
+    await rows(administrators).first().getByRole('button').click();
+    await why(administrators).waitFor();
+    const { search } = new URL(administrators.url());
+    await page.goto(`${scene.gateway.url}/console/requests${search.replace(/user=[^&]*&?/, '')}`);
+    await page.getByText('no request with this id').waitFor();
+    await page.goto(`${scene.gateway.url}/console/requests?user=mallory%40example.com`);
+    await page
+      .getByText("only administrators see what is mallory@example.com's", { exact: false })
+      .or(page.getByText('Only administrators'))
+      .first()
+      .waitFor();
+  });
+});
