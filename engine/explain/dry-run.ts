@@ -69,6 +69,8 @@ export interface PastRequest {
   /** Absent where its record is of a time when none was kept. */
   readonly trace_id?: string;
   readonly received_at: string;
+  /** Why it ended as it did. */
+  readonly why: string;
   /** In order; none where it was not sent, or nobody knows any more. */
   readonly attempts: readonly RequestAttempt[];
   /** Upstreams that were not asked, each as `name: reason`. */

@@ -13,7 +13,7 @@ import type { Database } from '../store/database.ts';
 import { type DryRun, decisionOf, entryStep, routingSteps, type StageStep, spendingSteps } from './dry-run.ts';
 import { limitsOfPast } from './limits.ts';
 import { pastRoute } from './past-route.ts';
-import { attemptsOf } from './trace.ts';
+import { attemptsOf, traceOf } from './trace.ts';
 import { upstreamSteps } from './upstreams.ts';
 
 /** Facts of a request, by dotted path. */
@@ -125,6 +125,7 @@ export function replayRecord(
       request_id: String(record.request_id),
       ...(typeof record.trace_id === 'string' && { trace_id: record.trace_id }),
       received_at: String(record.received_at ?? record.at),
+      why: traceOf(record, { attempts }).why,
       // Those of the ledger say what may be billed, too.
       attempts: attempts.length > 0 ? attempts : attemptsOf(record),
       dropped: droppedOf(record),

@@ -76,13 +76,15 @@ function failure({ stage, upstream }: AuditRecord, error: string, { attempts }: 
 }
 
 function served(record: AuditRecord, { attempts }: Known): string {
-  const { upstream, duration_ms, ttfb_ms, cost_usd, route_rule } = record;
-  if (typeof upstream !== 'string') return `Answered by the gateway itself in ${seconds(duration_ms)}.`;
+  const { duration_ms, ttfb_ms, cost_usd, route_rule } = record;
+  const upstream = record.upstream ?? attempts.at(-1)?.upstream;
+  const took = duration_ms === undefined ? '' : ` in ${seconds(duration_ms)}`;
+  if (typeof upstream !== 'string') return `Answered by the gateway itself${took}.`;
   const first = ttfb_ms === undefined ? '' : `, first byte after ${seconds(ttfb_ms)}`;
   const failed = attempts.slice(0, -1).map((attempt) => `${attempt.upstream} (${attempt.outcome})`);
   const after = failed.length === 0 ? '' : `, after ${failed.join(' and ')}`;
   const cost = typeof cost_usd === 'number' ? ` It cost ${formatUsd(usdToNano(cost_usd))} USD.` : '';
   const by =
     typeof route_rule !== 'string' || route_rule === 'default' ? 'the default route' : `the rule ${route_rule}`;
-  return `Served by ${upstream} in ${seconds(duration_ms)}${first}${after}, by ${by}.${cost}`;
+  return `Served by ${upstream}${took}${first}${after}, by ${by}.${cost}`;
 }

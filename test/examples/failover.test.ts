@@ -101,7 +101,7 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   holds(6, /^main {2}refuse .*\n.*\n.*\nI am (?:east|west)$/m);
   holds(
     7,
-    /^TOTAL +11 .*\n(?:.*\n)*What became of it then\n {2}1 {2}main: unreachable.*\n(?: {5,}.*\n)* {2}2 {2}(?:east|west): answered/m,
+    /^TOTAL +11 .*\n(?:.*\n)*What became of it then\n(?: {2}\S.*\n)+ {2}1 {2}main: unreachable.*\n(?: {5,}.*\n)* {2}2 {2}(?:east|west): answered/m,
   );
   holds(8, /next_overloaded/);
   assert.match(said.join(''), /Drained "main": .*Resumed "main", which was drained by service failover-demo/s);

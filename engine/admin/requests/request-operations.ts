@@ -90,7 +90,7 @@ export function requestOperations(options: AdminOptions) {
       const ledger = await readRequestLedger(database, id);
       return {
         request: requestRow(found),
-        trace: traceOf(record, { rules: await rulesOf(record), attempts }),
+        trace: forCaller(caller, traceOf(record, { rules: await rulesOf(record), attempts })),
         ledger: ledger.map(({ cost_nano_usd, ...row }) => ({ ...row, cost_usd: Number(cost_nano_usd) / 1e9 })),
         record,
       };
@@ -107,7 +107,8 @@ export function requestOperations(options: AdminOptions) {
       const remembered = await recallRequest(database, config, id);
       if (remembered === undefined) throw new OperationError('the audit log has no request with this id', 'missing');
       try {
-        return { id, ...tellReplay(replayRecord({ loaded: explained.loaded, config }, remembered), remembered.record) };
+        const run = replayRecord({ loaded: explained.loaded, config }, remembered);
+        return { id, ...forCaller(caller, tellReplay(run, remembered.record)) };
       } catch (error) {
         if (!(error instanceof StartError)) throw error;
         throw new OperationError(error.message, 'conflict');
@@ -135,5 +136,29 @@ export function requestOperations(options: AdminOptions) {
         },
       };
     },
+  };
+}
+
+/** A rule or stage of an answer. */
+interface Told {
+  readonly condition: string | null;
+  readonly reasons: readonly unknown[];
+}
+
+/**
+ * Conditions may name other people: who is no administrator is told those that held for their own request, and of stages the one
+ * that refused it.
+ */
+function forCaller<
+  Rule extends Told & { readonly held: boolean | null },
+  Stage extends Told,
+  Answer extends { readonly rules: readonly Rule[]; readonly stages: readonly Stage[] },
+>({ is_admin }: Caller, told: Answer): Answer {
+  if (is_admin) return told;
+  const refused = (stage: Stage) => 'end' in stage && stage.end === 'refused';
+  return {
+    ...told,
+    rules: told.rules.filter(({ held }) => held === true),
+    stages: told.stages.map((stage) => (refused(stage) ? stage : { ...stage, condition: null, reasons: [] })),
   };
 }

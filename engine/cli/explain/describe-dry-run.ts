@@ -154,7 +154,12 @@ export function describeDryRun(run: DryRun, line_width: number): string[] {
           `  -> upstream ${String(run.facts['route.upstream'])}, by ${decided === 'default' ? 'default' : `the rule ${String(decided)}`}`,
         ]),
     ...section('Upstreams, in the order to be tried if all of them work', upstreamLines(run, line_width)),
-    ...(run.past === undefined ? [] : section('What became of it then', attemptLines(run.past, line_width))),
+    ...(run.past === undefined
+      ? []
+      : section('What became of it then', [
+          ...wrapText(run.past.why, line_width, '  '),
+          ...attemptLines(run.past, line_width),
+        ])),
     ...section('Spend rules', ruleLines(run.spending, line_width)),
     ...section('Limits', run.limits.length === 0 ? [] : limitLines(run, line_width)),
     ...section(

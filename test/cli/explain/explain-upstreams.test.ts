@@ -182,7 +182,10 @@ describe('a past request', () => {
       { ...first, reason: 'next_unconfirmed', possibly_billed_nano_usd: 3_000_000 },
       { ...second, reason: 'served' },
     ]);
-    assert.match(text, /What became of it then\n {2}1 {2}spare: bad_gateway, status 502, 33 ms, possibly\s+billed:/);
+    assert.match(
+      text,
+      /What became of it then\n {2}Served by main, after spare.*\n {2}1 {2}spare: bad_gateway, status 502, 33 ms, possibly\s+billed:/,
+    );
     assert.match(text, /\(next_unconfirmed\)\n {2}2 {2}main: answered, status 200, 120 ms; its\s+answer/);
     assert.ok(text.split('\n').every((line) => line.length <= 80));
   });

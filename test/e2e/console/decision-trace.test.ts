@@ -53,7 +53,7 @@ async function ask(token: string, more: object = {}): Promise<{ status: number; 
 }
 
 /** What an administrator is told by this gateway. */
-async function told(name: 'getRequest' | 'explainRequest', id: string) {
+async function told(name: 'getRequest' | 'explainRequest', id: string, as?: string) {
   const { database, config_file, env } = opened.gateway;
   const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
   const clock = systemClock;
@@ -66,7 +66,8 @@ async function told(name: 'getRequest' | 'explainRequest', id: string) {
     models: createModelCatalog(config),
     explained,
   });
-  const caller = programCaller('command', 'root', { kind: 'command', name: 'root@host' });
+  const root = programCaller('command', 'root', { kind: 'command', name: 'root@host' });
+  const caller = as === undefined ? root : { ...root, email: as, is_admin: false };
   // biome-ignore lint/suspicious/noExplicitAny: the description says what it is.
   const ask = () => run(operationOf(name), caller, { path: { id }, query: {}, body: undefined }) as Promise<any>;
   return until('the request is recorded', () => ask().catch(() => undefined));
@@ -137,6 +138,18 @@ describe('the trace of a request', () => {
     assert.match(
       trace.why,
       /^Refused by the stage resolve-route.*: the model does not exist for this caller \(model_not_found\)\.$/,
+    );
+  });
+
+  test('names to who is no administrator no condition but those that held for them', async () => {
+    const { id } = await ask(opened.gateway.token);
+    const { trace } = await told('getRequest', id, 'dev@example.com');
+    const names = trace.rules.map(({ name }: { name: string }) => name);
+    assert.ok(names.includes('big') && !names.includes('at-night') && !names.includes('poor'), names.join());
+    const now = await told('explainRequest', id, 'dev@example.com');
+    assert.deepEqual(
+      now.rules.map(({ name }: { name: string }) => name),
+      ['big'],
     );
   });
 
