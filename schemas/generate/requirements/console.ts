@@ -29,6 +29,22 @@ export const CONSOLE: Section = {
         'cli/console/console.test.ts': ['no link is printed that would open the console from another machine'],
       },
     ),
+    yes('console.requests', 'every request says why it ended so, by what decided then; developers see their own', {
+      'e2e/console/requests-page.test.ts': [
+        'the page of requests > says without a mouse why a request was refused, by which rule, and leads to its limit',
+        'the page of requests > shows new requests at the top while it is live, and keeps filters in the address',
+        'the page of requests > shows a developer nobody else, by whatever address',
+      ],
+      'e2e/console/decision-trace.test.ts': [
+        'the trace of a request > that was served has its stages, the rules with what they saw, and what was sent',
+        'the trace of a request > that a limit refused begins with the sentence that its client was told',
+      ],
+      'http/admin/requests.test.ts': [
+        'the list of requests > comes in pages, none of which lacks or repeats a request',
+        'the live list > tells new requests that fit, and goes on where it was cut off',
+        'one request > of somebody else is as unknown as none',
+      ],
+    }),
     yes('console.forgery', 'other sites change and read nothing, and show no page in a frame', {
       [ATTACKS]: [
         'another site > reads nothing, as a script, a picture or by fetch',
