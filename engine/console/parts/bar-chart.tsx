@@ -1,6 +1,7 @@
 import { type PointerEvent, useId, useMemo, useState } from 'react';
 import { Button } from './button.tsx';
 import { type Column, DataTable } from './data-table.tsx';
+import { roundSteps } from './round-steps.ts';
 
 /** One bar of a chart: a value for each series, one upon the other. */
 export interface Bar {
@@ -79,15 +80,6 @@ function describe(bars: readonly Bar[], format: (value: number) => string): stri
   if (first === undefined) return 'there is nothing to show.';
   const highest = rest.reduce((found, bar) => (total(bar) > total(found) ? bar : found), first);
   return `the highest is ${highest.title} with ${format(total(highest))}. "Show as table" has all of them.`;
-}
-
-/** Lines across the chart at round values, the last of them at its top or above the highest bar. */
-export function roundSteps(highest: number): number[] {
-  if (!(highest > 0)) return [0, 1];
-  const rough = highest / 4;
-  const unit = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].find((times) => times * unit >= rough)! * unit;
-  return Array.from({ length: Math.ceil(highest / step - 1e-9) + 1 }, (_, i) => i * step);
 }
 
 const NAMES_MAX = 8;

@@ -4,6 +4,9 @@ const ATTACKS = 'e2e/console/console-attacks.test.ts';
 const UPSTREAMS = 'e2e/console/console-upstreams.test.ts';
 const LIMITS = 'e2e/console/limits-and-tokens.test.ts';
 const SIGN_IN = 'e2e/console/console-sign-in.test.ts';
+const USAGE_API = 'http/admin/usage.test.ts';
+const USAGE_PAGE = 'e2e/console/usage-page.test.ts';
+const HOME_API = 'http/admin/home.test.ts';
 
 /** What people see in a browser, and who may. */
 export const CONSOLE: Section = {
@@ -91,6 +94,42 @@ export const CONSOLE: Section = {
       'http/admin/policies.test.ts': [
         'managed policies > that somebody gets are told with where each setting is from',
         'managed policies > are told by person, with whether a client of theirs has them',
+      ],
+    }),
+    yes(
+      'console.usage',
+      'the console tells usage by one to four dimensions, to the nano-dollar what the command line tells',
+      {
+        'cli/usage/usage.test.ts': [
+          'usage prints what the admin API of a gateway answers, to the nano-dollar and to the byte',
+        ],
+        [USAGE_API]: [
+          'usage over the admin API > has the rows of the report, to the nano-dollar, by any dimensions and filters',
+          'usage over the admin API > sums up what there is no room for, so that the rows add up to the total',
+        ],
+        [USAGE_PAGE]: ['the page of usage > tells the cost of the ledger, and gives it as the file of the command'],
+      },
+    ),
+    yes(
+      'console.usage-before',
+      'usage is compared with the period before, of the same length and up to the same time',
+      {
+        [USAGE_API]: [
+          'usage over the admin API > compares with the period before, whole days back, with the same rows',
+        ],
+      },
+    ),
+    yes('console.usage-own', 'somebody who is no administrator sees their own usage alone', {
+      [USAGE_API]: ["usage over the admin API > is one's own for everybody but administrators, whatever is asked for"],
+      [USAGE_PAGE]: ['the page of usage > shows a developer their own alone, whatever the address says'],
+    }),
+    yes('console.home', 'the first page says what needs looking at, the most urgent first, and leads there', {
+      [HOME_API]: [
+        'the first page of administrators > has the numbers of the other operations, and ranks what to look at',
+      ],
+      [USAGE_PAGE]: [
+        'the first page > tells an administrator what to look at, and leads there',
+        'the first page > shows a developer their week, limits and tokens, and how to begin',
       ],
     }),
     yes('console.limits', 'limits in words: how many they count and refuse, how long they last, what a grant changes', {
