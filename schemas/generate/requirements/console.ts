@@ -154,5 +154,31 @@ export const CONSOLE: Section = {
         "token groups > of others, and others' tokens in one's own, are nobody's but an administrator's to know",
       ],
     }),
+    yes(
+      'console.config',
+      'administrators see what runs where, what each reload changed, and rules in words beside their files',
+      {
+        'e2e/console/config-loads.test.ts': [
+          'a start, a reload and a reload that failed are kept, with rules in words, and without a secret',
+        ],
+        'e2e/console/config-page.test.ts': [
+          'the page of the configuration > leads by a link to a rule in words, beside what is written for it',
+          'the page of the configuration > tells what differs between two versions in words and in lines',
+          'the page of the configuration > says first that the last reload failed and what to do, and shows hostile texts as texts',
+        ],
+      },
+    ),
+    yes(
+      'console.shadow',
+      'a rule in shadow mode tells how many requests it would have changed, and comes with what enforces it',
+      {
+        'http/admin/config.test.ts': [
+          'the configuration > counts what rules in shadow mode would have done, as audit records are written',
+        ],
+        'e2e/console/config-page.test.ts': [
+          'the page of the configuration > puts a rule in shadow mode in force by a change to copy',
+        ],
+      },
+    ),
   ],
 };

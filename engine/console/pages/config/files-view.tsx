@@ -2,7 +2,7 @@ import { usePageSearch } from '../../api/use-search.ts';
 import { SelectField } from '../../parts/field.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState } from '../../parts/states.tsx';
-import { Here, ships, type Version } from './links.tsx';
+import { Here, linesByFile, ships, type Version } from './links.tsx';
 import { YamlLines } from './yaml-lines.tsx';
 
 /** The files of a version as they were loaded. */
@@ -44,7 +44,13 @@ export function FilesView({ version }: { readonly version: Version }) {
         {file?.text != null && (
           <>
             <p className="soft small">As it was loaded. What is or looks like a secret is shown as stars.</p>
-            <YamlLines key={file.name} label={file.name} text={file.text} {...marked} scrolls />
+            <YamlLines
+              key={file.name}
+              label={file.name}
+              lines={linesByFile([file]).get(file.name) ?? []}
+              {...marked}
+              scrolls
+            />
           </>
         )}
       </Card>

@@ -84,3 +84,8 @@ export const CAUSES = {
   files: 'files changed',
   signal: 'a signal asked for it',
 } as const;
+
+/** The lines of each file, by its name; `null` where its text is not kept. */
+export function linesByFile(files: Version['files']): ReadonlyMap<string, readonly string[] | null> {
+  return new Map(files.map(({ name, text }) => [name, text?.replace(/\n$/, '').split('\n') ?? null]));
+}

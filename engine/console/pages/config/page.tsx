@@ -75,14 +75,27 @@ function VersionViews({ asked, in_force }: { readonly asked: string; readonly in
       {view === 'loads' ? (
         <LoadsView />
       ) : (
-        <Loaded query={version} lines={8}>
-          {(found) => (
-            <>
-              {found.version !== in_force && view !== 'shadow' && <OtherVersion version={found} in_force={in_force} />}
-              <VersionView view={view} version={found} />
-            </>
+        <>
+          {version.error !== null && search.version !== undefined && (
+            <p className="config-note">
+              <Icon name="info" />
+              <span>
+                This address names the version <code>{search.version}</code>.{' '}
+                <Here to={{ version: undefined, view }}>Look at what runs</Here>.
+              </span>
+            </p>
           )}
-        </Loaded>
+          <Loaded query={version} lines={8}>
+            {(found) => (
+              <div className="config-view">
+                {found.version !== in_force && view !== 'shadow' && (
+                  <OtherVersion version={found} in_force={in_force} />
+                )}
+                <VersionView view={view} version={found} />
+              </div>
+            )}
+          </Loaded>
+        </>
       )}
     </>
   );

@@ -1,17 +1,18 @@
-import { useEffect, useRef } from 'react';
+import { useEffect, useMemo, useRef } from 'react';
 import { usePageSearch } from '../../api/use-search.ts';
 import { Badge } from '../../parts/badge.tsx';
 import { Button } from '../../parts/button.tsx';
 import { TextField } from '../../parts/field.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState } from '../../parts/states.tsx';
-import { Here, Place, type Rule, ruleKey, ships, type Version } from './links.tsx';
+import { Here, linesByFile, Place, type Rule, ruleKey, ships, type Version } from './links.tsx';
 import { YamlLines } from './yaml-lines.tsx';
 
 /** Every rule in words, with what is written for it beside. */
 export function RulesView({ version }: { readonly version: Version }) {
   const [search, change] = usePageSearch();
   const { rules, rule_kinds, files } = version;
+  const texts = useMemo(() => linesByFile(files), [files]);
   if (rules === null) {
     return (
       <Card>
@@ -32,7 +33,6 @@ export function RulesView({ version }: { readonly version: Version }) {
   const own = rules.filter(({ file }) => !ships(file));
   const shown = (with_shipped ? rules : own).filter(fits);
   const shipped = rules.length - own.length;
-  const texts = new Map(files.map(({ name, text }) => [name, text]));
   return (
     <div className="config-view">
       <div className="filters">
@@ -80,7 +80,7 @@ export function RulesView({ version }: { readonly version: Version }) {
                     // biome-ignore lint/suspicious/noArrayIndexKey: several limits of one entry share their name.
                     key={`${ruleKey(rule)} ${i}`}
                     rule={rule}
-                    text={texts.get(rule.file) ?? null}
+                    lines={texts.get(rule.file) ?? null}
                     is_asked={asked !== undefined && isAsked(rule, asked)}
                   />
                 ))}
@@ -100,11 +100,11 @@ function isAsked(rule: Rule, asked: string): boolean {
 
 function RuleItem({
   rule,
-  text,
+  lines,
   is_asked,
 }: {
   readonly rule: Rule;
-  readonly text: string | null;
+  readonly lines: readonly string[] | null;
   readonly is_asked: boolean;
 }) {
   const item = useRef<HTMLLIElement>(null);
@@ -114,7 +114,7 @@ function RuleItem({
   return (
     <li ref={item} className={is_asked ? 'config-rule asked' : 'config-rule'} aria-current={is_asked || undefined}>
       <RuleWords rule={rule} />
-      <RuleText rule={rule} text={text} />
+      <RuleText rule={rule} lines={lines} />
     </li>
   );
 }
@@ -152,8 +152,8 @@ function capital(text: string): string {
 }
 
 /** What is written for a rule. */
-export function RuleText({ rule, text }: { readonly rule: Rule; readonly text: string | null }) {
+export function RuleText({ rule, lines }: { readonly rule: Rule; readonly lines: readonly string[] | null }) {
   const { name, first_line, last_line } = rule;
-  if (text === null) return <p className="soft small">The text of this file is not kept.</p>;
-  return <YamlLines label={`What is written for ${name}`} text={text} from={first_line} to={last_line} />;
+  if (lines === null) return <p className="soft small">The text of this file is not kept.</p>;
+  return <YamlLines label={`What is written for ${name}`} lines={lines} from={first_line} to={last_line} />;
 }

@@ -5,7 +5,7 @@ import { CopyBlock } from '../../parts/copy.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
-import { ruleKey, type Version } from './links.tsx';
+import { linesByFile, ruleKey, type Version } from './links.tsx';
 import { RuleText, RuleWords } from './rules-view.tsx';
 
 type ShadowRule = AnswerOf<'listShadowRules'>['rules'][number];
@@ -13,7 +13,7 @@ type ShadowRule = AnswerOf<'listShadowRules'>['rules'][number];
 /** Rules in shadow mode: what each would have done, and what puts it in force. */
 export function ShadowView({ files }: { readonly files: Version['files'] }) {
   const shadows = useOperation('listShadowRules', {}, { every_seconds: 60 });
-  const texts = new Map(files.map(({ name, text }) => [name, text]));
+  const texts = linesByFile(files);
   return (
     <Loaded query={shadows}>
       {({ rules, since }) =>
@@ -35,7 +35,7 @@ export function ShadowView({ files }: { readonly files: Version['files'] }) {
               <ShadowCard
                 key={`${ruleKey(rule)} ${rule.file} ${rule.line}`}
                 rule={rule}
-                text={texts.get(rule.file) ?? null}
+                lines={texts.get(rule.file) ?? null}
               />
             ))}
           </div>
@@ -45,7 +45,7 @@ export function ShadowView({ files }: { readonly files: Version['files'] }) {
   );
 }
 
-function ShadowCard({ rule, text }: { readonly rule: ShadowRule; readonly text: string | null }) {
+function ShadowCard({ rule, lines }: { readonly rule: ShadowRule; readonly lines: readonly string[] | null }) {
   const { requests, upstreams, last_at, last_request_id, patch, name, recorded_as } = rule;
   return (
     <Card>
@@ -87,7 +87,7 @@ function ShadowCard({ rule, text }: { readonly rule: ShadowRule; readonly text: 
           </dl>
         </div>
         <div className="config-shadow">
-          <RuleText rule={rule} text={text} />
+          <RuleText rule={rule} lines={lines} />
           <details className="config-promote">
             <summary>Put it in force</summary>
             {patch === null ? (

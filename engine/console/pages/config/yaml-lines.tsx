@@ -4,7 +4,8 @@ import { piecesOf } from './yaml.ts';
 interface YamlLinesProps {
   /** What the lines are, for those who do not see where they stand. */
   readonly label: string;
-  readonly text: string;
+  /** Those of the whole file. */
+  readonly lines: readonly string[];
   /** Only these lines, counted from 1. */
   readonly from?: number;
   readonly to?: number;
@@ -15,9 +16,7 @@ interface YamlLinesProps {
 }
 
 /** Lines of YAML with their numbers. */
-export function YamlLines({ label, text, from = 1, to, marked, scrolls = false }: YamlLinesProps) {
-  const lines = text.split('\n');
-  if (lines.at(-1) === '') lines.pop();
+export function YamlLines({ label, lines, from = 1, to, marked, scrolls = false }: YamlLinesProps) {
   const cut = lines.slice(from - 1, to ?? lines.length);
   // A part of a file needs no room for where it stands.
   const indent = to === undefined ? 0 : /^ */.exec(cut[0] ?? '')![0].length;
