@@ -1,6 +1,8 @@
 import { type GatewayConfig, SPEND_SCOPES } from '../contract/config.ts';
 import { OperationError } from '../contract/operation-error.ts';
 import type { CounterName, LimitWindow } from '../contract/services.ts';
+import { listPeople } from '../identity/sessions/bindings.ts';
+import { printable } from '../kit/text/printable.ts';
 import { limitsAround, limitsAtAGlance, limitsOf } from '../money/limits/find-limits.ts';
 import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../money/limits/limit-grants.ts';
 import {
@@ -37,6 +39,10 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
     previous: previous === null ? null : shownAmount(name.unit, previous),
     now: await now(name),
   });
+  const nobodyOf = async (user: string | undefined) =>
+    user === undefined || (await listPeople(at, { user, limit: 1 })).length > 0
+      ? []
+      : [`Nobody with the address ${printable(user)} has signed in here or had an access token: check it.`];
   return {
     async listLimits({ caller }: Asked, asked: LimitParts) {
       const of = whoseLimits(asked, caller);
@@ -81,15 +87,9 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
     async previewGrant(_: Asked, wish: LimitWish) {
       const { name, amount } = meant(wish, config, 1);
       const [before, after] = await Promise.all([now(name), readLimits(at, [name], amount)]);
-      const around = await limitsAround(at, partsIn(wish));
-      return {
-        before,
-        after: after[0]!,
-        notes: notesOn(
-          after[0]!,
-          around.filter((each) => !isOn(name, each)),
-        ),
-      };
+      const [around, unknown] = await Promise.all([limitsAround(at, partsIn(wish)), nobodyOf(wish.user)]);
+      const others = around.filter((each) => !isOn(name, each));
+      return { before, after: after[0]!, notes: [...unknown, ...notesOn(after[0]!, others)] };
     },
 
     async revokeGrant({ by }: Asked, { id }: { readonly id: string }) {
@@ -136,7 +136,7 @@ function notesOn(after: LimitInForce, others: readonly LimitInForce[]): string[]
   return [
     describeWhere(after),
     describeNothingLimited({ ...after, grants: [after] }),
-    ...(after.room === 0 ? ['It is still not enough: more than the new limit is spent or reserved.'] : []),
+    ...(after.room === 0 ? ['It is still not enough: all of the new limit is spent or reserved.'] : []),
     ...full.map((limit) => `${describeWhose(limit)} has nothing left either, and refuses the same requests.`),
   ].filter((note) => note !== undefined);
 }

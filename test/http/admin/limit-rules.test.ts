@@ -141,8 +141,12 @@ describe('a grant that is not given yet', () => {
     await createToken(bench.by, { user: 'olga@example.com', group: 'visitors', name: 'ci', team: 'sales' });
     const { notes } = await preview('user=olga@example.com&window=day&usd=5');
     assert.deepEqual(notes, [
-      'It is still not enough: more than the new limit is spent or reserved.',
+      'It is still not enough: all of the new limit is spent or reserved.',
       'team sales per month has nothing left either, and refuses the same requests.',
+    ]);
+    const nobody = await preview('user=olgaa@example.com&window=day&usd=5');
+    assert.deepEqual(nobody.notes, [
+      'Nobody with the address olgaa@example.com has signed in here or had an access token: check it.',
     ]);
     const slow = await preview('team=sales&window=minute&requests=5');
     assert.deepEqual(slow.notes.slice(0, 1), ['It holds for requests that slow is for.']);

@@ -1,6 +1,7 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useId, useState } from 'react';
 import { useOperation } from '../../api/queries.ts';
 import { SelectField, TextField } from '../../parts/field.tsx';
+import { useLate } from './use-late.ts';
 import { type Counter, type Scope, windowWords } from './words.ts';
 
 interface Kind extends Pick<Counter, 'window' | 'unit'> {
@@ -30,6 +31,9 @@ export function ChooseCounter({ onChoose }: { onChoose: (counter: Counter | unde
   const [keys, setKeys] = useState<Partial<Record<Scope, string>>>({});
   const { scope, window, unit } = kinds.find((each) => idOf(each) === chosen) ?? ALWAYS[0]!;
   const scopes = scope.split('+') as Scope[];
+  const people_id = useId();
+  const typed = useLate(keys.user?.trim() || undefined);
+  const people = useOperation('listPeople', { search: typed, limit: 10 }, { enabled: typed !== undefined });
   const said = scopes.map((each) => keys[each]?.trim() ?? '');
   const is_whole = said.every((key) => key !== '');
   const text = JSON.stringify(said);
@@ -53,10 +57,16 @@ export function ChooseCounter({ onChoose }: { onChoose: (counter: Counter | unde
           type={each === 'user' ? 'email' : 'text'}
           required
           autoComplete="off"
+          list={each === 'user' ? people_id : undefined}
           value={keys[each] ?? ''}
           onChange={(event) => setKeys({ ...keys, [each]: event.target.value })}
         />
       ))}
+      <datalist id={people_id}>
+        {people.data?.people.map(({ email }) => (
+          <option key={email} value={email} />
+        ))}
+      </datalist>
     </>
   );
 }

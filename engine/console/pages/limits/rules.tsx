@@ -98,8 +98,9 @@ function Refused({ rule, since }: { rule: LimitRule; since: string }) {
   const error = rule.limits[0]?.unit === 'usd' ? 'spend_limit_exceeded' : 'rate_limit_exceeded';
   return (
     <p className="small">
+      Refused {requests(refused)} of {howMany(refused_people, 'user')} today.{' '}
       <Link to="/requests" search={{ error, since } as never}>
-        Refused {requests(refused)} of {howMany(refused_people, 'user')} today
+        See what such limits refused
       </Link>
     </p>
   );
