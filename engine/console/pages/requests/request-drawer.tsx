@@ -19,7 +19,7 @@ type Found = AnswerOf<'getRequest'>;
 export function RequestDrawer({ id, onClose }: { id: string; onClose: () => void }) {
   const query = useOperation('getRequest', { id });
   return (
-    <Drawer is_open onClose={onClose} title="Why this request ended so">
+    <Drawer is_open onClose={onClose} title="Why this request ended this way">
       <Loaded query={query} lines={12}>
         {(found) => <Details found={found} />}
       </Loaded>

@@ -162,7 +162,7 @@ export function Reasons({ reasons }: { reasons: readonly Reason[] }) {
   );
 }
 
-const HELD = (held: boolean | null) => (held === null ? 'not asked' : held ? 'held' : 'did not hold');
+const HELD = (held: boolean | null) => (held === null ? 'not asked' : held ? 'applied' : 'did not apply');
 
 function Rules({
   rules,
@@ -203,12 +203,20 @@ function Rules({
 }
 
 function Version({ trace: { config, rules_known } }: { trace: Trace }) {
+  const { person } = useSession();
   if (config === null) {
     return <p className="soft small">This record is of a time when stages and limits were not kept.</p>;
   }
   return (
     <p className="soft small">
-      Decided by the configuration <code>{config}</code>
+      Decided by the configuration{' '}
+      {person.is_admin && rules_known ? (
+        <Link to={'/config' as never} search={{ version: config } as never}>
+          <code>{config}</code>
+        </Link>
+      ) : (
+        <code>{config}</code>
+      )}
       {rules_known ? '.' : ', which is not in force any more: how its rules are worded is not known here.'}
     </p>
   );
