@@ -152,6 +152,24 @@ export const CONSOLE: Section = {
       'http/admin/token-groups.test.ts': [
         'token groups > are told with what they open, who may make tokens in them, and how many there are',
         "token groups > of others, and others' tokens in one's own, are nobody's but an administrator's to know",
+    yes('console.audit', 'who changed what, in words; who was turned away; both, and requests, as files', {
+      'e2e/console/audit-page.test.ts': [
+        'an administrator finds a change by whom it is about, reads all of it and takes it along, by keyboard alone',
+        'who was turned away is listed with the reason, and names stay text',
+      ],
+      'audit/change-words.test.ts': ['a change is one sentence with who, what, for whom, until when and why'],
+      'http/admin/changes.test.ts': [
+        'changes as a file > are lines of JSON, all that the filter selects, each as the list has it',
+        'changes as a file > are CSV in which no name is a formula',
+      ],
+      'http/admin/request-exports.test.ts': [
+        'requests as a file > are all that fit, each once and whole, the newest first',
+        'requests as a file > are for everybody their own alone',
+      ],
+    }),
+    yes('console.demo', 'the demo has something to look at, marked as made up, that adds up', {
+      'e2e/lifecycle/demo.test.ts': [
+        'the demo, started twice > begins with the console, and has a week to look at that is marked and adds up',
       ],
     }),
     yes(

@@ -180,6 +180,8 @@ test('the demo, started twice', async (t) => {
     const [address] = /http:\S+\/console/.exec(first.stdout())!;
     assert.ok(first.stdout().indexOf(address) < first.stdout().indexOf('  Gateway '));
     assert.equal((await fetch(address)).status, 200);
+    const { notice } = (await (await fetch(`${address}/session`)).json()) as { notice: string };
+    assert.match(notice, /demo-week/);
     const records = (await appscli('audit', 'tail', '--lines', '2000', '--json', '--config', config_file))
       .trimEnd()
       .split('\n')
