@@ -129,7 +129,8 @@ async function startDemo(): Promise<Closable> {
     const provider = await openIdentityProvider(config, client_secret, state('demo-identity.json'));
     if (provider !== undefined) opened.push(provider);
     const gateway = await startGateway({ config_file, stages, env, log, watch: true });
-    opened.push(gateway);
+    opened.splice(opened.indexOf(week), 1, gateway);
+    await week.close();
     const token = await obtainToken(gateway, state('demo-token'));
     const public_url = issuerOf(config);
     const sign_in = provider && { public_url, provider_url: provider.url, people: provider.people };
