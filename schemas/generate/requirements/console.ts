@@ -198,5 +198,18 @@ export const CONSOLE: Section = {
         ],
       },
     ),
+    yes('console.reports', 'reports are answered from sums that equal the ledger to the nano-dollar at any moment', {
+      'money/reports/usage-sums.property.test.ts': [
+        'the sums of usage > say what the rows of the ledger come to, whatever was written, summed, changed or dropped, and however they are asked',
+      ],
+      'money/ledger/usage-sums.test.ts': [
+        'what waits for the sums > goes on to count when the process that sums it up is killed half way',
+        'a ledger from before there were sums > is summed up by and by, while reports say what it comes to',
+        'the verification of sums > finds each number that differs, by hour and by day, and a name that was changed',
+      ],
+      'cli/ledger/ledger-verify.test.ts': [
+        'ledger sum computes sums anew that were changed by hand, as ledger verify says to do',
+      ],
+    }),
   ],
 };
