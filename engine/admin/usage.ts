@@ -10,7 +10,13 @@ import {
 } from '../money/reports/usage.ts';
 import { usagePeriod } from '../money/reports/usage-period.ts';
 import { usageCsv, usageJson } from '../money/reports/usage-rows.ts';
-import { cacheHitRatio, summarizeUsage, type UsageSummary, type UsageSums } from '../money/reports/usage-summary.ts';
+import {
+  cacheHitRatio,
+  readUsage,
+  summarizeUsage,
+  type UsageSummary,
+  type UsageSums,
+} from '../money/reports/usage-summary.ts';
 import { asStoreError } from '../store/store-errors.ts';
 import type { AdminOptions, Asked } from './asked.ts';
 import { type Caller, ownerToList } from './caller.ts';
@@ -44,15 +50,20 @@ export function usageOperations({ config, database, clock }: AdminOptions) {
       const { by = [], time_zone, period: said, filter } = meant(rest, caller);
       const period = await usagePeriod({ database, clock }, said, time_zone);
       demandOrder(period.since, said.until === undefined ? undefined : period.until);
-      const asked = { filter, by, time_zone, limit };
-      const now = await ofStore(summarizeUsage(database, asked));
+      if (compare !== undefined && period.previous === null) {
+        throw new OperationError('the parameter "since" is missing: without it nothing was before');
+      }
+      const before = compare === undefined ? null : period.previous;
+      const read = (ends: UsageFilter) => readUsage(database, { filter: { ...filter, ...ends }, by, time_zone });
+      const [now, then] = await ofStore(Promise.all([read({}), before === null ? [] : read(before)]));
+      const summary = summarizeUsage(now, { by, limit });
       return {
         since: period.since,
         until: period.until,
         time_zone,
         by,
-        ...shown(now),
-        previous: compare === undefined ? null : await previousOf(asked, period.previous, now),
+        ...shown(summary),
+        previous: before && { ...before, ...shown(summarizeUsage(then, { by, limit }, summary.kept)) },
       };
     },
 
@@ -64,16 +75,6 @@ export function usageOperations({ config, database, clock }: AdminOptions) {
       return { file_name: 'usage.csv', chunks: [usageCsv(rows, by)] };
     },
   };
-
-  async function previousOf(
-    asked: Parameters<typeof summarizeUsage>[1],
-    before: { readonly since: Date; readonly until: Date } | null,
-    { kept }: UsageSummary,
-  ) {
-    if (before === null) throw new OperationError('the parameter "since" is missing: without it nothing was before');
-    const found = await ofStore(summarizeUsage(database, { ...asked, filter: { ...asked.filter, ...before } }, kept));
-    return { ...before, ...shown(found) };
-  }
 }
 
 function demandOrder(since: Date | null, until: Date | undefined): void {

@@ -2,7 +2,7 @@ import { refusedRequests } from '../../audit/refused-requests.ts';
 import { ERRORS } from '../../contract/errors.ts';
 import { listRefusals } from '../../identity/provider/refused-sign-ins.ts';
 import { startOfDay } from '../../money/limits/find-limits.ts';
-import { summarizeUsage } from '../../money/reports/usage-summary.ts';
+import { readUsage, summarizeUsage } from '../../money/reports/usage-summary.ts';
 import type { AdminOptions, Asked } from '../asked.ts';
 import { configOperations } from '../config/operations.ts';
 import { limitOperations } from '../limits.ts';
@@ -21,8 +21,8 @@ export function homeOperations(options: AdminOptions) {
   const limitsOf = limitOperations(options);
   const configOf = configOperations(options);
   const costOf = async (since: Date, until?: Date) => {
-    const asked = { filter: { since, until }, by: [], time_zone, limit: 1 };
-    return (await ofStore(summarizeUsage(database, asked))).total;
+    const rows = await ofStore(readUsage(database, { filter: { since, until }, by: [], time_zone }));
+    return summarizeUsage(rows, { by: [], limit: 1 }).total;
   };
   return {
     async getHome(asked: Asked, _nothing: object) {
@@ -36,7 +36,7 @@ export function homeOperations(options: AdminOptions) {
         refusedRequests(database, since),
         listRefusals(database),
       ]);
-      const [today, yesterday] = [await costOf(since), await costOf(before.since, before.until)];
+      const [today, yesterday] = await Promise.all([costOf(since), costOf(before.since, before.until)]);
       const refused_sign_ins = sign_ins.filter(({ at }) => at.getTime() > now.getTime() - DAY_MS);
       const { requests } = today;
       const known = { configuration, upstreams, limits, requests, refused, refused_sign_ins, today, yesterday };

@@ -36,18 +36,26 @@ export interface UsageAsked {
   readonly limit: number;
 }
 
+/** What a summary is made of: the report, split by whether it is estimated as well. Errors are those of the report. */
+export function readUsage(
+  database: Pick<Database, 'knex'>,
+  { filter, by, time_zone }: Omit<UsageAsked, 'limit'>,
+): Promise<UsageRow[]> {
+  const split = by.includes('estimated') ? by : ([...by, 'estimated'] as const);
+  return reportUsage(database, filter, { by: split, time_zone });
+}
+
 /**
- * The usage report with its total: beyond `limit` the cheapest entries are summed up as one, so that the total is always
- * that of all entries. Errors are those of the report.
+ * Usage with its total: beyond `limit` the cheapest entries are summed up as one, so that the total is always that of all
+ * entries.
+ * @param rows what `readUsage` found
  * @param kept which entries have a place of their own; by default the most expensive ones
  */
-export async function summarizeUsage(
-  database: Pick<Database, 'knex'>,
-  { filter, by, time_zone, limit }: UsageAsked,
+export function summarizeUsage(
+  rows: readonly UsageRow[],
+  { by, limit }: Pick<UsageAsked, 'by' | 'limit'>,
   kept?: ReadonlySet<string>,
-): Promise<UsageSummary> {
-  const split = by.includes('estimated') ? by : ([...by, 'estimated'] as const);
-  const rows = await reportUsage(database, filter, { by: split, time_zone });
+): UsageSummary {
   const lasting = by.filter((dimension) => !isTime(dimension));
   const places = kept ?? mostExpensive(rows, lasting, limit);
   const groups = Map.groupBy(rows, (row) => keyOf(row, by, places.has(keyOf(row, lasting))));
