@@ -8,6 +8,9 @@ import { chosenTheme, showTheme } from './frame/theme.ts';
 import './look/tokens.css';
 import './look/base.css';
 import './look/parts.css';
+import './look/tables.css';
+import './look/panels.css';
+import './look/forms.css';
 import './look/chart.css';
 import './look/frame.css';
 
