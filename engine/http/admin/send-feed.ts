@@ -3,7 +3,7 @@ import type { FeedEvent, LiveFeed } from '../../admin/requests/live-feed.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 
 /** A sign of life at least as often, so that nothing on the way takes the connection for dead. */
-const HEARTBEAT_MS = 10_000;
+const HEARTBEAT_MS = 3000;
 /** A reader that takes so little that more than this waits for it is cut off; it comes back and goes on where it was. */
 const WAITING_BYTES_MAX = 1_048_576;
 
