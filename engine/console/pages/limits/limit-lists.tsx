@@ -39,7 +39,7 @@ export function Nearest() {
     <Card title="Nearest to their end">
       <Loaded query={query}>
         {({ limits }) => {
-          const nearest = limits.filter((limit) => !isChanged(limit));
+          const nearest = limits.filter(isUsed).toSorted((a, b) => usedShare(b) - usedShare(a));
           return (
             <>
               <LimitList limits={is_long ? nearest : nearest.slice(0, SHOWN)}>
@@ -80,6 +80,15 @@ export function Changed() {
       </Loaded>
     </Card>
   );
+}
+
+function isUsed({ limit, spent, reserved }: LimitInForce): boolean {
+  return limit !== null && spent + reserved > 0;
+}
+
+function usedShare({ limit, spent, reserved }: LimitInForce): number {
+  // A limit of nothing is used up.
+  return limit === null || limit === 0 ? Number.POSITIVE_INFINITY : (spent + reserved) / limit;
 }
 
 function isChanged({ set, grants }: LimitInForce): boolean {
