@@ -39,6 +39,8 @@ export function openLiveRecords(options: {
 }): LiveRecords {
   const { database, log, every, stopping } = options;
   const positions = new Map<Listener, number>();
+  /** Those that have a place, and are not told anything yet. */
+  const joining = new Set<Listener>();
   let asking = false;
   let failed = false;
 
@@ -81,10 +83,17 @@ export function openLiveRecords(options: {
   const stop = every(POLL_MS, ask);
   return {
     async listen(listener) {
-      const own = [...positions.keys()].filter(({ caller }) => caller === listener.caller).length;
-      if (stopping() || positions.size >= LISTENERS_MAX || own >= LISTENERS_PER_CALLER) return undefined;
-      const newest = await newestRecordId(database);
-      positions.set(listener, Math.max(Math.min(listener.after ?? newest, newest), newest - CATCH_UP_MAX));
+      const all = [...positions.keys(), ...joining];
+      const own = all.filter(({ caller }) => caller === listener.caller).length;
+      if (stopping() || all.length >= LISTENERS_MAX || own >= LISTENERS_PER_CALLER) return undefined;
+      joining.add(listener);
+      try {
+        const newest = await newestRecordId(database);
+        if (stopping()) return undefined;
+        positions.set(listener, Math.max(Math.min(listener.after ?? newest, newest), newest - CATCH_UP_MAX));
+      } finally {
+        joining.delete(listener);
+      }
       return () => void positions.delete(listener);
     },
     close() {

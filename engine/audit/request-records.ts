@@ -192,7 +192,8 @@ async function startOf(
   until: Date,
 ): Promise<Pick<Stretch, 'before' | 'before_id'> | undefined> {
   if (after === undefined) return { before: until.toISOString(), before_id: null };
-  if (/^t\d{1,15}$/.test(after)) return { before: new Date(Number(after.slice(1))).toISOString(), before_id: null };
+  // Later moments are none that a search came to, and PostgreSQL does not read them as they are written here.
+  if (/^t\d{1,14}$/.test(after)) return { before: new Date(Number(after.slice(1))).toISOString(), before_id: null };
   if (!/^\d{1,15}$/.test(after)) return undefined;
   const id = Number(after);
   const [row] = await database.query<{ at: string }>('audit_at', 'select at::text from audit_log where id = $1', [id]);

@@ -17,24 +17,29 @@ export async function sendFeed(
   feed: LiveFeed,
   { headers, mayGoOn }: { readonly headers: Readonly<Record<string, string>>; mayGoOn(): Promise<unknown> },
 ): Promise<void> {
+  if (res.req.method === 'HEAD') return void res.writeHead(200, headers).end();
   const early: FeedEvent[] = [];
   let is_open = false;
-  const write = ({ id, event, data }: FeedEvent) => {
+  // What is written to an answer that has ended is an error nobody catches: a reader may take long for the end.
+  const write = (text: string) => {
     if (res.writableLength > WAITING_BYTES_MAX) res.destroy();
-    else res.write(`id: ${id}\nevent: ${event}\ndata: ${jsonText(data)}\n\n`);
+    else if (!res.writableEnded && !res.destroyed) res.write(text);
   };
+  const tell = ({ id, event, data }: FeedEvent) => write(`id: ${id}\nevent: ${event}\ndata: ${jsonText(data)}\n\n`);
   const end = () => void res.end();
-  const stop = await feed.open({ send: (event) => (is_open ? write(event) : early.push(event)), end });
+  const stop = await feed.open({ send: (event) => (is_open ? tell(event) : early.push(event)), end });
   if (res.destroyed) return stop();
   // Proxies that keep answers back to compress or collect them would keep this one for ever.
   res.writeHead(200, { ...headers, 'x-accel-buffering': 'no' });
-  res.write(': begins\n\n');
+  write(': begins\n\n');
   is_open = true;
-  for (const event of early) write(event);
+  for (const event of early) tell(event);
   const timer = setInterval(() => {
-    res.write(':\n\n');
+    // Whoever has not taken the end by now never will.
+    if (res.writableEnded) return void res.destroy();
+    write(':\n\n');
     mayGoOn().catch(() => {
-      res.write('event: ended\ndata: {}\n\n');
+      write('event: ended\ndata: {}\n\n');
       end();
     });
   }, HEARTBEAT_MS);

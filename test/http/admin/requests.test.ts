@@ -121,6 +121,7 @@ describe('the list of requests', () => {
     assert.deepEqual(found, await idsOf('root'));
     assert.equal((await bench.ask('root', 'GET', '/admin/api/requests?after=999999')).status, 400);
     assert.equal((await bench.ask('root', 'GET', '/admin/api/requests?after=x%27--')).status, 400);
+    assert.equal((await bench.ask('root', 'GET', '/admin/api/requests?after=t999999999999999')).status, 400);
   });
 
   test('says what was asked for, sent and answered, and what it cost', async () => {
@@ -252,9 +253,19 @@ describe('the live list', () => {
     const stop = new AbortController();
     const open = () =>
       fetch(`${bench.url}/admin/api/requests/live`, { headers: { authorization: 'Bearer fay' }, signal: stop.signal });
-    for (let i = 0; i < 5; i++) assert.equal((await open()).status, 200);
+    const at_once = await Promise.all(Array.from({ length: 20 }, open));
+    assert.equal(at_once.filter((answer) => answer.status === 200).length, 5);
     const { status, body } = await bench.ask('fay', 'GET', '/admin/api/requests/live');
     assert.deepEqual([status, body.error.message], [409, 'Too many live views are open; close one of them.']);
     stop.abort();
+  });
+
+  test('is not begun by whoever asks for its headers only', async () => {
+    const headers = { authorization: 'Bearer alice' };
+    for (let i = 0; i < 7; i++) {
+      const signal = AbortSignal.timeout(5000);
+      const answer = await fetch(`${bench.url}/admin/api/requests/live`, { method: 'HEAD', headers, signal });
+      assert.equal(answer.status, 200);
+    }
   });
 });

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { it } from 'node:test';
+import type { Response } from 'express';
+import type { FeedEvent } from '../../../engine/admin/requests/live-feed.ts';
+import { sendFeed } from '../../../engine/http/admin/send-feed.ts';
+import { until } from '../../support/until.ts';
+
+it('a reader who takes nothing does no harm when the feed ends, and what comes after is not sent', async () => {
+  const event: FeedEvent = { id: 1, event: 'request', data: { text: 'x'.repeat(1000) } };
+  let reader: { send(event: FeedEvent): void; end(): void } | undefined;
+  let answer: ServerResponse | undefined;
+  let sent: Promise<void> | undefined;
+  let stopped = false;
+  const server = createServer((_req, res) => {
+    answer = res;
+    const open = async (given: NonNullable<typeof reader>) => {
+      reader = given;
+      return () => {
+        stopped = true;
+      };
+    };
+    sent = sendFeed(res as Response, { open }, { headers: {}, mayGoOn: async () => {} });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1').pause();
+  try {
+    socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
+    await until('the feed is open', () => answer?.headersSent === true);
+    await until('the reader is behind', () => {
+      for (let i = 0; i < 200 && answer!.writableLength < 500_000; i++) reader!.send(event);
+      return answer!.writableLength >= 500_000;
+    });
+    const failed: unknown[] = [];
+    answer!.on('error', (error) => failed.push(error));
+    reader!.end();
+    reader!.send(event);
+    await new Promise(setImmediate);
+    assert.deepEqual(failed, []);
+    assert.equal(stopped, false, 'it has not taken what was sent before');
+    socket.destroy();
+    await sent;
+    assert.equal(stopped, true);
+  } finally {
+    socket.destroy();
+    server.close();
+  }
+});
