@@ -13,6 +13,7 @@ import type { ConsoleCallerOptions, ConsoleCallers } from './console-caller.ts';
 import { consoleLink, consoleLinkOff, consoleWithoutProvider } from './link.ts';
 import { signedOut } from './sign-out.ts';
 import { createConsoleState } from './state.ts';
+import { demandTrusted } from './trusted-request.ts';
 
 /**
  * What a browser asks about its own session of the console.
@@ -28,6 +29,7 @@ import { createConsoleState } from './state.ts';
 export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: ConsoleCallers): Router {
   const { config, identity, log } = options;
   const issuer = issuerOf(config);
+  const { origin } = new URL(issuer);
   const provider = async () => identity?.provider.signOutUrl();
   const pages = [
     signedOut(issuer, provider),
@@ -46,6 +48,8 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
   const tellState = createConsoleState(config, callers);
   serve(router, CONSOLE_SESSION_PATH, 'GET', tellState);
   serve(router, CONSOLE_SIGN_OUT_PATH, 'POST', async (req, res) => {
+    // Another site's form comes without the cookie, and the answer would take it away all the same.
+    demandTrusted(req, origin);
     // Also where the provider is away, or the session is over already.
     const session = await callers.find(req);
     if (session !== undefined) await callers.sessions.forget(session);
