@@ -14,7 +14,9 @@ export function demandLocal(
   { server }: Pick<GatewayConfig, 'server'>,
 ): void {
   const is_local = LOOPBACK.test(socket.remoteAddress ?? '') && FORWARDING.every((name) => headers[name] === undefined);
-  if (is_local && isLoopbackUrl(server.public_url)) return;
+  // A tunnel that adds no header still brings the name by which others know this machine.
+  const is_named_so = isLoopbackUrl(`http://${headers.host}`);
+  if (is_local && is_named_so && isLoopbackUrl(server.public_url)) return;
   throw new StageError(
     'forbidden',
     'Without an identity provider the console opens on the machine of the gateway only, with a server.public_url such as http://127.0.0.1:8080. Open it there (or through "ssh -L"), or set auth.oidc in gateway.yaml so that people can sign in.',

@@ -28,5 +28,7 @@ export function wantedPage(given: string | undefined, prefix: string): string {
   if (/[\\\s\p{Cc}]|\/\//u.test(text.split('?', 1)[0]!) || !URL.canParse(text, BASE)) return CONSOLE_PATH;
   const { origin, pathname, search } = new URL(text, BASE);
   const is_page = origin === BASE && (pathname === CONSOLE_PATH || pathname.startsWith(`${CONSOLE_PATH}/`));
-  return is_page && !NO_PAGES.includes(pathname) ? `${pathname}${search}` : CONSOLE_PATH;
+  const page = `${pathname}${search}`;
+  // Letters beyond ASCII take up to nine characters each, and a cookie keeps this one until the browser is back.
+  return is_page && !NO_PAGES.includes(pathname) && page.length <= MAX_CHARS ? page : CONSOLE_PATH;
 }

@@ -24,7 +24,10 @@ it('a browser is called by its name, its version and the system, and by nothing 
 it('only this machine itself opens the console without a sign-in', () => {
   const config = (public_url: string) => ({ server: { public_url } }) as GatewayConfig;
   const ask = (remoteAddress: string | undefined, headers: object, public_url = 'http://127.0.0.1:8080') =>
-    demandLocal({ headers, socket: { remoteAddress } } as unknown as IncomingMessage, config(public_url));
+    demandLocal(
+      { headers: { host: '127.0.0.1:8080', ...headers }, socket: { remoteAddress } } as unknown as IncomingMessage,
+      config(public_url),
+    );
   for (const address of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1']) ask(address, {});
   const refused = { code: 'forbidden' };
   for (const address of ['192.0.2.1', '::ffff:192.0.2.1', '10.0.0.1', 'fe80::1', '127.evil', '', undefined]) {
@@ -32,6 +35,10 @@ it('only this machine itself opens the console without a sign-in', () => {
   }
   assert.throws(() => ask('127.0.0.1', { 'x-forwarded-for': '127.0.0.1' }), refused);
   assert.throws(() => ask('127.0.0.1', {}, 'https://gateway.example.com'), refused);
+  for (const host of ['localhost:9000', '[::1]:8080']) ask('127.0.0.1', { host });
+  for (const host of ['gateway.example.com', '127.0.0.1.evil.example', '127.0.0.1@evil.example', '', undefined]) {
+    assert.throws(() => ask('127.0.0.1', { host }), refused, host);
+  }
 });
 
 it('a page that is wanted is one of the console, also below the path of the public URL', () => {
@@ -41,4 +48,9 @@ it('a page that is wanted is one of the console, also below the path of the publ
   for (const other of [undefined, '', '/', '/device', '//evil.example/console', '/models/evil', '/console/../device']) {
     assert.equal(wantedPage(other, '/models'), '/console');
   }
+});
+
+it('a page that is wanted has room in a cookie, in whatever letters it is written', () => {
+  assert.equal(wantedPage(`/console/usage?team=${'x'.repeat(900)}`, '').length, 920);
+  assert.equal(wantedPage(`/console/usage?team=${'\u20ac'.repeat(900)}`, ''), '/console');
 });
