@@ -145,7 +145,8 @@ function describeSum({ span, start, user, model, upstream, amount, off_by }: Usa
   const name = amount.replace(/_nano_usd$/, '').replaceAll('_', ' ');
   const direction = off_by > 0n ? 'too much' : 'too little';
   const told = `${money ? usd(much) : String(much)} ${direction}`;
-  return `${span} from ${formatMoment(start)}, ${user}, ${model} at ${upstream}: ${name} ${told}`;
+  const of = [user, model].map((each) => each ?? 'no name').join(', ');
+  return `${span} from ${formatMoment(start)}, ${of} at ${upstream ?? 'no name'}: ${name} ${told}`;
 }
 
 function usd(nano_usd: bigint): string {

@@ -189,6 +189,35 @@ describe('the verification of sums', () => {
     await sumAgain(database, {});
     assert.deepEqual(await wrongSums(), []);
     await database.knex('usage_names').where({ name: 'ann' }).update({ name: 'eve' });
-    assert.deepEqual(new Set((await wrongSums()).map(({ user }) => user)), new Set(['ann', 'eve']));
+    assert.deepEqual(new Set((await wrongSums()).map(({ user }) => user)), new Set(['ann', null]));
+    await sumAgain(database, {});
+    assert.deepEqual([await wrongSums(), await spent()], [[], [['ann', 5n]]]);
+  });
+
+  it('finds a name that is not looked for any more, so that its sums would be told twice', async () => {
+    await used('ann', 5);
+    await sums.sum();
+    await database.knex('usage_names').where({ name: 'ann' }).update({ digest: 'x' });
+    await used('ann', 7);
+    await sums.sum();
+    assert.deepEqual(new Set((await wrongSums()).map(({ user }) => user)), new Set(['ann', null]));
+    await sumAgain(database, {});
+    assert.deepEqual([await wrongSums(), await spent()], [[], [['ann', 12n]]]);
+  });
+
+  it('finds an hour that reports would not read the ledger far enough for', async () => {
+    await used('ann', 5);
+    await sums.sum();
+    await run("update usage_hours set settled_until = settled_until - interval '90.5 seconds'");
+    const hour = {
+      span: 'hour',
+      start: new Date('2026-03-10T12:00:00Z'),
+      user: 'ann',
+      model: 'coder-1',
+      upstream: 'main',
+    };
+    assert.deepEqual(await wrongSums(), [{ ...hour, amount: 'seconds_to_last_settlement', off_by: -91n }]);
+    await sumAgain(database, {});
+    assert.deepEqual(await wrongSums(), []);
   });
 });

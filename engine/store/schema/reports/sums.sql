@@ -36,6 +36,9 @@ begin
   insert into usage_names (digest, name)
   select name_digest(n.name), n.name from unnest(v_names) as n (name)
   where not exists (select from usage_names k where k.digest = name_digest(n.name));
+  -- Whoever changed a name by hand has it put right by summing up anew.
+  update usage_names k set name = n.name
+  from unnest(v_names) as n (name) where k.digest = name_digest(n.name) and k.name <> n.name;
   select jsonb_object_agg(k.name, k.id) into v_numbers
   from unnest(v_names) as n (name) join usage_names k on k.digest = name_digest(n.name);
 
