@@ -13,7 +13,7 @@ import {
   stepWords,
   today,
 } from '../../engine/console/pages/usage/range.ts';
-import { roundSteps } from '../../engine/console/parts/round-steps.ts';
+import { placesOf, roundSteps } from '../../engine/console/parts/round-steps.ts';
 
 const BERLIN = 'Europe/Berlin';
 
@@ -80,5 +80,15 @@ test('lines across a chart are at round values, up to the highest bar', () => {
   for (const highest of [1e-9, 0.000_13, 0.7, 3, 99.99, 12_345_678]) {
     const steps = roundSteps(highest);
     assert.ok(steps.at(-1)! >= highest * 0.999_999 && steps.length >= 3 && steps.length <= 6, `${highest}: ${steps}`);
+  }
+});
+
+test('lines across a chart are told as what they are', () => {
+  for (const highest of [1e-7, 0.000_13, 0.07, 0.09, 0.7, 0.9, 3, 9, 10, 99.99, 1000]) {
+    const steps = roundSteps(highest);
+    for (const step of steps) {
+      const told = Number(step.toFixed(placesOf(steps[1]!)));
+      assert.ok(Math.abs(told - step) <= step * 1e-9, `${step} is told as ${told}`);
+    }
   }
 });

@@ -1,5 +1,8 @@
 import { CopyBlock } from './copy.tsx';
 
+// Asked for without being shown, and never in the history of the shell.
+const KEEP_TOKEN = 'read -rs GATEWAY_TOKEN && export GATEWAY_TOKEN';
+
 /** How each client is set up for this gateway: commands to copy, which ask for the token or have its variable named. */
 export function ClientSetup({ base_url, model }: { base_url: string; model: string }) {
   const command = (client: string) =>
@@ -11,6 +14,13 @@ export function ClientSetup({ base_url, model }: { base_url: string; model: stri
   ];
   return (
     <div className="client-setup">
+      <section>
+        <h3>First, the token</h3>
+        <p className="soft small">
+          Run this in a shell, paste the token and press Enter. The coding CLI needs no such thing.
+        </p>
+        <CopyBlock label="Command that asks for the token" text={KEEP_TOKEN} />
+      </section>
       {clients.map(({ title, text }) => (
         <section key={title}>
           <h3>{title}</h3>

@@ -52,6 +52,7 @@ describe('the page of requests', () => {
     assert.match(new URL(page.url()).search, /request=[0-9a-f-]{36}/);
     const drawer = page.getByRole('dialog');
     assert.match((await drawer.textContent())!, /check-budget.*refused it/s);
+    assert.match((await drawer.textContent())!, /Meant for mainnot sent/);
     const limit = drawer.getByRole('link', { name: 'See this limit, or grant more' }).first();
     assert.match((await limit.getAttribute('href'))!, /\/console\/limits\?user=mallory%40example\.com$/);
     await drawer.getByRole('button', { name: 'What would happen now?' }).press('Enter');

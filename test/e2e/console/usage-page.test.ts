@@ -94,7 +94,7 @@ describe('the first page', () => {
     const list = page.locator('section', { hasText: 'To look at' }).first();
     await list.getByText(/second was drained by anna@example\.com/).waitFor();
     await list.getByText(/A sign-in was refused in the last day/).waitFor();
-    const refused = page.getByRole('region', { name: 'Refused today' });
+    const refused = page.getByRole('region', { name: 'Refused or given up today' });
     await refused.getByText('model_not_found').waitFor();
     assert.equal(await page.evaluate('window.taken'), undefined);
     await list.getByRole('link', { name: 'See upstreams' }).click();

@@ -24,9 +24,8 @@ export function Connect() {
           return (
             <div className="home-connect">
               <p className="soft">
-                The first sets variables of a shell; the others show what they would change in a file, and ask. They
-                need an access token: <Link to="/tokens">make one</Link>, and put it into the variable{' '}
-                <code>GATEWAY_TOKEN</code>.
+                A client needs an access token: <Link to="/tokens">create one</Link>. Then run the command of your
+                client; those that change a file show the change first, and ask.
               </p>
               {models.length > 1 && (
                 <div className="filters">

@@ -147,7 +147,7 @@ function Tokens() {
             return (
               <EmptyState title="You have no access token yet">
                 <p>
-                  A client needs one to be let in. <Link to="/tokens">Make your first</Link>.
+                  A client needs one to be let in. <Link to="/tokens">Create your first</Link>.
                 </p>
               </EmptyState>
             );

@@ -115,7 +115,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
       <Figure
         title={
           <Link to={'/requests' as never} search={{ since, outcome: 'refused' } as never}>
-            Refused today
+            Refused or given up today
           </Link>
         }
         below={<span className="soft">beside {<Count of={today.requests} />} sent on</span>}
@@ -132,16 +132,15 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
         title={<Link to={'/config' as never}>Configuration</Link>}
         below={
           <>
-            {configuration.is_failing ? (
-              <Badge tone="alarm">The last load failed</Badge>
-            ) : (
-              <Badge tone="good">Loaded</Badge>
-            )}{' '}
-            <span className="soft">{configuration.replicas === 1 ? '' : `${configuration.replicas} replicas`}</span>
+            {configuration.is_failing && <Badge tone="alarm">The last load failed</Badge>}{' '}
+            <span className="soft">
+              {configuration.loaded_at !== null && <TimeText at={configuration.loaded_at} form="relative" />}
+              {configuration.replicas === 1 ? '' : `, ${configuration.replicas} replicas`}
+            </span>
           </>
         }
       >
-        {configuration.loaded_at === null ? '–' : <TimeText at={configuration.loaded_at} form="relative" />}
+        {configuration.is_failing ? 'Failed' : configuration.loaded_at === null ? '–' : 'Loaded'}
       </Figure>
     </Figures>
   );
@@ -176,8 +175,13 @@ function Refused({ home: { refused, since } }: { home: Home }) {
     { id: 'people', title: 'People', is_number: true, cell: ({ people }) => <Count of={people} /> },
   ];
   return (
-    <Card title="Refused today, and why">
-      <DataTable label="Refused today" columns={columns} rows={refused.by_error} keyOf={({ error }) => error} />
+    <Card title="Refused or given up today, and why">
+      <DataTable
+        label="Refused or given up today"
+        columns={columns}
+        rows={refused.by_error}
+        keyOf={({ error }) => error}
+      />
     </Card>
   );
 }

@@ -133,7 +133,7 @@ function AdminActions({ limit, onChange }: { limit: LimitInForce; onChange: (wha
         Give a grant
       </Button>
       <Button kind="quiet" aria-label={`Set the limit of ${whose}`} onClick={() => onChange('set')}>
-        Set
+        Set the limit
       </Button>
       {limit.set !== null && (
         <Button kind="quiet" aria-label={`Take back the limit of ${whose}`} onClick={() => onChange('clear')}>

@@ -26,7 +26,7 @@ function AdminPage() {
     <>
       <PageHead
         title="Limits"
-        intro={`What may be spent, what is left, and who was given more. Days begin in ${time_zone}.`}
+        intro={`What may be spent, what is left, and who was given more. Days begin at midnight, ${time_zone}.`}
       >
         <Button kind="primary" onClick={() => change({ grant: 'new' })}>
           Give a grant
@@ -55,7 +55,7 @@ function OwnPage() {
   const asked = counterOf(search.ask ?? '');
   return (
     <>
-      <PageHead title="Limits" intro={`What you may spend, and what is left. Days begin in ${time_zone}.`} />
+      <PageHead title="Limits" intro={`What you may spend, and what is left. Days begin at midnight, ${time_zone}.`} />
       <Own of={{}} />
       <Grants of={{}} />
       {asked !== undefined && <AskDialog counter={asked} onClose={() => change({ ask: undefined })} />}

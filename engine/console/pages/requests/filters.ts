@@ -23,8 +23,8 @@ export type RequestFilters = Readonly<Partial<Record<TextFilter | 'status' | 'si
 /** How requests ended, as one can ask for it: `status` or `outcome` of the address. */
 export const RESULTS = [
   { value: '', text: 'Any' },
-  { value: 'refused', text: 'Refused' },
-  { value: 'failed', text: 'Refused or failed' },
+  { value: 'refused', text: 'Refused or given up' },
+  { value: 'failed', text: 'Any error' },
   { value: '2xx', text: '2xx' },
   { value: '4xx', text: '4xx' },
   { value: '429', text: '429' },

@@ -74,7 +74,7 @@ function Facts({ request }: { request: RequestRow }) {
     );
   return (
     <dl className="requests-facts">
-      <Fact name="Over at">
+      <Fact name="Ended">
         <TimeText at={at} form="long" />
       </Fact>
       <Fact name="Person">{user === null ? 'unknown' : own_or_any('/people', { user }, user)}</Fact>
@@ -116,11 +116,16 @@ function Tokens({ request }: { request: RequestRow }) {
 
 /** Client asked, gateway sent, provider returned. */
 function Path({ request, bytes }: { request: RequestRow; bytes: string | null }) {
-  const { asked_model, sent_model, answered_model, upstream, client } = request;
+  const { asked_model, sent_model, answered_model, upstream, client, attempts } = request;
   const steps = [
     { who: `${client ?? 'The client'} asked for`, what: asked_model },
-    { who: `The gateway asked ${upstream ?? 'nobody'} for`, what: sent_model },
-    { who: `${upstream ?? 'Nobody'} answered with`, what: answered_model },
+    // A request that was refused on its way has a route, and was sent nowhere.
+    ...(attempts === 0
+      ? [{ who: upstream === null ? 'The gateway asked' : `Meant for ${upstream}`, what: 'not sent' }]
+      : [
+          { who: `The gateway asked ${upstream ?? 'nobody'} for`, what: sent_model },
+          { who: `${upstream ?? 'Nobody'} answered with`, what: answered_model },
+        ]),
   ];
   return (
     <section>

@@ -19,7 +19,7 @@ function wordOf({ status, error, aborted }: Ended): string {
   if (aborted) return 'client left';
   if (status === null) return 'no status';
   if (status < 400) return String(status);
-  return `${status} ${error !== null && status < 500 ? 'refused' : 'failed'}`;
+  return `${status} ${error === null ? 'failed' : status < 500 ? 'refused' : 'given up'}`;
 }
 
 /** How a request ended. */

@@ -43,10 +43,6 @@ export function NextSteps({ group }: { group: string }) {
   return (
     <>
       <h3>Set up a client with it</h3>
-      <p className="soft small">
-        Put it into the variable <code>GATEWAY_TOKEN</code> first; the coding CLI asks for it instead. Each command
-        shows what it changes, and asks.
-      </p>
       <ClientSetup base_url={public_url} model={model} />
     </>
   );

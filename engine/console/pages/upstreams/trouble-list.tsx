@@ -30,7 +30,7 @@ const COLUMNS: readonly Column<Trouble>[] = [
     title: 'What',
     cell: ({ kind, last }) => (
       <>
-        {TROUBLES[kind]} <span className="soft">{last}</span>
+        {TROUBLES[kind]} {kind !== 'limited' && <span className="soft">{last}</span>}
       </>
     ),
     sort: (row) => row.kind,

@@ -6,6 +6,7 @@ import { useSession } from '../../frame/session-context.ts';
 import { type Bar, BarChart } from '../../parts/bar-chart.tsx';
 import { shortUsd } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
+import { placesOf } from '../../parts/round-steps.ts';
 import { Loaded } from '../../parts/states.tsx';
 import { type Dimension, isTime, valueWords } from './question.ts';
 import { periodOfStep, type Step, stepsBetween, stepWords } from './range.ts';
@@ -112,11 +113,11 @@ function barsOf(usage: Usage, split: Dimension | undefined, step: Step, time_zon
 
 const OTHERS = 'Others';
 
-/** An amount in USD; beside a line of the chart with no more places than tell it from the next. */
+/** An amount in USD; beside a line of the chart exactly, with the places of all others there. */
 function usdWords(amount: number, step?: number): string {
   if (step === undefined) return shortUsd(amount);
-  const places =
-    Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)) + (step < 1 && /25$/.test(step.toPrecision(2)) ? 1 : 0);
+  const exact = placesOf(step);
+  const places = exact === 1 ? 2 : exact;
   return `$${amount.toLocaleString('en', { minimumFractionDigits: places, maximumFractionDigits: places })}`;
 }
 

@@ -76,7 +76,7 @@ function columnsOf(usage: Usage, by: readonly Dimension[], search: PageSearch): 
     sort: ({ sums, before: was }) => sums.cost_usd - (was ?? 0),
     cell: ({ sums, before: was }) => <ToBefore now={sums.cost_usd} before={was} />,
   };
-  return [
+  const columns: Column<Row>[] = [
     ...names,
     {
       id: 'cost',
@@ -113,6 +113,13 @@ function columnsOf(usage: Usage, by: readonly Dimension[], search: PageSearch): 
       cell: ({ sums }) => (sums.cache_hit_ratio === null ? '–' : <Share of={sums.cache_hit_ratio} />),
     },
   ];
+  // What nobody had needs no column; it would push others out of sight.
+  const empty = new Set([
+    ...(usage.total.estimated_usd === 0 ? ['estimated'] : []),
+    ...(usage.total.cache_write_5m_tokens === 0 ? ['5m'] : []),
+    ...(usage.total.cache_write_1h_tokens === 0 ? ['1h'] : []),
+  ]);
+  return columns.filter(({ id }) => !empty.has(id));
 }
 
 /** How much of the cost is estimated, from 0 to 1. */
