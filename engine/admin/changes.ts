@@ -6,7 +6,7 @@ import { type ExportedList, exportCsv, exportLines, pagesById } from './export-l
 import { pageOf, periodOf } from './input.ts';
 
 /** Which changes are asked for. */
-interface ChangesAsked {
+export interface ChangesAsked {
   readonly since?: string;
   readonly until?: string;
   readonly actor?: string;
@@ -15,7 +15,7 @@ interface ChangesAsked {
 }
 
 /** A change with what it says in words. */
-interface ToldChange extends AdminChange {
+export interface ToldChange extends AdminChange {
   readonly words: string;
 }
 

@@ -9,7 +9,7 @@ import { type ExportedList, exportCsv, exportLines, pagesById } from './export-l
 import { pageOf, periodOf } from './input.ts';
 
 /** Which refusals are asked for. */
-interface RefusalsAsked {
+export interface RefusalsAsked {
   readonly user?: string;
   readonly since?: string;
   readonly until?: string;

@@ -27,7 +27,7 @@ import { exportedRequests } from './request-exports.ts';
 import { requestRow } from './request-rows.ts';
 
 /** Which requests are asked for, as parameters say it. */
-interface Wish extends Omit<RequestFilter, 'since' | 'until'> {
+export interface RequestsAsked extends Omit<RequestFilter, 'since' | 'until'> {
   readonly since?: string;
   readonly until?: string;
   readonly time_zone?: string;
@@ -39,7 +39,7 @@ const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export function requestOperations(options: AdminOptions) {
   const { config, database, clock, explained, live } = options;
 
-  async function filterOf({ since, until, time_zone, ...wish }: Wish, caller: Caller): Promise<RequestFilter> {
+  async function filterOf({ since, until, time_zone, ...wish }: RequestsAsked, caller: Caller): Promise<RequestFilter> {
     const filter = { ...wish, user: ownerToList(caller, wish.user) };
     if (since === undefined && until === undefined) return filter;
     const zone = zoneAsked(time_zone, config);
@@ -71,16 +71,16 @@ export function requestOperations(options: AdminOptions) {
   }
 
   return {
-    async listRequests({ caller }: Asked, { limit, after, ...wish }: Wish & PageAsked) {
+    async listRequests({ caller }: Asked, { limit, after, ...wish }: RequestsAsked & PageAsked) {
       const page = await listRequestRecords(database, await filterOf(wish, caller), { limit, after, now: clock.now() });
       if (page === undefined) throw notInList();
       return { requests: page.records.map(requestRow), next: page.next, searched_to: page.searched_to };
     },
 
-    exportRequests: async ({ caller }: Asked, wish: Wish) =>
+    exportRequests: async ({ caller }: Asked, wish: RequestsAsked) =>
       exportLines(exportedRequests(options, await filterOf(wish, caller))),
 
-    exportRequestsCsv: async ({ caller }: Asked, wish: Wish) =>
+    exportRequestsCsv: async ({ caller }: Asked, wish: RequestsAsked) =>
       exportCsv(exportedRequests(options, await filterOf(wish, caller))),
 
     async getRequest({ caller }: Asked, { id }: { readonly id: string }) {
@@ -115,7 +115,10 @@ export function requestOperations(options: AdminOptions) {
       }
     },
 
-    async watchRequests({ caller }: Asked, { after, ...wish }: Wish & { readonly after?: number }): Promise<LiveFeed> {
+    async watchRequests(
+      { caller }: Asked,
+      { after, ...wish }: RequestsAsked & { readonly after?: number },
+    ): Promise<LiveFeed> {
       const filter = await filterOf(wish, caller);
       if (live === undefined)
         throw new OperationError('only a running gateway tells of requests as they come', 'conflict');
