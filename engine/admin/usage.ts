@@ -28,6 +28,9 @@ const MOST_DIMENSIONS = 4;
 /** More than anybody looks at, and not more than a browser holds. */
 const MAX_ENTRIES = 10_000;
 
+/** Nobody waits longer for a page, and few reports run at once. What is longer or larger is for the command line. */
+const BOUNDS = { patience_ms: 30_000, most_rows: 200_000 } as const;
+
 /** Which usage is asked for, as parameters say it. */
 export interface UsageWish extends Readonly<Partial<Record<Exclude<keyof UsageFilter, 'since' | 'until'>, string>>> {
   readonly since?: string;
@@ -54,7 +57,8 @@ export function usageOperations({ config, database, clock }: AdminOptions) {
         throw new OperationError('the parameter "since" is missing: without it nothing was before');
       }
       const before = compare === undefined ? null : period.previous;
-      const read = (ends: UsageFilter) => readUsage(database, { filter: { ...filter, ...ends }, by, time_zone });
+      const read = (ends: UsageFilter) =>
+        readUsage(database, { filter: { ...filter, ...ends }, by, time_zone }, BOUNDS);
       const [now, then] = await ofStore(Promise.all([read({}), before === null ? [] : read(before)]));
       const summary = summarizeUsage(now, { by, limit });
       return {
@@ -71,7 +75,7 @@ export function usageOperations({ config, database, clock }: AdminOptions) {
       const { by = DEFAULT_DIMENSIONS, time_zone, period, filter } = meant(wish, caller);
       const { since, until } = await usagePeriod({ database, clock }, period, time_zone);
       demandOrder(since, period.until === undefined ? undefined : until);
-      const rows = await ofStore(reportUsage(database, filter, { by, time_zone }));
+      const rows = await ofStore(reportUsage(database, filter, { by, time_zone }, BOUNDS));
       return { file_name: 'usage.csv', chunks: [usageCsv(rows, by)] };
     },
   };
@@ -117,11 +121,19 @@ export function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
   };
 }
 
+/** The SQLSTATE of a statement that ran out of time. */
+const TOOK_TOO_LONG = '57014';
+
 /** What a report finds; its trouble with the database as the trouble of the store. */
 export async function ofStore<T>(report: Promise<T>): Promise<T> {
   try {
     return await report;
   } catch (error) {
+    if ((error as { readonly code?: unknown } | null)?.code === TOOK_TOO_LONG) {
+      const fewer =
+        'ask for a shorter time or for days instead of hours, or use "appscli usage" on the machine of the gateway';
+      throw new OperationError(`this report takes longer than half a minute: ${fewer}`);
+    }
     throw asStoreError(error);
   }
 }

@@ -1,5 +1,12 @@
 import type { Database } from '../../store/database.ts';
-import { isTime, reportUsage, type UsageDimension, type UsageFilter, type UsageRow } from './usage.ts';
+import {
+  isTime,
+  reportUsage,
+  type UsageBounds,
+  type UsageDimension,
+  type UsageFilter,
+  type UsageRow,
+} from './usage.ts';
 
 /** Requests, tokens and money of usage, without what they are grouped by. */
 export interface UsageSums extends Omit<UsageRow, UsageDimension> {
@@ -40,9 +47,10 @@ export interface UsageAsked {
 export function readUsage(
   database: Pick<Database, 'knex'>,
   { filter, by, time_zone }: Omit<UsageAsked, 'limit'>,
+  bounds?: UsageBounds,
 ): Promise<UsageRow[]> {
   const split = by.includes('estimated') ? by : ([...by, 'estimated'] as const);
-  return reportUsage(database, filter, { by: split, time_zone });
+  return reportUsage(database, filter, { by: split, time_zone }, bounds);
 }
 
 /**

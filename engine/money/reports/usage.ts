@@ -1,6 +1,7 @@
+import { OperationError } from '../../contract/operation-error.ts';
 import type { AuditRecord } from '../../contract/services.ts';
 import type { Database } from '../../store/database.ts';
-import { readForLong } from './long-report.ts';
+import { type ReportRead, readForLong } from './long-report.ts';
 import { findCells } from './usage-cells.ts';
 import { FORMATS, isTime, type UsageDimension, type UsageFilter } from './usage-dimensions.ts';
 import { boundOf, usageStatement } from './usage-statement.ts';
@@ -41,17 +42,25 @@ export interface UsageGrouping {
   readonly time_zone?: string | undefined;
 }
 
+/** How much a report may take; nothing bounds one of the command line. */
+export interface UsageBounds {
+  /** Of each of its statements. */
+  readonly patience_ms?: number | undefined;
+  readonly most_rows?: number | undefined;
+}
+
 /**
  * Sums up usage, grouped by some dimensions: the most expensive rows first or, with a time among them, the oldest. It is what
  * the ledger comes to, by the sums of hours and days; the ledger itself is read where a period cuts an hour. Its errors are
- * pg's own.
+ * pg's own; OperationError for more rows than there may be.
  */
 export function reportUsage(
   database: Pick<Database, 'knex'>,
   filter: UsageFilter = {},
   { by = DEFAULT_DIMENSIONS, time_zone = 'UTC' }: UsageGrouping = {},
+  { patience_ms, most_rows }: UsageBounds = {},
 ): Promise<UsageRow[]> {
-  return readForLong(database, async (read) => {
+  const report = async (read: ReportRead): Promise<UsageRow[]> => {
     const cells = await findCells(read, {
       since: boundOf(filter.since, time_zone),
       until: boundOf(filter.until, time_zone),
@@ -62,14 +71,23 @@ export function reportUsage(
     // There are always fewer groups than PostgreSQL expects: it would sort all sums, on the disk, instead of hashing them.
     await read('set local enable_sort = off', []);
     const { text, values } = usageStatement({ filter, by, time_zone }, cells);
-    return (await read<UsageRow>(text, values)).map((row) => ({
+    const rows = await (most_rows === undefined
+      ? read<UsageRow>(text, values)
+      : read<UsageRow>(`${text} limit ?`, [...values, most_rows + 1]));
+    if (most_rows !== undefined && rows.length > most_rows) {
+      throw new OperationError(
+        `that is more than ${most_rows} rows to add up: ask for a shorter time, for days instead of hours, or by less`,
+      );
+    }
+    return rows.map((row) => ({
       ...row,
       cost_nano_usd: BigInt(row.cost_nano_usd),
       adjusted_nano_usd: BigInt(row.adjusted_nano_usd),
       possibly_billed_nano_usd: BigInt(row.possibly_billed_nano_usd),
       possible_nano_usd: BigInt(row.possible_nano_usd),
     }));
-  });
+  };
+  return readForLong(database, report, patience_ms);
 }
 
 /** One row of the audit log. */

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import { ofStore } from '../../../engine/admin/usage.ts';
 import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
-import { reportUsage, type UsageDimension, type UsageFilter } from '../../../engine/money/reports/usage.ts';
+import {
+  reportUsage,
+  type UsageBounds,
+  type UsageDimension,
+  type UsageFilter,
+} from '../../../engine/money/reports/usage.ts';
 import { usageCsv, usageJson } from '../../../engine/money/reports/usage-rows.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { type AdminBench, config, useAdminApi } from './support.ts';
@@ -155,6 +161,16 @@ describe('usage over the admin API', () => {
     await refused(/"limit" is wrong: expected a whole number from 1 to 1000/, 'limit=0');
     await refused(/"compare" is wrong: expected previous/, 'compare=next');
     await refused(/more than once/, 'by=user&by=model');
+  });
+
+  test('that takes too long, or has too many rows, is given up with what to do', async () => {
+    const report = (bounds: UsageBounds) => ofStore(reportUsage(bench.database, {}, { by: ['model'] }, bounds));
+    assert.equal((await report({ patience_ms: 30_000, most_rows: 3 })).length, 3);
+    await assert.rejects(report({ most_rows: 2 }), /more than 2 rows to add up: ask for a shorter time/);
+    await bench.database.knex.transaction(async (other) => {
+      await other.raw('lock table usage_state in access exclusive mode');
+      await assert.rejects(report({ patience_ms: 50 }), /takes longer than half a minute: ask for a shorter time/);
+    });
   });
 
   test('as CSV is what the command prints, without formulas', async () => {
