@@ -27,7 +27,7 @@ export class ProblemError extends Error {
 }
 
 /** Path of the gateway's root as this browser reaches it, without a slash at its end: scripts lie in `console/assets/`. */
-export const ROOT_PATH = new URL(import.meta.env.DEV ? '/' : '../../', import.meta.url).pathname.replace(/\/$/, '');
+const ROOT_PATH = new URL(import.meta.env.DEV ? '/' : '../../', import.meta.url).pathname.replace(/\/$/, '');
 /** Path of the console, without a slash at its end. */
 export const CONSOLE_PATH = `${ROOT_PATH}/console`;
 

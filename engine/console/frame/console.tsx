@@ -50,7 +50,7 @@ export function Console() {
   return (
     <SessionContext value={{ ...data, person: data.person }}>
       <NoticeArea>
-        <ConnectionLine failing={error} failed_at={session.errorUpdatedAt} />
+        <ConnectionLine failing={error} answered_at={session.dataUpdatedAt} />
         <RouterProvider router={router} />
       </NoticeArea>
     </SessionContext>

@@ -17,7 +17,7 @@ export function CopyButton({ text, label = 'Copy' }: { text: string; label?: str
   };
   const words = { ready: label, copied: 'Copied', refused: 'Select it and press Ctrl+C' };
   return (
-    <Button kind="secondary" className="copy-button" onClick={copy}>
+    <Button onClick={copy}>
       <Icon name={state === 'copied' ? 'check' : 'copy'} />
       <span aria-live="polite">{words[state]}</span>
     </Button>

@@ -1,4 +1,4 @@
-import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, useId } from 'react';
+import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, useId, useState } from 'react';
 
 interface Labelled {
   readonly label: string;
@@ -14,6 +14,39 @@ export function TextField({ label, hint, error, ...rest }: Labelled & InputHTMLA
     <Labels {...{ id, label, hint, error }}>
       <input {...rest} id={id} aria-invalid={error !== undefined || undefined} aria-describedby={`${id}-more`} />
     </Labels>
+  );
+}
+
+/** A text that a list is narrowed down by; it takes effect with Enter, or when its field is left. */
+export function SearchField({
+  value,
+  onSet,
+  ...rest
+}: Labelled &
+  Pick<InputHTMLAttributes<HTMLInputElement>, 'maxLength' | 'placeholder'> & {
+    /** What the list is narrowed down by now. */
+    readonly value: string;
+    readonly onSet: (value: string | undefined) => void;
+  }) {
+  const [text, setText] = useState(value);
+  const [set_before, setBefore] = useState(value);
+  // A link or the browser's buttons may have changed it; the field stays the same one, and keeps its focus.
+  if (set_before !== value) {
+    setBefore(value);
+    setText(value);
+  }
+  const set = () => text.trim() !== value && onSet(text.trim() || undefined);
+  return (
+    <TextField
+      {...rest}
+      type="search"
+      autoComplete="off"
+      spellCheck={false}
+      value={text}
+      onChange={(event) => setText(event.target.value)}
+      onBlur={set}
+      onKeyDown={({ key }) => key === 'Enter' && set()}
+    />
   );
 }
 

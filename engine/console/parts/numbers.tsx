@@ -21,6 +21,11 @@ export function shortUsd(amount: string | number): string {
   return value < 0 ? `-$${digits.slice(1)}` : `$${digits}`;
 }
 
+/** A number with what is counted: `1 token`, `3 tokens`, `1,200 requests`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${WHOLE.format(count)} ${count === 1 ? one : many}`;
+}
+
 /** A whole number with its thousands apart. */
 export function Count({ of }: { of: number }) {
   return <span className="number">{WHOLE.format(of)}</span>;

@@ -1,4 +1,4 @@
-import { createContext, type ReactNode, use, useCallback, useMemo, useRef, useState } from 'react';
+import { createContext, type ReactNode, use, useCallback, useRef, useState } from 'react';
 import type { Tone } from './badge.tsx';
 import { Button } from './button.tsx';
 
@@ -17,9 +17,8 @@ export function NoticeArea({ children }: { children: ReactNode }) {
     // What went wrong stays until it was read.
     if (tone !== 'alarm') timer.current = setTimeout(() => setTold(undefined), SHOWN_MS);
   }, []);
-  const area = useMemo(() => tell, [tell]);
   return (
-    <TellContext value={area}>
+    <TellContext value={tell}>
       {children}
       <div className="told-area" role="status" aria-live="polite">
         {told !== undefined && (

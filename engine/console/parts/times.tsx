@@ -43,3 +43,10 @@ export function relativeTime(date: Date): string {
   const [unit, size] = STEPS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1];
   return RELATIVE.format(Math.round(seconds / size), unit);
 }
+
+/** How long something took: `0.4 ms`, `840 ms` or `2.4 s`; a dash where that is not known. */
+export function took(ms: number | null): string {
+  if (ms === null) return '–';
+  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)} ms`;
+}

@@ -116,6 +116,8 @@ describe('the page of tokens', () => {
     const { page } = await open('anna', '/console/tokens?user=carla@example.com');
     await page.getByRole('row', { name: /of-carla/ }).waitFor();
     await page.getByRole('link', { name: 'Service tokens' }).click();
+    const shown = page.getByRole('navigation', { name: 'Kinds of tokens' }).locator('[aria-current]');
+    assert.deepEqual(await shown.allTextContents(), ['Service tokens']);
     await page.getByRole('button', { name: 'Create a service token' }).click();
     await page.getByLabel('Which program is it for?').fill('report');
     await page.getByLabel(/see usage and costs/).check();

@@ -40,7 +40,14 @@ it('an administrator finds somebody, sees what they are signed in with, and ends
   const { page, complaints } = await browser.open();
   await openConsole(page, gateway.url, 'anna', '/console/people');
   await page.getByLabel('Find somebody').fill('BEN');
+  await page.getByLabel('Find somebody').press('Enter');
   await until('nobody else is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
+  await page.locator('.frame-side').getByRole('link', { name: 'People' }).click();
+  await until('everybody is listed again', async () => (await page.getByText('anna@example.com').count()) > 1);
+  assert.equal(await page.getByLabel('Find somebody').inputValue(), '');
+  await page.goBack();
+  await until('nobody else is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
+  assert.equal(await page.getByLabel('Find somebody').inputValue(), 'BEN');
   await page.getByRole('button', { name: /ben@example\.com/ }).click();
   const drawer = page.getByRole('dialog');
   assert.equal(new URL(page.url()).search, '?search=BEN&user=ben%40example.com');

@@ -8,11 +8,11 @@ import { Files } from '../../parts/files.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
+import { Turn } from '../../parts/turn.tsx';
 import { ACTIONS, type Change } from './actions.ts';
 import { ChangeDrawer } from './change-drawer.tsx';
 import { beginningOf } from './days.ts';
 import { Filters } from './filters.tsx';
-import { Turn } from './list-foot.tsx';
 
 type Wanted = InputOf<'exportChanges'>;
 
@@ -74,7 +74,7 @@ export function Changes() {
                 isOpen={({ id }) => String(id) === open}
               />
             )}
-            <Turn next={next} />
+            <Turn name="before" next={next} />
           </>
         )}
       </Loaded>

@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { usePageSearch } from '../../api/use-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { PageHead } from '../../parts/page-head.tsx';
+import { Tabs } from '../../parts/tabs.tsx';
 import { Changes } from './changes.tsx';
 import { Refusals } from './refusals.tsx';
 
@@ -22,25 +23,15 @@ export function Page() {
           </>
         }
       />
-      <nav aria-label="Lists" className="audit-lists">
-        <ListLink list={undefined} text="Changes" />
-        <ListLink list="refused" text="Refused sign-ins" />
-      </nav>
+      <Tabs
+        label="Lists"
+        path="/audit"
+        tabs={[
+          { text: 'Changes', search: {}, is_shown: !is_refusals },
+          { text: 'Refused sign-ins', search: { list: 'refused' }, is_shown: is_refusals },
+        ]}
+      />
       {is_refusals ? <Refusals /> : <Changes />}
     </>
-  );
-}
-
-function ListLink({ list, text }: { list: string | undefined; text: string }) {
-  return (
-    <Link
-      to="/audit"
-      search={{ list } as never}
-      // Of the list that is shown, whatever else is in the address.
-      activeOptions={{ includeSearch: true, explicitUndefined: true }}
-      className="audit-list"
-    >
-      {text}
-    </Link>
   );
 }

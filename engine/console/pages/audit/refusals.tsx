@@ -10,9 +10,9 @@ import { Files } from '../../parts/files.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
+import { Turn } from '../../parts/turn.tsx';
 import { beginningOf } from './days.ts';
 import { Filters } from './filters.tsx';
-import { Turn } from './list-foot.tsx';
 
 type Refusal = AnswerOf<'listRefusedSignIns'>['refused_sign_ins'][number];
 
@@ -66,7 +66,7 @@ export function Refusals() {
                 isOpen={({ id }) => String(id) === open}
               />
             )}
-            <Turn next={next} />
+            <Turn name="before" next={next} />
           </>
         )}
       </Loaded>

@@ -6,9 +6,11 @@ import { Badge } from '../../parts/badge.tsx';
 import { Button } from '../../parts/button.tsx';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { SelectField } from '../../parts/field.tsx';
+import { counted } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { longTime, TimeText } from '../../parts/times.tsx';
+import { Turn } from '../../parts/turn.tsx';
 import { DiffView } from './diff-view.tsx';
 import { CAUSES, Here, type Load } from './links.tsx';
 
@@ -16,7 +18,7 @@ const PAGE = 50;
 
 /** What was loaded when and why, and what differs between any two versions. */
 export function LoadsView() {
-  const [{ before, from, to }, change] = usePageSearch();
+  const [{ before, from, to }] = usePageSearch();
   const loads = useOperation('listConfigLoads', {
     limit: PAGE,
     ...(before !== undefined && /^\d{1,15}$/.test(before) && { before: Number(before) }),
@@ -35,10 +37,7 @@ export function LoadsView() {
             ) : (
               <LoadTable loads={page.loads} />
             )}
-            <div className="config-paging">
-              {before !== undefined && <Button onClick={() => change({ before: undefined })}>Newest</Button>}
-              {page.next !== null && <Button onClick={() => change({ before: String(page.next) })}>Older</Button>}
-            </div>
+            <Turn name="before" next={page.next} />
           </Card>
           <p className="soft small">Kept for 90 days: the last 50 versions, and at most 1000 loads.</p>
         </div>
@@ -107,13 +106,9 @@ function Changed({ load, loads }: { readonly load: Load; readonly loads: readonl
 
 function FindingCount({ load: { version, errors, warnings, problem } }: { readonly load: Load }) {
   if (errors + warnings === 0) return problem ?? 'none';
-  const words = errors > 0 ? count(errors, 'error') : count(warnings, 'warning');
+  const words = errors > 0 ? counted(errors, 'error') : counted(warnings, 'warning');
   if (version === null) return words;
   return <Here to={{ version, view: 'findings' }}>{words}</Here>;
-}
-
-function count(number: number, word: string): string {
-  return `${number} ${word}${number === 1 ? '' : 's'}`;
 }
 
 function Compare({
@@ -139,7 +134,7 @@ function Compare({
     return known ? options : [more, ...options];
   };
   return (
-    <div className="filters config-compare">
+    <div className="filters">
       <SelectField
         label="Compare"
         options={withAsked(from)}

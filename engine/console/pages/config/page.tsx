@@ -4,6 +4,7 @@ import { usePageSearch } from '../../api/use-search.ts';
 import { Icon } from '../../parts/icon.tsx';
 import { Card, PageHead } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
+import { Tabs } from '../../parts/tabs.tsx';
 import { FilesView } from './files-view.tsx';
 import { FindingsView } from './findings-view.tsx';
 import { InForce } from './in-force.tsx';
@@ -65,13 +66,15 @@ function VersionViews({ asked, in_force }: { readonly asked: string; readonly in
   const view = viewOf(search);
   return (
     <>
-      <nav aria-label="Views of the configuration" className="config-tabs">
-        {VIEWS.map((each) => (
-          <Here key={each} to={{ view: each }} {...(each === view && { 'aria-current': 'page' as const })}>
-            {TITLES[each]}
-          </Here>
-        ))}
-      </nav>
+      <Tabs
+        label="Views of the configuration"
+        path="/config"
+        tabs={VIEWS.map((each) => ({
+          text: TITLES[each],
+          search: { version: search.version, view: each },
+          is_shown: each === view,
+        }))}
+      />
       {view === 'loads' ? (
         <LoadsView />
       ) : (

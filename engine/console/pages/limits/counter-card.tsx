@@ -4,6 +4,7 @@ import type { LimitInForce } from '../../api/operations.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Badge, type Tone } from '../../parts/badge.tsx';
 import { Meter } from '../../parts/meter.tsx';
+import { counted } from '../../parts/numbers.tsx';
 import { TimeText } from '../../parts/times.tsx';
 import { amountWords, bareAmount, whoseWords, windowWords } from './words.ts';
 
@@ -90,8 +91,7 @@ export function Used({ limit, label }: { limit: LimitInForce; label: string }) {
 /** What running requests keep aside; it comes back where they cost less. */
 function Reserved({ limit: { reserved, in_flight, unit, window } }: { limit: LimitInForce }) {
   if (reserved === 0 || window === 'open') return null;
-  const requests = in_flight === 1 ? '1 request' : `${in_flight} requests`;
-  return ` ${amountWords(reserved, unit)} are reserved by ${requests} in flight.`;
+  return ` ${amountWords(reserved, unit)} are reserved by ${counted(in_flight, 'request')} in flight.`;
 }
 
 const OUTCOMES: Readonly<Record<'none_left' | 'ends', readonly [Tone, string]>> = {
@@ -100,7 +100,7 @@ const OUTCOMES: Readonly<Record<'none_left' | 'ends', readonly [Tone, string]>> 
 };
 
 /** Whether something needs looking at, in two words. */
-export function OutcomeBadge({ limit: { forecast, room } }: { limit: LimitInForce }) {
+function OutcomeBadge({ limit: { forecast, room } }: { limit: LimitInForce }) {
   const outcome = room === 0 ? 'none_left' : forecast?.outcome;
   if (outcome === undefined || outcome === 'lasts') return null;
   const [tone, words] = OUTCOMES[outcome];

@@ -1,4 +1,4 @@
-import { type ReactNode, useState } from 'react';
+import { type ReactNode, useRef, useState } from 'react';
 import type { InputOf } from '../../api/client.ts';
 import { useChange, useOperation } from '../../api/queries.ts';
 import { useSession } from '../../frame/session-context.ts';
@@ -45,7 +45,7 @@ export function GrantDialog({
   const { time_zone } = useSession();
   const unit = counter?.unit ?? 'usd';
   const wish = counter === undefined || !(Number(much) > 0) ? undefined : wishOf(counter, Number(much));
-  const preview = usePreview(wish);
+  const preview = usePreview(wish, JSON.stringify(counter));
   const resets_at = preview.data?.before.resets_at ?? null;
   const has_reset = counter === undefined || (counter.window !== 'minute' && counter.window !== 'open');
   const seconds = span === 'reset' && !has_reset ? DAY_SECONDS : Number(span);
@@ -68,7 +68,7 @@ export function GrantDialog({
       onClose={onClose}
       title="Give a grant"
       action={wish === undefined ? 'Give the grant' : `Grant ${amountWords(Number(much), unit)} more`}
-      is_busy={grant.isPending}
+      is_busy={grant.isPending || (wish !== undefined && until === null && preview.error === null)}
       problem={grant.error}
       onSubmit={submit}
     >
@@ -121,9 +121,19 @@ export function GrantDialog({
 
 type Preview = ReturnType<typeof usePreview>;
 
-function usePreview(wish: InputOf<'previewGrant'> | undefined) {
+/** What a grant changes. While an amount is typed that of the one before stays, but never that of another counter. */
+function usePreview(wish: InputOf<'previewGrant'> | undefined, counter: string | undefined) {
   const late = useLate(wish);
-  return useOperation('previewGrant', late ?? ({} as InputOf<'previewGrant'>), { enabled: late !== undefined });
+  const { data, error, isPlaceholderData } = useOperation('previewGrant', late ?? ({} as InputOf<'previewGrant'>), {
+    enabled: late !== undefined,
+  });
+  const known = useRef<{ readonly counter: string | undefined; readonly data: typeof data }>(undefined);
+  const is_of_wish = !isPlaceholderData && JSON.stringify(late) === JSON.stringify(wish);
+  if (is_of_wish && data !== undefined) known.current = { counter, data };
+  return {
+    data: known.current?.counter === counter ? known.current?.data : undefined,
+    error: is_of_wish ? error : null,
+  };
 }
 
 function wishOf({ of, window, unit }: Counter, amount: number): InputOf<'previewGrant'> {

@@ -11,6 +11,7 @@ import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { useTell } from '../../parts/tell.tsx';
 import { TimeText } from '../../parts/times.tsx';
+import { Turn } from '../../parts/turn.tsx';
 import { amountWords, type Scope, whoseWords, windowWords } from './words.ts';
 
 const TONES: Readonly<Record<Grant['state'], Tone>> = { active: 'good', revoked: 'plain', expired: 'plain' };
@@ -78,12 +79,7 @@ export function Grants({ of }: { of: Partial<Record<Scope, string>> }) {
             ) : (
               <DataTable label="Grants" columns={columns} rows={grants} keyOf={({ id }) => id} />
             )}
-            <div className="limits-actions">
-              {grants_after !== undefined && (
-                <Button onClick={() => change({ grants_after: undefined })}>Newest</Button>
-              )}
-              {next !== null && <Button onClick={() => change({ grants_after: next })}>Older</Button>}
-            </div>
+            <Turn name="grants_after" next={next} />
           </>
         )}
       </Loaded>

@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router';
 import type { CountedLimit, LimitRule } from '../../api/operations.ts';
 import { useOperation } from '../../api/queries.ts';
 import { Badge } from '../../parts/badge.tsx';
+import { counted } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { howMany } from './words.ts';
@@ -92,20 +93,16 @@ function Refused({ rule, since }: { rule: LimitRule; since: string }) {
   const { mode, refused, refused_people, would_refuse } = rule;
   if (mode === 'shadow') {
     if (would_refuse === 0) return <p className="soft small">It would have refused nothing today.</p>;
-    return <p className="small">It would have refused {requests(would_refuse)} today.</p>;
+    return <p className="small">It would have refused {counted(would_refuse, 'request')} today.</p>;
   }
   if (refused === 0) return null;
   const error = rule.limits[0]?.unit === 'usd' ? 'spend_limit_exceeded' : 'rate_limit_exceeded';
   return (
     <p className="small">
-      Refused {requests(refused)} of {howMany(refused_people, 'user')} today.{' '}
+      Refused {counted(refused, 'request')} of {howMany(refused_people, 'user')} today.{' '}
       <Link to="/requests" search={{ error, since } as never}>
         See what such limits refused
       </Link>
     </p>
   );
-}
-
-function requests(count: number): string {
-  return `${count} ${count === 1 ? 'request' : 'requests'}`;
 }

@@ -1,4 +1,5 @@
 import type { LimitInForce } from '../../api/operations.ts';
+import { counted } from '../../parts/numbers.tsx';
 
 /** What counts something: whose, in which window, in which unit. */
 export type Counter = Pick<LimitInForce, 'of' | 'window' | 'unit'>;
@@ -44,11 +45,11 @@ export function whoseWords(of: LimitInForce['of']): string {
   return keys.map(({ scope, key }) => (scope === 'user' ? key : `${scope} ${key}`)).join(' and ');
 }
 
-/** What so many of a scope are called: `1 person`, `3 teams`, `2 pairs of user and model`. */
+/** What so many of a scope are called: `1 person`, `3 teams`, `2 combinations of user and model`. */
 export function howMany(count: number, scope: string): string {
   const words = SCOPES.find((each) => each.scope === scope);
-  if (words !== undefined) return `${NUMBER.format(count)} ${count === 1 ? words.one : words.many}`;
-  return `${NUMBER.format(count)} ${count === 1 ? 'combination' : 'combinations'} of ${scope.split('+').join(' and ')}`;
+  if (words !== undefined) return counted(count, words.one, words.many);
+  return `${counted(count, 'combination')} of ${scope.split('+').join(' and ')}`;
 }
 
 /** Which counter it is, as one text: a key of lists, and what an address keeps of it. */
@@ -64,10 +65,4 @@ export function counterOf(id: string): Counter | undefined {
   const of = Object.fromEntries(SCOPES.flatMap(({ scope }) => (said[scope] ? [[scope, said[scope]]] : [])));
   if (window === undefined || unit === undefined || Object.keys(of).length === 0) return undefined;
   return { of, window, unit };
-}
-
-/** The unit of a window where only one is possible. */
-export function unitsOf(window: LimitWindow): readonly LimitInForce['unit'][] {
-  if (window === 'minute') return ['requests', 'tokens'];
-  return window === 'open' ? ['requests'] : ['usd'];
 }

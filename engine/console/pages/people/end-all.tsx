@@ -1,7 +1,7 @@
 import { useChange } from '../../api/queries.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
+import { counted } from '../../parts/numbers.tsx';
 import { useTell } from '../../parts/tell.tsx';
-import { counted } from './counted.ts';
 import type { Person } from './people-table.tsx';
 
 /** Asks whether all sessions of somebody are to end. */

@@ -1,10 +1,9 @@
-import { useEffect, useState } from 'react';
 import { useOperation } from '../../api/queries.ts';
 import { usePageSearch } from '../../api/use-search.ts';
-import { Button } from '../../parts/button.tsx';
-import { TextField } from '../../parts/field.tsx';
+import { SearchField } from '../../parts/field.tsx';
 import { Card, PageHead } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
+import { Turn } from '../../parts/turn.tsx';
 import './people.css';
 import { PeopleTable } from './people-table.tsx';
 import { PersonDrawer } from './person-drawer.tsx';
@@ -23,12 +22,15 @@ export function Page() {
         intro="Everybody the gateway knows: what they are signed in with, and what can be ended."
       />
       <Card>
-        <div className="people-search">
+        <search className="people-search">
           <SearchField
+            label="Find somebody"
+            maxLength={200}
+            placeholder="Part of an address or a name"
             value={search ?? ''}
-            onChange={(text) => change({ search: text, after: undefined }, { replace: true })}
+            onSet={(text) => change({ search: text, after: undefined })}
           />
-        </div>
+        </search>
         <Loaded query={people}>
           {({ people: found, next }) =>
             found.length === 0 ? (
@@ -36,10 +38,7 @@ export function Page() {
             ) : (
               <>
                 <PeopleTable people={found} open={user} onOpen={(email) => change({ user: email })} />
-                <div className="people-pages">
-                  {after !== undefined && <Button onClick={() => change({ after: undefined })}>First page</Button>}
-                  {next !== null && <Button onClick={() => change({ after: next })}>Next page</Button>}
-                </div>
+                <Turn next={next} />
               </>
             )
           }
@@ -50,28 +49,6 @@ export function Page() {
       </Card>
       <PersonDrawer email={user} onClose={() => change({ user: undefined })} />
     </>
-  );
-}
-
-/** How long after the last key it is searched. */
-const PAUSE_MS = 250;
-
-function SearchField({ value, onChange }: { value: string; onChange: (text: string) => void }) {
-  const [text, setText] = useState(value);
-  useEffect(() => {
-    if (text === value) return;
-    const timer = setTimeout(() => onChange(text.trim()), PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [text, value, onChange]);
-  return (
-    <TextField
-      label="Find somebody"
-      type="search"
-      value={text}
-      maxLength={200}
-      placeholder="Part of an address or a name"
-      onChange={({ target }) => setText(target.value)}
-    />
   );
 }
 

@@ -2,9 +2,8 @@ import { useMemo } from 'react';
 import type { AnswerOf } from '../../api/client.ts';
 import { Badge } from '../../parts/badge.tsx';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
-import { Count } from '../../parts/numbers.tsx';
+import { Count, counted } from '../../parts/numbers.tsx';
 import { TimeText } from '../../parts/times.tsx';
-import { counted } from './counted.ts';
 
 /** Somebody the gateway knows. */
 export type Person = AnswerOf<'listPeople'>['people'][number];

@@ -2,8 +2,8 @@ import { useState } from 'react';
 import { useChange } from '../../api/queries.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { SelectField, TextField } from '../../parts/field.tsx';
+import { counted } from '../../parts/numbers.tsx';
 import { useTell } from '../../parts/tell.tsx';
-import { counted } from './counted.ts';
 import type { Person } from './people-table.tsx';
 
 interface Asking {

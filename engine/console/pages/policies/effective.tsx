@@ -11,7 +11,7 @@ type Origin = Effective['origins'][number];
 type Fetched = NonNullable<Effective['fetched']>;
 
 /** What is known of the clients of somebody, in a word. */
-export const FETCHED: Readonly<Record<Fetched, { word: string; tone: Tone }>> = {
+const FETCHED: Readonly<Record<Fetched, { word: string; tone: Tone }>> = {
   current: { word: 'Has them', tone: 'good' },
   older: { word: 'Has older ones', tone: 'warn' },
   never: { word: 'Never asked', tone: 'plain' },

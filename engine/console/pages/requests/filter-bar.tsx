@@ -1,8 +1,7 @@
-import { type KeyboardEvent, useState } from 'react';
 import type { PageSearch } from '../../api/page-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Button } from '../../parts/button.tsx';
-import { SelectField, TextField } from '../../parts/field.tsx';
+import { SearchField, SelectField, TextField } from '../../parts/field.tsx';
 import { filtersOf, NO_FILTERS, RESULTS, resultOf, searchForResult, type TextFilter } from './filters.ts';
 
 interface Filtering {
@@ -29,12 +28,7 @@ export function FilterBar({ search, change }: Filtering) {
   const uses_less = LESS_USED.some(([name]) => filters[name] !== undefined);
   const is_filtered = Object.keys(filters).length > 0;
   const field = (name: TextFilter, label: string) => (
-    <Late
-      key={`${name} ${search[name] ?? ''}`}
-      label={label}
-      value={search[name] ?? ''}
-      onSet={(value) => change({ [name]: value })}
-    />
+    <SearchField key={name} label={label} value={search[name] ?? ''} onSet={(value) => change({ [name]: value })} />
   );
   return (
     <search className="requests-filters">
@@ -70,27 +64,9 @@ interface Setting {
   readonly onSet: (value: string | undefined) => void;
 }
 
-function Late({ label, value, onSet }: Setting) {
-  const [text, setText] = useState(value);
-  const set = () => text.trim() !== value && onSet(text.trim() || undefined);
-  const onKeyDown = ({ key }: KeyboardEvent) => key === 'Enter' && set();
-  return (
-    <TextField
-      label={label}
-      type="search"
-      autoComplete="off"
-      spellCheck={false}
-      value={text}
-      onChange={(event) => setText(event.target.value)}
-      onBlur={set}
-      onKeyDown={onKeyDown}
-    />
-  );
-}
-
 /** A day; a link from another page may name a moment. */
 function Moment({ label, value, onSet }: Setting) {
-  if (value.includes('T')) return <Late key={value} {...{ label, value, onSet }} />;
+  if (value.includes('T')) return <SearchField {...{ label, value, onSet }} />;
   return (
     <TextField label={label} type="date" value={value} onChange={(event) => onSet(event.target.value || undefined)} />
   );

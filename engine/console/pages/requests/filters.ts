@@ -1,7 +1,7 @@
 import type { PageSearch } from '../../api/page-search.ts';
 
 /** What the list can be narrowed down by, with a text of its own each. */
-export const TEXT_FILTERS = [
+const TEXT_FILTERS = [
   'user',
   'team',
   'project',

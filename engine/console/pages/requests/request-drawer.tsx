@@ -7,11 +7,11 @@ import { CopyBlock, CopyButton } from '../../parts/copy.tsx';
 import { Drawer } from '../../parts/dialog.tsx';
 import { Count, Usd } from '../../parts/numbers.tsx';
 import { Loaded } from '../../parts/states.tsx';
-import { TimeText } from '../../parts/times.tsx';
+import { TimeText, took } from '../../parts/times.tsx';
 import { TraceView } from './trace-view.tsx';
 import type { RequestRow } from './use-live.ts';
 import { WhatIf } from './what-if.tsx';
-import { Result, span } from './words.tsx';
+import { Result } from './words.tsx';
 
 type Found = AnswerOf<'getRequest'>;
 
@@ -89,7 +89,7 @@ function Facts({ request }: { request: RequestRow }) {
         </Fact>
       )}
       {client !== null && <Fact name="Client">{`${client} ${client_version ?? ''}`}</Fact>}
-      <Fact name="Took">{`${span(duration_ms)}${ttfb_ms === null ? '' : `, first byte after ${span(ttfb_ms)}`}`}</Fact>
+      <Fact name="Took">{`${took(duration_ms)}${ttfb_ms === null ? '' : `, first byte after ${took(ttfb_ms)}`}`}</Fact>
       <Fact name="Tokens">
         <Tokens request={request} />
       </Fact>

@@ -1,9 +1,9 @@
 import { useMemo } from 'react';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { ShortCount, Usd } from '../../parts/numbers.tsx';
-import { TimeText } from '../../parts/times.tsx';
+import { TimeText, took } from '../../parts/times.tsx';
 import type { RequestRow } from './use-live.ts';
-import { modelPath, Result, span } from './words.tsx';
+import { modelPath, Result } from './words.tsx';
 
 const NOTHING = <span className="soft">–</span>;
 const count = (of: number | null) => (of === null ? NOTHING : <ShortCount of={of} />);
@@ -52,7 +52,7 @@ const COLUMNS: readonly Column<RequestRow>[] = [
       ),
     is_number: true,
   },
-  { id: 'ttfb', title: 'First byte', cell: ({ ttfb_ms }) => span(ttfb_ms), is_number: true },
+  { id: 'ttfb', title: 'First byte', cell: ({ ttfb_ms }) => took(ttfb_ms), is_number: true },
 ];
 const CLIENT: Column<RequestRow> = { id: 'client', title: 'Client', cell: ({ client }) => client ?? NOTHING };
 const OWN_COLUMNS = COLUMNS.map((column) => (column === PERSON ? CLIENT : column));

@@ -4,8 +4,7 @@ import type { AnswerOf } from '../../api/client.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Badge, type Tone } from '../../parts/badge.tsx';
 import { Meter } from '../../parts/meter.tsx';
-import { TimeText } from '../../parts/times.tsx';
-import { span } from './words.tsx';
+import { TimeText, took } from '../../parts/times.tsx';
 
 type Trace = AnswerOf<'getRequest'>['trace'];
 type Reason = Trace['stages'][number]['reasons'][number];
@@ -131,7 +130,7 @@ function Stages({ trace: { stages, pipeline } }: { trace: Trace }) {
               <div className="requests-stage">
                 <code>{id}</code>
                 {tone === 'plain' ? <span className="soft">{words}</span> : <Badge tone={tone}>{words}</Badge>}
-                <span className="requests-ms number soft">{ms === null ? '' : span(ms)}</span>
+                <span className="requests-ms number soft">{ms === null ? '' : took(ms)}</span>
               </div>
               {condition !== null && (
                 <p className="soft small">

@@ -1,12 +1,6 @@
 import { Badge, type Tone } from '../../parts/badge.tsx';
 import type { RequestRow } from './use-live.ts';
 
-/** Milliseconds as people say them. */
-export function span(ms: number | null): string {
-  if (ms === null) return '–';
-  return ms < 1000 ? `${Math.round(ms * 10) / 10} ms` : `${(ms / 1000).toFixed(1)} s`;
-}
-
 type Ended = Pick<RequestRow, 'status' | 'error' | 'aborted'>;
 
 function toneOf({ status, error, aborted }: Ended): Tone {

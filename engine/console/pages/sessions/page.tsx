@@ -3,9 +3,9 @@ import { useChange } from '../../api/queries.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Button } from '../../parts/button.tsx';
 import { FormDialog } from '../../parts/dialog.tsx';
+import { counted } from '../../parts/numbers.tsx';
 import { Card, PageHead } from '../../parts/page-head.tsx';
 import { useTell } from '../../parts/tell.tsx';
-import { counted } from '../people/counted.ts';
 import '../people/people.css';
 import { SessionTable } from '../people/session-table.tsx';
 

@@ -4,6 +4,7 @@ import { usePageSearch } from '../../api/use-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Badge } from '../../parts/badge.tsx';
 import { Button } from '../../parts/button.tsx';
+import { counted } from '../../parts/numbers.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
@@ -57,7 +58,7 @@ function Group({ group }: { group: TokenGroup }) {
       <p className="soft small">{whoMayMake(group, is_admin)}</p>
       <p className="small">
         <button type="button" className="row-button" onClick={() => change({ group: name, after: undefined })}>
-          {in_force === 1 ? '1 token' : `${in_force} tokens`} in force
+          {counted(in_force, 'token')} in force
         </button>
         {suspended > 0 && `, ${suspended} of them suspended`}
         {last_used_at !== null && (

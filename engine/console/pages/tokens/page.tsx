@@ -1,8 +1,8 @@
-import { Link } from '@tanstack/react-router';
 import { usePageSearch } from '../../api/use-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Button } from '../../parts/button.tsx';
 import { PageHead } from '../../parts/page-head.tsx';
+import { Tabs } from '../../parts/tabs.tsx';
 import { CreateDialog } from './create-dialog.tsx';
 import { TokenGroups } from './groups.tsx';
 import { ServiceTokens } from './service-tokens.tsx';
@@ -28,7 +28,16 @@ export function Page() {
           {is_service ? 'Create a service token' : 'Create a token'}
         </Button>
       </PageHead>
-      {is_admin && <Tabs is_service={is_service} />}
+      {is_admin && (
+        <Tabs
+          label="Kinds of tokens"
+          path="/tokens"
+          tabs={[
+            { text: 'Access tokens', search: {}, is_shown: !is_service },
+            { text: 'Service tokens', search: { tab: 'service' }, is_shown: is_service },
+          ]}
+        />
+      )}
       {is_service ? (
         <ServiceTokens is_creating={search.create !== undefined} onCreated={() => change({ create: undefined })} />
       ) : (
@@ -41,22 +50,5 @@ export function Page() {
         </>
       )}
     </>
-  );
-}
-
-function Tabs({ is_service }: { is_service: boolean }) {
-  const access = 'Access tokens';
-  const service = 'Service tokens';
-  return (
-    <nav className="tokens-tabs" aria-label="Kinds of tokens">
-      {is_service ? <Link to="/tokens">{access}</Link> : <span aria-current="page">{access}</span>}
-      {is_service ? (
-        <span aria-current="page">{service}</span>
-      ) : (
-        <Link to="/tokens" search={{ tab: 'service' } as never}>
-          {service}
-        </Link>
-      )}
-    </nav>
   );
 }

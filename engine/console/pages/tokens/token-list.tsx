@@ -1,5 +1,5 @@
 import { Link } from '@tanstack/react-router';
-import { type FormEvent, type ReactNode, useMemo, useState } from 'react';
+import { type ReactNode, useMemo, useState } from 'react';
 import type { InputOf } from '../../api/client.ts';
 import type { Token } from '../../api/operations.ts';
 import { useOperation } from '../../api/queries.ts';
@@ -8,10 +8,11 @@ import { useSession } from '../../frame/session-context.ts';
 import { Badge } from '../../parts/badge.tsx';
 import { Button } from '../../parts/button.tsx';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
-import { SelectField, TextField } from '../../parts/field.tsx';
+import { SearchField, SelectField } from '../../parts/field.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
+import { Turn } from '../../parts/turn.tsx';
 import { RevokeDialog, RotateDialog } from './change-dialogs.tsx';
 import { isInForce, STATE_WORDS, TONES } from './words.ts';
 
@@ -34,7 +35,7 @@ interface Changing {
 
 /** Access tokens, the newest first, narrowed by what the address says. */
 export function TokenList() {
-  const [search, change] = usePageSearch();
+  const [search] = usePageSearch();
   const { is_admin } = useSession().person;
   const asked = STATES.find(({ value }) => value === search.state)?.value ?? 'in_force';
   const query = useOperation('listTokens', {
@@ -60,10 +61,7 @@ export function TokenList() {
             ) : (
               <TokenTable tokens={tokens} onChange={setChanging} />
             )}
-            <div className="tokens-actions">
-              {search.after !== undefined && <Button onClick={() => change({ after: undefined })}>First page</Button>}
-              {next !== null && <Button onClick={() => change({ after: next })}>Next page</Button>}
-            </div>
+            <Turn next={next} />
           </>
         )}
       </Loaded>
@@ -97,12 +95,11 @@ function Filters({ state }: { state: string }) {
   const names = groups.data?.token_groups.map(({ name }) => name) ?? [];
   const all = search.group === undefined || names.includes(search.group) ? names : [...names, search.group];
   return (
-    <div className="filters">
+    <search className="filters">
       <SearchField
-        key={`${search.user} ${search.search}`}
-        text={search.user ?? search.search ?? ''}
         label={is_admin ? 'Name, owner or id' : 'Name or id'}
-        onSearch={(text) => change({ search: text, user: undefined, after: undefined })}
+        value={search.user ?? search.search ?? ''}
+        onSet={(text) => change({ search: text, user: undefined, after: undefined })}
       />
       <SelectField
         label="Group"
@@ -116,27 +113,7 @@ function Filters({ state }: { state: string }) {
         options={STATES}
         onChange={({ target }) => change({ state: target.value, after: undefined })}
       />
-    </div>
-  );
-}
-
-function SearchField({ text, label, onSearch }: { text: string; label: string; onSearch: (text: string) => void }) {
-  const [typed, setTyped] = useState(text);
-  const search = (event: FormEvent) => {
-    event.preventDefault();
-    onSearch(typed.trim());
-  };
-  return (
-    <form role="search" className="tokens-search" onSubmit={search}>
-      <TextField
-        label={label}
-        type="search"
-        autoComplete="off"
-        value={typed}
-        onChange={(event) => setTyped(event.target.value)}
-      />
-      <Button type="submit">Search</Button>
-    </form>
+    </search>
   );
 }
 

@@ -1,6 +1,7 @@
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { Count, Share } from '../../parts/numbers.tsx';
-import { latency, type Traffic } from './words.ts';
+import { took } from '../../parts/times.tsx';
+import type { Traffic } from './words.ts';
 
 type Model = Traffic['models'][number];
 
@@ -42,14 +43,14 @@ const COLUMNS: readonly Column<Model>[] = [
   {
     id: 'p50',
     title: 'Half within',
-    cell: ({ p50_ms }) => latency(p50_ms),
+    cell: ({ p50_ms }) => took(p50_ms),
     sort: (row) => row.p50_ms ?? -1,
     is_number: true,
   },
   {
     id: 'p95',
     title: '95 of 100 within',
-    cell: ({ p95_ms }) => latency(p95_ms),
+    cell: ({ p95_ms }) => took(p95_ms),
     sort: (row) => row.p95_ms ?? -1,
     is_number: true,
   },

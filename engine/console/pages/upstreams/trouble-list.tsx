@@ -2,12 +2,12 @@ import { useMemo } from 'react';
 import { useOperation } from '../../api/queries.ts';
 import { usePageSearch } from '../../api/use-search.ts';
 import { Badge } from '../../parts/badge.tsx';
-import { Button } from '../../parts/button.tsx';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { SelectField } from '../../parts/field.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
+import { Turn } from '../../parts/turn.tsx';
 import { duration, TROUBLES, type Trouble } from './words.ts';
 
 const PAGE = 25;
@@ -95,10 +95,7 @@ export function TroubleList({ names }: { names: readonly string[] }) {
                 keyOf={({ id }) => String(id)}
               />
             )}
-            <div className="form-actions">
-              {after !== undefined && <Button onClick={() => change({ after: undefined })}>Latest</Button>}
-              {next !== null && <Button onClick={() => change({ after: next })}>Older</Button>}
-            </div>
+            <Turn next={next} />
           </>
         )}
       </Loaded>

@@ -4,10 +4,11 @@ import { useSession } from '../../frame/session-context.ts';
 import { Badge } from '../../parts/badge.tsx';
 import { Button } from '../../parts/button.tsx';
 import { Count, Share } from '../../parts/numbers.tsx';
+import { took } from '../../parts/times.tsx';
 import { ModelTable } from './model-table.tsx';
 import { TrafficBars } from './traffic-bars.tsx';
 import { StateBadge, StateLines } from './upstream-state.tsx';
-import { latency, type Traffic, type Upstream } from './words.ts';
+import type { Traffic, Upstream } from './words.ts';
 
 /** A time of which traffic is shown, as the answer tells it. */
 export interface Span {
@@ -94,8 +95,8 @@ function Figures({
         <Figure term="Limited (429)">
           <Count of={limited} />
         </Figure>
-        <Figure term="First byte, half within">{latency(p50_ms)}</Figure>
-        <Figure term="95 of 100 within">{latency(p95_ms)}</Figure>
+        <Figure term="First byte, half within">{took(p50_ms)}</Figure>
+        <Figure term="95 of 100 within">{took(p95_ms)}</Figure>
         <Figure term="Sessions that stayed">
           {turns === 0 ? <span className="soft">none went on</span> : <Share of={turns_stayed / turns} />}
         </Figure>

@@ -46,9 +46,3 @@ export function duration(ms: number): string {
   const rest = next === undefined ? 0 : Math.floor((ms % size) / next[1]);
   return rest === 0 ? `${whole} ${unit}` : `${whole} ${unit} ${rest} ${next![0]}`;
 }
-
-/** How long an answer took to begin, such as `840 ms` or `2.4 s`. */
-export function latency(ms: number | null): string {
-  if (ms === null) return 'none';
-  return ms < SECOND ? `${Math.round(ms)} ms` : `${(ms / SECOND).toFixed(1)} s`;
-}

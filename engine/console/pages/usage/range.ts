@@ -38,7 +38,7 @@ export function today(time_zone: string): string {
 }
 
 /** The day of a moment in a time zone. */
-export function dayIn(at: Date, time_zone: string): string {
+function dayIn(at: Date, time_zone: string): string {
   return at.toLocaleDateString('en-CA', { timeZone: time_zone });
 }
 
