@@ -6,6 +6,9 @@ const LIMITS = 'e2e/console/limits-and-tokens.test.ts';
 const SIGN_IN = 'e2e/console/console-sign-in.test.ts';
 const USAGE_API = 'http/admin/usage.test.ts';
 const USAGE_PAGE = 'e2e/console/usage-page.test.ts';
+const FRAME = 'e2e/console/frame.test.ts';
+const FILES = 'http/console/console-files.test.ts';
+const PAGES = 'e2e/console/pages.test.ts';
 const HOME_API = 'http/admin/home.test.ts';
 
 /** What people see in a browser, and who may. */
@@ -32,6 +35,31 @@ export const CONSOLE: Section = {
         'cli/console/console.test.ts': ['no link is printed that would open the console from another machine'],
       },
     ),
+    yes('console.everywhere', 'pages work on a phone and a wide screen, in light and dark, by keyboard alone', {
+      [PAGES]: [
+        'the console of an administrator > shows every page without a complaint of the browser, wide and narrow, light and dark, with nothing serious for axe',
+        'the console of an administrator > can be used without a mouse: everything that can be reached shows that it is',
+        'the console of a developer > shows every page without a complaint of the browser, wide and narrow, light and dark, with nothing serious for axe',
+        'the console of a developer > can be used without a mouse: everything that can be reached shows that it is',
+      ],
+      [FRAME]: ['on a phone the pages are in a menu that opens, leads on and closes by keyboard'],
+    }),
+    yes('console.first-page', 'the first page is small, and asks nobody but the gateway for anything', {
+      [FRAME]: ['the first page takes less than … bytes with gzip, all its files together'],
+      [FILES]: [
+        'the start of the console > asks for nothing but files of the gateway, and holds no inline script or style',
+      ],
+    }),
+    yes('console.headers', 'everything below the console goes out with its content security policy', {
+      [FILES]: ['everything below the console goes out with its security headers, errors too'],
+    }),
+    yes('console.waiting', 'waiting is shown within 100 ms; a lost connection is told, and mended without a reload', {
+      [FRAME]: [
+        'a slow answer has a skeleton within 100 ms, and a quick one none',
+        'a lost connection is told, and mended without a reload',
+        'whoever is signed out elsewhere is shown how to sign in, and comes back to the page',
+      ],
+    }),
     yes('console.requests', 'every request says why it ended so, by what decided then; developers see their own', {
       'e2e/console/requests-page.test.ts': [
         'the page of requests > says without a mouse why a request was refused, by which rule, and leads to its limit',
