@@ -35,11 +35,11 @@ const spent = async () =>
   (await reportUsage(database, {}, { by: ['user'] })).map(({ user, cost_nano_usd }) => [user, cost_nano_usd]);
 const wrongSums = async () => (await verifyLedger({ database, clock })).sums.first;
 
-function start(through: Pick<Database, 'query'> = database): UsageSums {
+function start(through: Partial<Pick<Database, 'query' | 'knex'>> = {}): UsageSums {
   const collected = collectingLog();
   lines = collected.lines;
   return startUsageSums({
-    database: through,
+    database: { query: database.query, knex: database.knex, ...through },
     clock,
     log: collected.log,
     every(_, task) {
@@ -153,6 +153,18 @@ describe('a ledger from before there were sums', () => {
     assert.deepEqual(await spent(), [['ann', 61n]]);
     assert.equal(await count('usage_days'), 30);
     assert.deepEqual(await wrongSums(), []);
+  });
+
+  it('is summed up to its beginning also where each look at it takes long', async () => {
+    // As where rows of all times lie side by side, so that the whole ledger is read each time.
+    const transaction = (...given: Parameters<Database['knex']['transaction']>) => {
+      clock.advance(3000);
+      return database.knex.transaction(...given);
+    };
+    sums = start({ knex: { transaction } as Database['knex'] });
+    for (let round = 0; round < 10; round++) await sums.sum();
+    assert.deepEqual((await database.knex('usage_state'))[0].summed_from, Number.NEGATIVE_INFINITY);
+    assert.deepEqual([await spent(), await wrongSums()], [[['ann', 60n]], []]);
   });
 
   it('can be summed up anew for some days at any time', async () => {
