@@ -208,6 +208,24 @@ async function recordedRequest(token: string): Promise<string> {
   return id;
 }
 
+describe('a filter', () => {
+  it('is a value and no part of a statement, and no trouble of the database is told', async () => {
+    const hostile = `a'"; drop table audit_log; --%_\\$1`;
+    let asked = 0;
+    for (const operation of OPERATIONS.filter((each) => each.method === 'GET')) {
+      for (const [name, schema] of Object.entries((operation.query.properties ?? {}) as Record<string, object>)) {
+        if ('enum' in schema || operation.file_type === 'text/event-stream') continue;
+        const query = new URLSearchParams({ [name]: hostile });
+        const { status, body } = await anna.call('GET', `${pathOf(operation)}?${query}`);
+        assert.ok(status < 500, `${operation.name} ${name}`);
+        assert.doesNotMatch(String(body.error?.message), /syntax error|invalid input|relation|\.ts:/, operation.name);
+        asked++;
+      }
+    }
+    assert.ok(asked > 100, `${asked} were asked`);
+  });
+});
+
 describe('a developer', () => {
   it('is refused every operation of administrators, whatever is sent', async () => {
     const before = await changes();
