@@ -52,6 +52,7 @@ describe('the page of requests', () => {
     assert.match(new URL(page.url()).search, /request=[0-9a-f-]{36}/);
     const drawer = page.getByRole('dialog');
     assert.match((await drawer.textContent())!, /check-budget.*refused it/s);
+    await drawer.getByRole('heading', { name: 'Limits without room' }).waitFor();
     assert.match((await drawer.textContent())!, /Meant for mainnot sent/);
     const limit = drawer.getByRole('link', { name: 'See this limit, or grant more' }).first();
     assert.match((await limit.getAttribute('href'))!, /\/console\/limits\?user=mallory%40example\.com$/);
@@ -77,6 +78,7 @@ describe('the page of requests', () => {
     await page.goto(`${scene.gateway.url}/console/requests?request=${id}&model=mapped-1`);
     await why(page).waitFor();
     assert.match((await why(page).textContent())!, /Served by main/);
+    assert.equal(await page.getByRole('heading', { name: 'Limits without room' }).count(), 0);
     await page.keyboard.press('Escape');
     await until('the filter holds', async () =>
       (await rows(page).allTextContents()).every((text) => text.includes('mapped-1')),
@@ -86,6 +88,16 @@ describe('the page of requests', () => {
     await page.getByText('No request is like this.').waitFor();
     await page.getByRole('button', { name: 'Clear filters' }).click();
     await until('all are back', async () => (await rows(page).count()) > 3);
+  });
+
+  test('takes the last day as one that is included', async () => {
+    const today = new Date().toISOString().slice(0, 10);
+    const page = await openRequests('anna');
+    await page.getByLabel('To (included)').fill(today);
+    await until('the address has the day after', async () => page.url().includes('until='));
+    await rows(page).first().waitFor();
+    assert.ok(new URL(page.url()).searchParams.get('until')! > today);
+    assert.equal(await page.getByLabel('To (included)').inputValue(), today);
   });
 
   test('shows a developer nobody else, by whatever address', async () => {

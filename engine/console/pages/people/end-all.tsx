@@ -2,7 +2,7 @@ import { useChange } from '../../api/queries.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { counted } from '../../parts/numbers.tsx';
 import { useTell } from '../../parts/tell.tsx';
-import type { Person } from './people-table.tsx';
+import { type Person, sessionsInWords } from './people-table.tsx';
 
 /** Asks whether all sessions of somebody are to end. */
 export function EndAll({ person, onClose }: { person: Person; onClose: () => void }) {
@@ -31,8 +31,8 @@ export function EndAll({ person, onClose }: { person: Person; onClose: () => voi
       onSubmit={submit}
     >
       <p>
-        {counted(client_sessions, 'program')} and {counted(console_sessions, 'browser')} are signed out within a second.
-        Access tokens stay, and they can sign in again.
+        Signed out within a second: {sessionsInWords(client_sessions, console_sessions)}. Access tokens go on working,
+        and {email} can sign in again.
       </p>
     </FormDialog>
   );

@@ -39,7 +39,7 @@ const COLUMNS: readonly Column<Person>[] = [
 ];
 
 /** `2 programs, 1 browser`, without what there is none of. */
-function sessionsInWords(programs: number, browsers: number): string {
+export function sessionsInWords(programs: number, browsers: number): string {
   const parts = [programs > 0 && counted(programs, 'program'), browsers > 0 && counted(browsers, 'browser')];
   return parts.filter((part) => part !== false).join(', ') || 'nothing';
 }

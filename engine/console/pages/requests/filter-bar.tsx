@@ -2,6 +2,7 @@ import type { PageSearch } from '../../api/page-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Button } from '../../parts/button.tsx';
 import { SearchField, SelectField, TextField } from '../../parts/field.tsx';
+import { dayAfter, isDay } from '../usage/range.ts';
 import { filtersOf, NO_FILTERS, RESULTS, resultOf, searchForResult, type TextFilter } from './filters.ts';
 
 interface Filtering {
@@ -43,7 +44,7 @@ export function FilterBar({ search, change }: Filtering) {
           onChange={(event) => change(searchForResult(event.target.value))}
         />
         <Moment label="From" value={search.since ?? ''} onSet={(since) => change({ since })} />
-        <Moment label="Until" value={search.until ?? ''} onSet={(until) => change({ until })} />
+        <Moment label="To (included)" is_last value={search.until ?? ''} onSet={(until) => change({ until })} />
         {is_filtered && (
           <Button kind="quiet" onClick={() => change(NO_FILTERS)}>
             Clear filters
@@ -64,10 +65,16 @@ interface Setting {
   readonly onSet: (value: string | undefined) => void;
 }
 
-/** A day; a link from another page may name a moment. */
-function Moment({ label, value, onSet }: Setting) {
-  if (value.includes('T')) return <SearchField {...{ label, value, onSet }} />;
+/** A day, where it is the last one as people say it: the address has the day after. A link from another page may name a moment. */
+function Moment({ label, value, onSet, is_last = false }: Setting & { readonly is_last?: boolean }) {
+  if (value.includes('T')) return <SearchField label={label.replace(' (included)', '')} {...{ value, onSet }} />;
+  const moved = (day: string, days: number) => (is_last && isDay(day) ? dayAfter(day, days) : day);
   return (
-    <TextField label={label} type="date" value={value} onChange={(event) => onSet(event.target.value || undefined)} />
+    <TextField
+      label={label}
+      type="date"
+      value={moved(value, -1)}
+      onChange={({ target }) => onSet(moved(target.value, 1) || undefined)}
+    />
   );
 }

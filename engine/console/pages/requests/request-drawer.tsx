@@ -40,7 +40,7 @@ function Details({ found }: { found: Found }) {
       </div>
       <Facts request={request} />
       <Path request={request} bytes={trace.bytes} />
-      <TraceView trace={trace} refused_by={request.refused_by} error={request.error} />
+      <TraceView trace={trace} refused_by={request.refused_by} />
       <WhatIf id={request.id} />
       <Ledger rows={ledger} />
       <details>

@@ -20,20 +20,12 @@ const ENDS: Readonly<Record<Trace['stages'][number]['end'], readonly [words: str
 };
 
 /** Every decision about a request, in the order in which it was made. */
-export function TraceView({
-  trace,
-  refused_by,
-  error,
-}: {
-  trace: Trace;
-  refused_by: string | null;
-  error: string | null;
-}) {
+export function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | null }) {
   const routing = trace.rules.filter(({ kind }) => kind === 'routing');
   const spending = trace.rules.filter(({ kind, held }) => kind === 'spend' && held !== null);
   return (
     <>
-      <Limits trace={trace} is_refused={error !== null} />
+      <Limits trace={trace} />
       <Stages trace={trace} />
       {(trace.attempts.length > 0 || trace.dropped.length > 0) && (
         <Part title="Attempts">
@@ -89,11 +81,11 @@ function Part({ title, children }: { title: string; children: ReactNode }) {
   );
 }
 
-function Limits({ trace: { limits }, is_refused }: { trace: Trace; is_refused: boolean }) {
+function Limits({ trace: { limits } }: { trace: Trace }) {
   const { person } = useSession();
   if (limits.length === 0) return null;
   return (
-    <Part title={is_refused ? 'Limits without room' : 'Limits'}>
+    <Part title={limits.every(({ refused }) => refused) ? 'Limits without room' : 'Limits'}>
       <ul className="requests-limits">
         {limits.map(({ rule, scope, key, limit, spent, reserved, after, resets_at, words }) => (
           <li key={`${rule} ${scope} ${key}`}>

@@ -59,7 +59,7 @@ function Days() {
         hint={since !== undefined && !isDay(since) ? since : undefined}
       />
       <TextField
-        label="To, included"
+        label="To (included)"
         type="date"
         value={last}
         {...(isDay(since) && { min: since })}
