@@ -1,5 +1,7 @@
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+const CENTS = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const TINY = new Intl.NumberFormat('en', { maximumSignificantDigits: 2, maximumFractionDigits: 9 });
 const PERCENT = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 });
 
 /** An amount in USD, rounded to what matters; the exact one is its title. Takes a decimal, as text or number. */
@@ -15,9 +17,7 @@ export function Usd({ amount }: { amount: string | number }) {
 export function shortUsd(amount: string | number): string {
   const value = Number(amount);
   const small = value !== 0 && Math.abs(value) < 0.01;
-  const digits = small
-    ? new Intl.NumberFormat('en', { maximumSignificantDigits: 2, maximumFractionDigits: 9 }).format(value)
-    : new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 }).format(value);
+  const digits = small ? TINY.format(value) : CENTS.format(value);
   return value < 0 ? `-$${digits.slice(1)}` : `$${digits}`;
 }
 

@@ -3,7 +3,6 @@ import type { AnswerOf } from '../../api/client.ts';
 import type { ServiceToken } from '../../api/operations.ts';
 import { useChange, useOperation } from '../../api/queries.ts';
 import { Badge } from '../../parts/badge.tsx';
-import { Button } from '../../parts/button.tsx';
 import { type Column, DataTable } from '../../parts/data-table.tsx';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { SelectField } from '../../parts/field.tsx';
@@ -12,15 +11,14 @@ import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { useTell } from '../../parts/tell.tsx';
 import { TimeText } from '../../parts/times.tsx';
 import { MadeDialog } from './made-dialog.tsx';
+import { actions, type Changing } from './row-actions.tsx';
 import { CreateServiceToken } from './service-token-dialog.tsx';
-import { isInForce, OVERLAPS, TONES } from './words.ts';
-
-type Change = { readonly token: ServiceToken; readonly what: 'rotate' | 'revoke' };
+import { OVERLAPS, TONES } from './words.ts';
 
 /** Service tokens: credentials of programs for the admin API. */
 export function ServiceTokens({ is_creating, onCreated }: { is_creating: boolean; onCreated: () => void }) {
   const query = useOperation('listServiceTokens', {});
-  const [changing, setChanging] = useState<Change | undefined>();
+  const [changing, setChanging] = useState<Changing<ServiceToken> | undefined>();
   const columns = useMemo(() => [...COLUMNS, actions(setChanging)], []);
   const close = () => setChanging(undefined);
   return (
@@ -78,30 +76,6 @@ const COLUMNS: readonly Column<ServiceToken>[] = [
   },
   { id: 'expires', title: 'Expires', cell: ({ expires_at }) => <TimeText at={expires_at} form="relative" /> },
 ];
-
-function actions(onChange: (change: Change) => void): Column<ServiceToken> {
-  return {
-    id: 'do',
-    title: 'Actions',
-    cell: (token) =>
-      isInForce(token) && (
-        <span className="row-actions">
-          {token.state !== 'replaced' && (
-            <Button
-              kind="quiet"
-              aria-label={`Rotate ${token.name}`}
-              onClick={() => onChange({ token, what: 'rotate' })}
-            >
-              Rotate
-            </Button>
-          )}
-          <Button kind="quiet" aria-label={`Revoke ${token.name}`} onClick={() => onChange({ token, what: 'revoke' })}>
-            Revoke
-          </Button>
-        </span>
-      ),
-  };
-}
 
 function Rotate({ token, onClose }: { token: ServiceToken; onClose: () => void }) {
   const rotate = useChange('rotateServiceToken');

@@ -14,7 +14,8 @@ import { EmptyState, Loaded } from '../../parts/states.tsx';
 import { TimeText } from '../../parts/times.tsx';
 import { Turn } from '../../parts/turn.tsx';
 import { RevokeDialog, RotateDialog } from './change-dialogs.tsx';
-import { isInForce, STATE_WORDS, TONES } from './words.ts';
+import { actions, type Changing } from './row-actions.tsx';
+import { STATE_WORDS, TONES } from './words.ts';
 
 type State = NonNullable<InputOf<'listTokens'>['state']>;
 const STATES: readonly { readonly value: State | 'all'; readonly text: string }[] = [
@@ -27,11 +28,6 @@ const STATES: readonly { readonly value: State | 'all'; readonly text: string }[
   { value: 'all', text: 'all' },
 ];
 const PAGE = 50;
-
-interface Changing {
-  readonly token: Token;
-  readonly what: 'rotate' | 'revoke';
-}
 
 /** Access tokens, the newest first, narrowed by what the address says. */
 export function TokenList() {
@@ -47,7 +43,7 @@ export function TokenList() {
     state: asked === 'all' ? undefined : asked,
     after: search.after,
   });
-  const [changing, setChanging] = useState<Changing | undefined>();
+  const [changing, setChanging] = useState<Changing<Token> | undefined>();
   const close = () => setChanging(undefined);
   const is_narrowed = [search.user, search.group, search.search].some(Boolean) || asked !== 'in_force';
   return (
@@ -117,7 +113,7 @@ function Filters({ state }: { state: string }) {
   );
 }
 
-function TokenTable({ tokens, onChange }: { tokens: readonly Token[]; onChange: (changing: Changing) => void }) {
+function TokenTable({ tokens, onChange }: { tokens: readonly Token[]; onChange: (changing: Changing<Token>) => void }) {
   const { is_admin } = useSession().person;
   const columns = useMemo(() => [...columnsFor(is_admin), actions(onChange)], [is_admin, onChange]);
   return <DataTable label="Access tokens" columns={columns} rows={tokens} keyOf={({ id }) => id} />;
@@ -173,28 +169,4 @@ function StateCell({ token: { state, suspends_at } }: { token: Token }): ReactNo
 
 function When({ at, otherwise }: { at: string | null; otherwise: string }) {
   return at === null ? <span className="soft">{otherwise}</span> : <TimeText at={at} form="relative" />;
-}
-
-function actions(onChange: (changing: Changing) => void): Column<Token> {
-  return {
-    id: 'do',
-    title: 'Actions',
-    cell: (token) =>
-      isInForce(token) && (
-        <span className="row-actions">
-          {token.state !== 'replaced' && (
-            <Button
-              kind="quiet"
-              aria-label={`Rotate ${token.name}`}
-              onClick={() => onChange({ token, what: 'rotate' })}
-            >
-              Rotate
-            </Button>
-          )}
-          <Button kind="quiet" aria-label={`Revoke ${token.name}`} onClick={() => onChange({ token, what: 'revoke' })}>
-            Revoke
-          </Button>
-        </span>
-      ),
-  };
 }
