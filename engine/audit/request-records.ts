@@ -106,6 +106,16 @@ function lookUp(filter: RequestFilter): keyof typeof LOOK_UP {
   return classes?.every((digit) => digit === '4' || digit === '5') ? 'failed' : 'time';
 }
 
+/** Whether most of what an index leads to may have to be passed over. */
+function isRare(filter: RequestFilter, by: keyof typeof LOOK_UP): boolean {
+  const compared = Object.keys(wanted(filter)).filter(
+    (field) => by === 'time' || by === 'failed' || field !== FIELDS[by],
+  );
+  const is_of_class =
+    by === 'failed' ? classesOf(filter)!.length < 2 || filter.outcome === 'refused' : classesOf(filter) !== null;
+  return compared.length > 0 || is_of_class;
+}
+
 interface Stretch {
   /** ISO 8601, as PostgreSQL writes it: it knows microseconds. */
   readonly before: string;
@@ -138,8 +148,8 @@ function readStretch(database: Asking, filter: RequestFilter, stretch: Stretch):
 
 const HOUR_MS = 3_600_000;
 const FIRST_STRETCH_MS = 6 * HOUR_MS;
-/** A stretch that took less leads to a longer one. */
-const QUICK_MS = 60;
+/** How long a stretch should take: the next one is longer or shorter for it, as a working day has more than the night before. */
+const QUICK_MS = 30;
 /** A list that has nothing to show by then says how far it looked. */
 const PATIENCE_MS = 250;
 
@@ -159,12 +169,10 @@ export async function listRequestRecords(
   if (start === undefined) return undefined;
   const oldest = await oldestOf(database);
   const first = filter.since !== undefined && filter.since > oldest ? filter.since : oldest;
-  const is_rare = Object.keys(wanted(filter)).length > 0 || classesOf(filter) !== null;
-  const stretches = lookUp(filter) === 'time' && is_rare;
   const records: RequestRecord[] = [];
   const began = performance.now();
   let { before, before_id } = start;
-  let length = stretches ? FIRST_STRETCH_MS : Number.POSITIVE_INFINITY;
+  let length = isRare(filter, lookUp(filter)) ? FIRST_STRETCH_MS : Number.POSITIVE_INFINITY;
   for (;;) {
     const lowest = new Date(before).getTime() - length;
     const from = new Date(Math.max(first.getTime(), lowest));
@@ -179,7 +187,7 @@ export async function listRequestRecords(
     if (from <= first) return { records, next: null, searched_to: null };
     const now = performance.now();
     if (now - began > PATIENCE_MS) return { records, next: `t${from.getTime()}`, searched_to: from };
-    if (now - asked < QUICK_MS) length *= 3;
+    length *= Math.min(3, Math.max(1 / 4, QUICK_MS / (now - asked)));
     before = from.toISOString();
     before_id = null;
   }

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
+import { listRequestRecords, type RequestFilter } from '../../../engine/audit/request-records.ts';
+import type { Database } from '../../../engine/store/database.ts';
 import { until } from '../../support/until.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
@@ -69,6 +71,31 @@ const list = async (who: string, query = '') => {
 const idsOf = async (who: string, query = '') => (await list(who, query)).requests.map(({ id }: { id: string }) => id);
 
 describe('the list of requests', () => {
+  test('looks for what is rare in one stretch of time after the other, also where an index leads to something like it', async () => {
+    const firstStretch = async (filter: RequestFilter) => {
+      const asked: (readonly unknown[])[] = [];
+      const query: Database['query'] = (name, text, values) => {
+        if (name.startsWith('audit_requests_by')) asked.push(values);
+        return bench.database.query(name, text, values);
+      };
+      const page = await listRequestRecords({ query }, filter, { limit: 50, now: NOON });
+      assert.ok(page!.next !== null || asked.at(-1)![3] instanceof Date);
+      return (NOON + HOUR_MS - Number(asked[0]![3])) / HOUR_MS;
+    };
+    const user = 'alice@example.com';
+    for (const rare of [
+      { status: '418' },
+      { status: '5xx' },
+      { outcome: 'refused' },
+      { user, error: 'none' },
+    ] as const) {
+      assert.equal(await firstStretch(rare), 6, JSON.stringify(rare));
+    }
+    for (const found of [{ user }, { token: 'tok_a' }, { outcome: 'failed' }] as const) {
+      assert.ok((await firstStretch(found)) > 24 * 79, JSON.stringify(found));
+    }
+  });
+
   test('has those of everybody for administrators, the newest first', async () => {
     const { alice, bob, refused, failed, unknown, old } = ids;
     assert.deepEqual(await idsOf('root'), [failed, refused, bob, alice, unknown, old]);
