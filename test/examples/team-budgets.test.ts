@@ -111,7 +111,7 @@ test('every command of its README does what is said beside it', async () => {
   holds('ledger verify', /^The ledger adds up: compared \d+ counters with \d+ ledger rows of 0\.\d+ USD/);
   holds('ledger reconcile', /^2 lines of 2 disagree, 2 only in the bill\.$/m);
   holds('prices check', /^Everything has a price: looked at \d requests to 2 models/);
-  holds('audit changes', /limit\.grant .*limit\.set +team search per month\n.*usd 3000/s);
+  holds('audit changes', /limit\.grant .*limit\.set +team search per month\n.* to 3000\s+USD\n/s);
 
   // And what its last sentence says of a price that was wrong.
   const prose = await readFile(join(REPOSITORY, EXAMPLE, 'README.md'), 'utf8');
