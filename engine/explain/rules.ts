@@ -1,10 +1,11 @@
 import type { GatewayConfig } from '../contract/config.ts';
+import { ERRORS, type ErrorCode } from '../contract/errors.ts';
 import { describeLimit, spendLimits } from '../money/limits/spend-limits.ts';
 import { formatRoute, formatUpstreams, routingRules } from '../rules/config-rules.ts';
 import { formatCondition } from '../rules/format-condition.ts';
 import { shownPath } from '../source/diagnostics/render.ts';
 import type { SourcePosition } from '../source/node.ts';
-import type { Loaded } from '../source/spec.ts';
+import type { Loaded, StageEntry } from '../source/spec.ts';
 
 /** A rule in force with the position it comes from. */
 export interface EffectiveRule {
@@ -70,6 +71,16 @@ function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, format: Fo
   }));
 }
 
+/** What an entry does to the requests that its guard lets through. */
+function effectOf({ definition, options, id }: StageEntry): string {
+  const given = options as { readonly error?: ErrorCode; readonly status?: number };
+  if (definition.name === 'fail' && given.error !== undefined) {
+    return `refuses: ${given.status ?? ERRORS[given.error].status} ${given.error}`;
+  }
+  if (definition.name === 'answer') return `answers: ${given.status ?? 200}`;
+  return definition.terminal ? `answers by ${id}` : `runs ${id}`;
+}
+
 function pipelineRules({ pipelines }: Loaded, at: At, format: FormatLogic): EffectiveRule[] {
   return pipelines.flatMap((pipeline) => [
     ...pipeline.rules.map(
@@ -96,7 +107,7 @@ function pipelineRules({ pipelines }: Loaded, at: At, format: FormatLogic): Effe
             mode: entry.mode,
             logic,
             text: format(logic),
-            effect: list === 'on_error' ? `answers${handled}` : 'runs',
+            effect: `${effectOf(entry)}${handled}`,
             ...at(entry.when_position ?? entry.position),
           },
         ];

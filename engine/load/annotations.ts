@@ -2,7 +2,7 @@ import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ERRORS } from '../contract/errors.ts';
 import { isAddressRange, isLoopbackUrl, isTimeZone, urlProblem } from '../kit/net/addresses.ts';
-import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
+import { closest, didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
 import { keyName, quote } from '../source/describe.ts';
 import { isEnvironmentName } from '../source/diagnostics/secrets.ts';
@@ -106,6 +106,7 @@ function environmentVariable({ parameter, value }: Annotation, node: Node, conte
   if (/^[A-Z][A-Z0-9_]*$/.test(name)) {
     findings.report(code, node.mark, `the environment variable ${name} ${state}`, {
       help: `${keyName(key)} needs it: export ${name}=...`,
+      once: true,
     });
   } else {
     // Few variables have such names, many passwords do.
@@ -186,7 +187,18 @@ function address({ parameter, value }: Annotation, node: Node, { findings }: Ann
 function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {
   if (isTimeZone(String(value))) return;
   const expected = 'a name of the IANA database, such as UTC or Europe/Berlin';
-  findings.report('C4017', node.mark, `there is no time zone ${quote(String(value))}`, { expected });
+  const help = timeZoneMeant(String(value));
+  findings.report('C4017', node.mark, `there is no time zone ${quote(String(value))}`, { expected, help });
+}
+
+/** People know the city; the name of its zone begins with a continent. */
+function timeZoneMeant(text: string): string | undefined {
+  const zones = Intl.supportedValuesOf('timeZone');
+  const wanted = text.trim().replaceAll(' ', '_');
+  const cities = new Map(zones.map((zone) => [zone.slice(zone.lastIndexOf('/') + 1), zone]));
+  const city = closest(wanted.slice(wanted.lastIndexOf('/') + 1), cities.keys());
+  const meant = closest(wanted, zones) ?? (city === undefined ? undefined : cities.get(city));
+  return meant === undefined ? undefined : `did you mean \`${meant}\`?`;
 }
 
 /** Puts a value at a JSON pointer of a plain value. */

@@ -1,9 +1,10 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import type { StageDefinition } from '../contract/stage.ts';
 import { quote } from '../source/describe.ts';
 import { hideSecrets } from '../source/diagnostics/secrets.ts';
 import type { Findings } from '../source/findings.ts';
 import { definitionProblem } from './stage-definition.ts';
+import { placeOfError } from './stage-error.ts';
 import { filesOfModule, importModule } from './stage-modules.ts';
 
 async function importStage(file: string, findings: Findings): Promise<StageDefinition | undefined> {
@@ -12,7 +13,9 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     module = await importModule(file);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    findings.report('C4012', { file }, 'the stage module does not load', {
+    const place = placeOfError(error, filesOfModule(file));
+    if (place !== undefined) findings.read(place.file, hideSecrets(readFileSync(place.file, 'utf8')));
+    findings.report('C4012', place ?? { file }, 'the stage module does not load', {
       found: hideSecrets(message.split('\n')[0] ?? ''),
     });
     return undefined;

@@ -70,10 +70,19 @@ function checkAnswers({ stages, stages_mark, item_marks }: LinkedPipeline, findi
     .filter(isEnforced)
     .find(({ entry: { definition } }) => definition.terminal || definition.raises.length > 0);
   if (unreachable === undefined) return;
-  const answering = quote(stages[last]!.entry.id);
-  findings.report('C6002', unreachable.mark, `the stage can never run: ${answering} above it always answers`, {
-    help: `move it above ${answering}`,
-  });
+  const answering = stages[last]!.entry;
+  findings.report(
+    'C6002',
+    unreachable.mark,
+    `the stage can never run: ${quote(answering.id)} above it always answers`,
+    { help: helpToReach(answering) },
+  );
+}
+
+/** A stage that asks nobody for its answer was meant for some requests only. */
+function helpToReach({ id, definition }: StageEntry): string {
+  if (definition.needs.includes('network')) return `move it above ${quote(id)}`;
+  return `give ${quote(id)} a \`when:\`, or move it to the end`;
 }
 
 function helpToAnswer({ id, mode }: StageEntry): string {
@@ -173,7 +182,7 @@ class FactCheck {
     if (stage !== undefined) {
       const id = quote(stage.entry.id);
       const help = isEnforced(stage)
-        ? (them: string) => `${id} writes ${them}: put that stage first`
+        ? (them: string) => `${id} writes ${them}: move this below ${id}`
         : (them: string) => `${id} would write ${them}, but is in shadow mode and never runs: remove \`mode\``;
       return { name: id, writes: stage.entry.definition.writes, help };
     }

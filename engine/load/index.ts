@@ -8,6 +8,7 @@ import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
 import { lintGroups } from './lint/lint-groups.ts';
+import { lintPrices } from './lint/lint-prices.ts';
 import { lintRoutes } from './lint/lint-routes.ts';
 import { lintTranslation } from './lint/lint-translation.ts';
 import { lintRouting } from './lint/lints.ts';
@@ -49,6 +50,7 @@ export async function loadInto(
   const { config, names, pipelines } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
   if (config !== undefined) lintRoutes(config, root, findings);
+  if (config !== undefined) lintPrices(root, findings);
   const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
   if (config !== undefined) lintTranslation(config, compiled, root, findings);
   const policies = loadPolicies(gateway.policy_source, config, findings);

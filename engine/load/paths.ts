@@ -216,7 +216,11 @@ class PathChecker {
     if (test === undefined) return;
     this.tests += 1;
     const gateway = this.gatewayOf(file);
-    const known = gateway?.compiled ?? (await this.beside(file, test.pipeline));
+    const known =
+      gateway?.compiled ??
+      (await this.beside(file, test.pipeline)) ??
+      // A name that is misspelt in the file stands right in the name of the file.
+      (await this.beside(file, basename(file).split('.')[0]!));
     // What a pipeline with errors would contain is not known.
     if (is_sound && known !== undefined) checkAgainstPipeline(test, known, this.findings);
     if (is_sound && gateway?.config !== undefined) checkAgainstConfig(test, gateway.config, this.findings);

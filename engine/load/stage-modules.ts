@@ -9,7 +9,7 @@ const ENGINE_URL = new URL('..', import.meta.url).href;
 const API_URL = new URL(`../api${extname(import.meta.url)}`, import.meta.url).href;
 
 /** Marks the URL of an operator's module and says which reading of its file it is; Node keeps modules by URL. */
-const READING = '?appscli=';
+export const READING = '?appscli=';
 
 /** A file of the operator's code as it was imported last. */
 interface Module {

@@ -51,6 +51,8 @@ class Checker implements ConditionChecker {
   private readonly findings: Findings;
   private readonly reader: ExpressionReader;
   private readonly types: TypeChecker;
+  /** Names of the rules that are being resolved, outermost first. */
+  private readonly open: string[] = [];
 
   constructor(rules: Node | undefined, findings: Findings) {
     this.findings = findings;
@@ -79,14 +81,14 @@ class Checker implements ConditionChecker {
 
   named(): readonly { readonly name: string; readonly logic: unknown; readonly mark: Mark }[] {
     return [...this.rules].flatMap(([name, rule]) => {
-      this.resolve(rule);
+      this.resolve(name, rule);
       return rule.condition === undefined ? [] : [{ name, logic: rule.condition.logic, mark: rule.mark }];
     });
   }
 
   reportUnused(): void {
     for (const [name, rule] of this.rules) {
-      if (rule.state === 'new') this.resolve(rule);
+      if (rule.state === 'new') this.resolve(name, rule);
       if (rule.used) continue;
       this.findings.report('W7008', rule.mark, `nothing refers to the rule ${keyName(name)}`, {
         help: `remove it, or refer to it: when: { rule: ${name} }`,
@@ -134,17 +136,23 @@ class Checker implements ConditionChecker {
     }
     rule.used = true;
     if (rule.state === 'open') {
-      this.findings.report('C5010', node.mark, `the rule ${keyName(name)} refers to itself`);
+      const circle = [...this.open.slice(this.open.indexOf(name)), name].map(keyName);
+      this.findings.report('C5010', node.mark, `the rule ${keyName(name)} refers to itself`, {
+        found: circle.length > 2 ? circle.join(' -> ') : undefined,
+        help: 'write the condition out at one of them',
+      });
       return undefined;
     }
-    this.resolve(rule);
+    this.resolve(name, rule);
     return rule.condition;
   }
 
-  private resolve(rule: NamedRule): void {
+  private resolve(name: string, rule: NamedRule): void {
     if (rule.state !== 'new') return;
     rule.state = 'open';
+    this.open.push(name);
     rule.condition = this.check(rule.node);
+    this.open.pop();
     rule.state = 'done';
   }
 }

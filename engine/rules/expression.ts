@@ -163,7 +163,8 @@ export class ExpressionReader {
         expected: 'an odd number of them',
       });
     } else {
-      const message = `${keyName(operator)} takes ${plural(spec.operands)} operands`;
+      const operands = spec.operands[1] === 1 ? 'operand' : 'operands';
+      const message = `${keyName(operator)} takes ${plural(spec.operands)} ${operands}`;
       this.findings.report('C5011', key, message, { found: String(count) });
     }
     return this.broken(key);

@@ -1,3 +1,5 @@
+import { FACTS } from '../contract/facts.ts';
+import { quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { constancy, dependencies } from './constancy.ts';
 import type { Call, Expression } from './expression.ts';
@@ -7,6 +9,9 @@ import { formatCondition } from './format-condition.ts';
 const MAX_PAIRED = 12;
 
 const MAX_CHARS = 120;
+
+/** The one fact that is an address wherever it is there. */
+const ADDRESS = 'request.client.address';
 
 /** A condition in a message; left out when it is long. */
 function shown(expression: Expression): string {
@@ -41,6 +46,7 @@ class Linter {
     if (expression.kind === 'call') {
       const { operator } = expression;
       if (operator === 'and' || operator === 'or') return this.connection(expression);
+      if (operator === 'cidr' && this.noAddress(expression)) return true;
       if (
         this.parts(expression)
           .map((part) => this.lint(part))
@@ -59,6 +65,14 @@ class Linter {
       return operands.filter((operand, at) => nested(operand) || (at % 2 === 0 && at + 1 < operands.length));
     if (operator === 'some' || operator === 'all' || operator === 'none') return operands.slice(1);
     return [];
+  }
+
+  private noAddress({ operands: [subject] }: Call): boolean {
+    if (subject?.kind !== 'fact' || !(subject.path in FACTS) || subject.path === ADDRESS) return false;
+    this.findings.report('W7182', subject.path_mark, `${quote(subject.path)} is never an address`, {
+      help: `\`cidr\` looks at addresses: write { var: ${ADDRESS} }`,
+    });
+    return true;
   }
 
   private constant(expression: Expression): boolean {

@@ -8,6 +8,8 @@ export interface Details {
   readonly found?: string | undefined;
   readonly expected?: string | undefined;
   readonly help?: string | undefined;
+  /** Whether the same sentence is said only where it is met first, because it is not about that place. */
+  readonly once?: boolean;
 }
 
 /** What one load has found so far: diagnostics, files read, and which text is secret. */
@@ -57,12 +59,13 @@ export function createFindings(): Findings {
     hidden.get(file)!.push(range);
   };
   return {
-    report(code, at, message, details = {}) {
+    report(code, at, message, { once = false, ...details } = {}) {
       const position = 'line' in at ? at : { file: at.file };
       const given = Object.fromEntries(Object.entries(details).filter(([, text]) => text !== undefined));
       const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...position, ...given };
       // A fragment used twice shows its mistakes once.
-      const key = [code, at.file, diagnostic.line, diagnostic.column, message].join('\n');
+      const place = once ? [] : [at.file, diagnostic.line, diagnostic.column];
+      const key = [code, ...place, message].join('\n');
       if (found.has(key)) return;
       found.set(key, diagnostic);
       if (diagnostic.severity === 'error') errors += 1;

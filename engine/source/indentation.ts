@@ -71,16 +71,33 @@ function neighbour(text: string, offset: number, step: 1 | -1): Line | undefined
   }
 }
 
+const isDash = (text: string, { start }: Word): boolean => /^-(?:\s|$)/.test(text.slice(start, start + 2));
+
 /** The first word of a list whose first item lacks its dash, seen from the dash of the second. */
 function undashed(text: string, second: Word): Word | undefined {
   const indentation = second.start - lineStart(text, second.start);
   let first: Line | undefined;
   for (let line = neighbour(text, second.start, -1); line !== undefined; line = neighbour(text, line.word.start, -1)) {
-    if (line.indentation < indentation) return line.ends_open ? first?.word : undefined;
-    if (/^-\s/.test(text.slice(line.word.start)) && line.indentation === indentation) return undefined;
+    if (line.indentation < indentation)
+      return line.ends_open && first && !isDash(text, first.word) ? first.word : undefined;
+    if (isDash(text, line.word) && line.indentation === indentation) return undefined;
     first = line;
   }
   return undefined;
+}
+
+/** The first dash of a list when it is the odd one: the second and the third stand in one column, and it does not. */
+function oddDash(text: string, second: Word): Word | undefined {
+  const indentation = second.start - lineStart(text, second.start);
+  const dashes: Line[] = [];
+  let line = neighbour(text, second.start, -1);
+  for (; line !== undefined && !line.ends_open; line = neighbour(text, line.word.start, -1)) {
+    if (isDash(text, line.word)) dashes.push(line);
+  }
+  let third = neighbour(text, second.start, 1);
+  while (third !== undefined && third.indentation > indentation) third = neighbour(text, third.word.start, 1);
+  const agrees = third?.indentation === indentation && isDash(text, third.word);
+  return agrees && dashes.length === 1 && dashes[0]!.indentation !== indentation ? dashes[0]!.word : undefined;
 }
 
 /**
@@ -92,7 +109,7 @@ export function oddLine(text: string, second: Word): Word {
   const first = neighbour(text, second.start, -1);
   const parent = first && neighbour(text, first.word.start, -1);
   const third = neighbour(text, second.start, 1);
-  if (/^-\s/.test(text.slice(second.start))) return undashed(text, second) ?? second;
+  if (isDash(text, second)) return undashed(text, second) ?? oddDash(text, second) ?? second;
   if (first === undefined || parent?.ends_open !== true || first.ends_open || /^-/.test(text.slice(first.word.start)))
     return second;
   const is_odd =

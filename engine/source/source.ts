@@ -135,7 +135,9 @@ class Builder {
   }
 
   private reportStar(source: string, mark: Mark): void {
-    this.findings.report('C1010', mark, ALIAS, { help: `quote it: "*${source}"` });
+    this.findings.report('C1010', mark, ALIAS, {
+      help: source === '' ? 'quote it: "*"' : `write the value out, or quote it if it is a text: "*${source}"`,
+    });
   }
 
   private report(
@@ -229,7 +231,7 @@ const STRANGE_SPACE = /^[\u00a0\u2000-\u200b\u202f\u3000]/;
 
 const REFUSALS = {
   C1008: ['this looks like a space, but is another character', 'indent with ordinary spaces'],
-  C1010: ['anchors and aliases are not part of this language', 'write the value out, or use a fragment'],
+  C1010: ['anchors and aliases are not part of this language', 'write the value out'],
   C1011: ['merge keys are not part of this language', 'write the keys out, or use a fragment'],
   C1012: ['explicit tags are not part of this language', 'remove the tag; quote the text if `!` is meant'],
   C1013: ['a key that starts with `!` must be quoted', 'YAML reads an unquoted `!` as a tag: write "!": instead'],

@@ -30,6 +30,8 @@ type Wording = readonly [message: string, help?: string];
 /** What is said about a `*` that is no anchor's alias. */
 export const ALIAS = '`*` starts an alias in YAML, and aliases are not part of this language';
 
+const COMMENT = 'a comment starts with #';
+
 const TAB: Wording = ['a tab is used for indentation', 'indent with spaces'];
 const STRANGE_SPACE: Wording = ['this looks like a space, but is another character', 'indent with ordinary spaces'];
 const DIRECTIVE: Wording = ['YAML directives are not part of this language', 'remove the line'];
@@ -89,6 +91,12 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   if (problem.code === 'TAB_AS_INDENT' || tab !== undefined) return at('C1008', tab ?? start, (tab ?? start) + 1, TAB);
   const strange = strangeSpace(text, start);
   if (strange !== undefined) return at('C1008', strange, strange + 1, STRANGE_SPACE);
+  const comment = foreignComment(text, start);
+  if (comment !== undefined)
+    return at('C1007', comment, comment + 2, [
+      `\`${text.slice(comment, comment + 2)}\` does not start a comment`,
+      COMMENT,
+    ]);
   // In a flow mapping the braces of a placeholder are YAML's own.
   const placeholder = /(?<!["'])\$\{\{/.exec(lineAt(text, start));
   const placeholder_start = lineStart(text, start) + (placeholder?.index ?? 0);
@@ -127,11 +135,18 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   }
   const code = { MULTIPLE_DOCS: 'C1015', BAD_ALIAS: 'C1010' }[problem.code] ?? 'C1007';
   const other: Wording = [`YAML cannot be read here: ${problem.code.toLowerCase().replaceAll('_', ' ')}`];
-  if (/^[ \t]*(?:\/\/|\/\*|--(?!-))/.test(lineAt(text, start))) {
-    return at('C1007', start, start + 2, ['this line is neither a key nor a value', 'a comment starts with #']);
-  }
   const wording = problem.code === 'UNEXPECTED_TOKEN' ? unexpected(text, start) : undefined;
   return at(code as DiagnosticCode, start, end, wording ?? WORDING[problem.code] ?? other);
+}
+
+/** Offset of `//`, `/*` or `--` where a comment would begin in another language: on the line at `offset`. */
+function foreignComment(text: string, offset: number): number | undefined {
+  const line = lineAt(text, offset);
+  const [found, space = ''] = /^([ \t]*)--(?!-)/.exec(line) ?? /(^|[\s,])(?:\/\/|\/\*)(?=\s|$)/.exec(line) ?? [];
+  if (found === undefined) return undefined;
+  const before = line.slice(0, line.indexOf(found) + space.length);
+  const is_quoted = ['"', "'"].some((quote) => before.split(quote).length % 2 === 0);
+  return is_quoted || before.includes('#') ? undefined : lineStart(text, offset) + before.length;
 }
 
 /** An operator that means something else to YAML, where it is a key; a break is found at it or just after it. */

@@ -93,11 +93,12 @@ export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest
   return { method: ctx.call.req.method!, path, headers, body: body.bytes, dropped_headers: dropped };
 }
 
+/** The client is told that it is so; the reason is the operator's, and is for the log. */
 function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, spoken: Protocol): StageError {
-  const speaks = `The upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
-  const message =
+  const speaks = `the upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
+  const reason =
     protocol === 'count_tokens'
-      ? `${speaks}, so it cannot count tokens.`
-      : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\`.`;
-  return new StageError('not_supported', message, { details: { upstream: name } });
+      ? `${speaks}, so it cannot count tokens`
+      : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\``;
+  return new StageError('not_supported', 'This API is not available for this model.', { cause: new Error(reason) });
 }

@@ -16,8 +16,12 @@ export function editDistance(a: string, b: string): number {
   return previous[b.length]!;
 }
 
-/** How many edits still read as a slip of the pen in a word of this length. */
-const tolerance = (length: number): number => (length <= 4 ? 1 : length <= 8 ? 2 : 3);
+/** How many edits still read as a slip of the pen; in short words two only where they begin alike (`fale`, `fail`). */
+function tolerance(a: string, b: string): number {
+  const length = Math.min(a.length, b.length);
+  if (length < 4 || (length === 4 && a.slice(0, 2) !== b.slice(0, 2))) return 1;
+  return length <= 8 ? 2 : 3;
+}
 
 /** The word that was probably meant, or `undefined` when none is close. */
 export function closest(word: string, known: Iterable<string>): string | undefined {
@@ -26,8 +30,9 @@ export function closest(word: string, known: Iterable<string>): string | undefin
   let best_distance = Number.POSITIVE_INFINITY;
   for (const candidate of known) {
     if (Math.abs(candidate.length - word.length) > 3) continue;
-    const distance = editDistance(wanted, candidate.toLowerCase().replaceAll('-', '_'));
-    if (distance <= tolerance(Math.min(word.length, candidate.length)) && distance < best_distance) {
+    const other = candidate.toLowerCase().replaceAll('-', '_');
+    const distance = editDistance(wanted, other);
+    if (distance <= tolerance(wanted, other) && distance < best_distance) {
       best = candidate;
       best_distance = distance;
     }
@@ -59,12 +64,17 @@ export function closestKey(key: string, known: readonly string[]): string | unde
   return undefined;
 }
 
+/** What to say about a value that has a comment of another language in it. */
+export function commentMeant(value: string): string | undefined {
+  return /\s\/\/(?:\s|$)/.test(value) ? 'a comment starts with #, not with //' : undefined;
+}
+
 /** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise: string): string;
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined;
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
   const meant = closest(word, known);
-  return meant === undefined ? otherwise : `did you mean \`${meant}\`?`;
+  return meant === undefined ? (commentMeant(word) ?? otherwise) : `did you mean \`${meant}\`?`;
 }
 
 /** A list for people: `a, b or c`, cut off after `limit` entries. */

@@ -125,19 +125,22 @@ function checkCases(root: MapNode, findings: Findings): void {
   }
 }
 
+const OF_GATEWAY = 'gateway.test.yaml';
+
+function checkGatewayBeside(file: string, findings: Findings): void {
+  if (basename(file) !== OF_GATEWAY || existsSync(join(dirname(file), 'gateway.yaml'))) return;
+  findings.report('C8002', { file }, 'gateway.test.yaml stands beside no gateway.yaml');
+}
+
 /** Whether the file is called as the tests of this pipeline must be. */
-function checkLocation(file: string, name: Node, findings: Findings): void {
+function checkFileName({ file, root, pipeline }: TestFile, findings: Findings): void {
   const base = basename(file);
-  const pipeline = textOf(name) ?? '';
-  if (base === 'gateway.test.yaml') {
-    if (existsSync(join(dirname(file), 'gateway.yaml'))) return;
-    findings.report('C8002', { file }, 'gateway.test.yaml stands beside no gateway.yaml');
-  } else if (!base.startsWith(`${pipeline}.`)) {
-    findings.report('C8002', name.mark, `the tests of the pipeline ${quote(pipeline)} are in another pipeline's file`, {
-      found: base,
-      expected: `${pipeline}.test.yaml, or gateway.test.yaml beside gateway.yaml`,
-    });
-  }
+  if (base === OF_GATEWAY || base.startsWith(`${pipeline}.`)) return;
+  const { mark } = childOf(root, 'pipeline')!;
+  findings.report('C8002', mark, `the tests of the pipeline ${quote(pipeline)} are in another pipeline's file`, {
+    found: base,
+    expected: `${pipeline}.test.yaml, or gateway.test.yaml beside gateway.yaml`,
+  });
 }
 
 interface RawStep {
@@ -178,7 +181,7 @@ export function readTestFile(file: string, findings: Findings): TestFile | undef
   const conditions = createConditionChecker(undefined, findings);
   checkAnnotations(root, validated, { findings, env: {}, environment: 'ignored', conditions });
   checkCases(root, findings);
-  checkLocation(file, childOf(root, 'pipeline')!, findings);
+  checkGatewayBeside(file, findings);
   if (findings.errors() > before) return undefined;
   const value = validated.value as { pipeline: string; at?: string; cases: readonly RawCase[] };
   return {
@@ -200,6 +203,7 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
     });
     return;
   }
+  checkFileName(test, findings);
   const ids = [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally].map(({ id }) => id);
   for (const step of itemsOf(childOf(test.root, 'cases')).flatMap(stepNodes)) {
     for (const key of ['runs', 'skips']) {

@@ -49,13 +49,31 @@ function snippet({ line, column = 1, length = 1 }: Diagnostic, source: string, p
   ];
 }
 
-/** A diagnostic for people: what, where, the marked line, found and expected, what to do. */
-export function renderText(diagnostic: Diagnostic, source: string | undefined, color: boolean): string {
-  const { code, severity, message, file, line, column, chain = [], found, expected, help } = diagnostic;
+/** Further places of a finding that are named; the others are counted. */
+const MAX_PLACES = 5;
+
+const placeOf = ({ file, line, column }: Diagnostic): string =>
+  line === undefined ? printable(file) : `${printable(file)}:${line}:${column ?? 1}`;
+
+function furtherPlaces(diagnostics: readonly Diagnostic[]): string | undefined {
+  if (diagnostics.length === 0) return undefined;
+  const more = diagnostics.length - MAX_PLACES;
+  return `${diagnostics.slice(0, MAX_PLACES).map(placeOf).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+/**
+ * A diagnostic for people: what, where, the marked line, found and expected, what to do.
+ * @param same those that say the same of other places.
+ */
+export function renderText(
+  diagnostic: Diagnostic,
+  same: readonly Diagnostic[],
+  source: string | undefined,
+  color: boolean,
+): string {
+  const { code, severity, message, chain = [], found, expected, help } = diagnostic;
   const paint = color ? ansi : plain;
   const title = `${severity}[${code}]`;
-  const shown_file = printable(file);
-  const position = line === undefined ? shown_file : `${shown_file}:${line}:${column ?? 1}`;
   const label = (name: string, text: string | undefined) => {
     if (text === undefined) return [];
     const [first = '', ...rest] = wrap(printable(text), name.length + 4);
@@ -65,12 +83,13 @@ export function renderText(diagnostic: Diagnostic, source: string | undefined, c
   return [
     `${paint(title, severity === 'error' ? RED : YELLOW, 1)}: ${paint(headline, 1)}`,
     ...more,
-    `  ${paint('-->', BLUE)} ${position}`,
+    `  ${paint('-->', BLUE)} ${placeOf(diagnostic)}`,
     ...(source === undefined ? [] : snippet(diagnostic, source, paint)),
     ...[...chain].reverse().map((use) => `  used by ${use.file}:${use.line}`),
     ...label('found', found),
     ...label('expected', expected),
     ...label('help', help),
+    ...label('also at', furtherPlaces(same)),
     '',
   ].join('\n');
 }

@@ -36,16 +36,20 @@ function renderJson(diagnostics: readonly Diagnostic[]): string {
   return `${jsonText({ errors, warnings: diagnostics.length - errors, diagnostics }, 2)}\n`;
 }
 
+const whatItSays = ({ code, message, found, expected, help }: Diagnostic): string =>
+  JSON.stringify([code, message, found, expected, help]);
+
 /**
- * Diagnostics as text for people, as one JSON document `{ errors, warnings, diagnostics }`, or as workflow commands that
+ * Diagnostics as text for people (those that say the same once, with all their places), as one JSON document `{ errors, warnings, diagnostics }`, or as workflow commands that
  * a code host shows beside the changed lines. Ends with a line break unless it is empty.
  */
 export function renderDiagnostics(diagnostics: readonly Diagnostic[], options: RenderOptions): string {
   const { format, color, sources, cwd = process.cwd() } = options;
   if (format === 'json') return renderJson(diagnostics.map((diagnostic) => withShownPaths(diagnostic, cwd)));
-  const render = (diagnostic: Diagnostic) => {
-    const shown = withShownPaths(diagnostic, cwd);
-    return format === 'github' ? renderGithub(shown) : renderText(shown, sources.get(diagnostic.file), color);
-  };
-  return diagnostics.map(render).join(format === 'text' ? '\n' : '');
+  const shown = (diagnostic: Diagnostic) => withShownPaths(diagnostic, cwd);
+  if (format === 'github') return diagnostics.map((diagnostic) => renderGithub(shown(diagnostic))).join('');
+  const groups = Map.groupBy(diagnostics, whatItSays);
+  return [...groups.values()]
+    .map(([first, ...same]) => renderText(shown(first!), same.map(shown), sources.get(first!.file), color))
+    .join('\n');
 }

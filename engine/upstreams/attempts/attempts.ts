@@ -177,8 +177,15 @@ export class Attempts {
       if (!(error instanceof StageError)) throw error;
       this.#refusal = error;
       this.#drop(upstream.name, reasonOf(error));
+      this.#logReason(error, upstream.name);
       return undefined;
     }
+  }
+
+  #logReason({ cause }: StageError, upstream: string): void {
+    if (!(cause instanceof Error)) return;
+    const about = { request_id: this.#ctx.get('request.id'), upstream, reason: cause.message };
+    this.#services.log.info(about, 'an upstream cannot be asked');
   }
 
   async #attempt({ candidate, target, request, is_last }: Ready): Promise<ServedAttempt | FailedAttempt> {

@@ -2,7 +2,13 @@ import { StageError } from '../../contract/errors.ts';
 import type { StageContext } from '../../contract/stage.ts';
 
 /** Facts that sending a request upstream needs. */
-export const FORWARD_READS = ['route.upstream', 'route.upstream_model', 'request.model', 'request.protocol'] as const;
+export const FORWARD_READS = [
+  'route.upstream',
+  'route.upstream_model',
+  'request.id',
+  'request.model',
+  'request.protocol',
+] as const;
 
 /** Facts that it goes by where they are set. */
 export const FORWARD_READS_IF_SET = [

@@ -103,7 +103,7 @@ describe('explain', () => {
     assert.match(stdout, /defaults\.user_daily_usd at most 5 USD per user and day\n +gateway\.yaml:22\n/);
     assert.match(
       stdout,
-      /messages\/refuse-large runs\n +when request\.body_bytes > 1000\n +pipelines\/messages\.yaml:12\n/,
+      /messages\/refuse-large refuses: 400 invalid_request\n +when request\.body_bytes > 1000\n +pipelines\/messages\.yaml:12\n/,
     );
   });
 

@@ -77,4 +77,22 @@ export const LINT_CODES = {
     example:
       'upstreams: [{ name: main, type: compat, base_url: https://api.example.com/v1, api_key_env: UPSTREAM_KEY }]\n# pipelines/mine.yaml\nmatch: { methods: [POST], paths: [/mine], protocol: messages }   # and no stage translate',
   },
+  W7180: {
+    title: 'A price is probably that of one token',
+    explanation:
+      'Prices are in USD per million tokens. One this small is what price lists name for a single token: with it the gateway would take next to nothing from budgets.',
+    example: 'models: [{ id: coder-1, family: coder, pricing: { input: 0.000003, output: 0.000015 } }]',
+  },
+  W7181: {
+    title: 'A multiplier is probably a percentage',
+    explanation: 'A multiplier is a factor on prices: 0.85 for 15 percent off, 2 for twice the price.',
+    example:
+      'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY, price_multiplier: 85 }',
+  },
+  W7182: {
+    title: '`cidr` looks at something that is no address',
+    explanation:
+      'The operator `cidr` compares an IP address with ranges, and this fact never holds an address, so the condition never holds.',
+    example: 'when: { cidr: [{ var: request.path }, 10.0.0.0/8] }',
+  },
 } as const;
