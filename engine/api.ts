@@ -20,6 +20,7 @@ export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './contrac
 export type { FactPath, FactValue } from './contract/facts.ts';
 export type { AttemptRecord } from './contract/forwarding.ts';
 export type { JsonSchema, ValueOf } from './contract/json-schema.ts';
+export { type Replacement, type Rewriting, TEXT_KINDS, type TextKind } from './contract/rewriting.ts';
 export type {
   AuditLog,
   AuditRecord,

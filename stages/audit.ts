@@ -70,6 +70,7 @@ const READS_IF_SET = [
   'outcome.drained',
   'outcome.duration_ms',
   'outcome.rewrites',
+  'outcome.replaced',
   'outcome.shadow',
   'error.stage',
 ] as const;
@@ -170,6 +171,7 @@ function describe(ctx: AuditContext, now: number): AuditRecord {
     aborted: ctx.get('outcome.aborted') ?? ctx.aborted,
     drained: ctx.get('outcome.drained'),
     rewrites: ctx.get('outcome.rewrites') ?? [],
+    replaced: ctx.get('outcome.replaced'),
     losses: ctx.get('translation.losses'),
     shadow: ctx.get('outcome.shadow'),
     input_tokens: ctx.get('usage.input_tokens'),

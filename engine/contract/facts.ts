@@ -288,6 +288,11 @@ export const FACTS = {
     meaning: 'Rules in shadow mode that matched, by name: what they would have done did not happen',
   },
   'outcome.rewrites': { kind: 'strings', meaning: 'Body fields the gateway changed on the way up' },
+  'outcome.replaced': {
+    kind: 'object',
+    meaning:
+      'How often each stage replaced something in the texts of the answer, by its id; in shadow mode how often it would have',
+  },
 
   'error.code': { kind: 'string', meaning: 'Error code being handled; set only in on_error and afterwards' },
   'error.status': { kind: 'number', meaning: 'HTTP status of the error being handled' },

@@ -9,6 +9,7 @@ import type { FactPath, FactValue } from './facts.ts';
 import type { AttemptRecord, Candidate, DropReason, RouteFacts } from './forwarding.ts';
 import type { JsonSchema, ValueOf } from './json-schema.ts';
 import type { KeyNames } from './key-names.ts';
+import type { Rewriting } from './rewriting.ts';
 import type { LimitStatus, Reservation, Services } from './services.ts';
 import type { TraceIdentity } from './telemetry.ts';
 import type { WantedTexts } from './wanted-texts.ts';
@@ -16,9 +17,17 @@ import type { WantedTexts } from './wanted-texts.ts';
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
  * `body.rename`, `body.remove`, `body.replaceTexts` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
+ * `rewrite-response`: the `rewrite` hook.
  * `respond`: return an answer or a relay. `network`: `call`, and a relay. `database`: the services tokens, ledger, audit.
  */
-export type Capability = 'raw-body' | 'rewrite-body' | 'convert-response' | 'respond' | 'network' | 'database';
+export type Capability =
+  | 'raw-body'
+  | 'rewrite-body'
+  | 'convert-response'
+  | 'rewrite-response'
+  | 'respond'
+  | 'network'
+  | 'database';
 
 /** A complete response made by the gateway itself. */
 export interface Answer {
@@ -235,7 +244,7 @@ type MaybePromise<T> = T | Promise<T>;
 
 /**
  * What a stage does, by moment. The order of a request's life:
- * `request` in YAML order until one answers; `attempt` in YAML order before each attempt to send it upstream; `response` when the upstream's head is known; `event` for everything
+ * `request` in YAML order until one answers; `attempt` in YAML order before each attempt to send it upstream; `response` and `rewrite` when the upstream's head is known; `event` for everything
  * observed; `finish` newest first, exactly once per entered stage, whatever happened; `finally` last, in YAML order.
  */
 export interface StageHooks<C = StageContext> {
@@ -247,6 +256,11 @@ export interface StageHooks<C = StageContext> {
   attempt?(ctx: C): MaybePromise<void>;
   /** The head is sent when it returns: a promise is a failure. */
   response?(ctx: C, head: ResponseHead): void;
+  /**
+   * What to replace in the texts of the answer that the client gets, asked before its head is sent; nothing where `undefined`.
+   * Needs the `rewrite-response` capability. In shadow mode what it finds is only counted.
+   */
+  rewrite?(ctx: C): Rewriting | undefined;
   event?(ctx: C, event: ResponseEvent): void;
   /** `outcome.*` facts are set by now, apart from `outcome.shadow`. */
   finish?(ctx: C): MaybePromise<void>;

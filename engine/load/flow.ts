@@ -1,5 +1,5 @@
 import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
-import type { StageDefinition } from '../contract/stage.ts';
+import type { Capability, StageDefinition } from '../contract/stage.ts';
 import { excludes, implies } from '../rules/guards.ts';
 import { quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
@@ -274,23 +274,27 @@ function checkOrder({ stages }: LinkedPipeline, findings: Findings): void {
 
 /** Whether an entry records what happened to every request, rewrites of the body among it. */
 export function isAudit({ entry }: LinkedStage): boolean {
-  return entry.definition.name === 'audit' || entry.definition.readsIfSet.includes('outcome.rewrites');
+  const { name, readsIfSet } = entry.definition;
+  return name === 'audit' || readsIfSet.includes('outcome.rewrites') || readsIfSet.includes('outcome.replaced');
 }
 
 function checkRewrites(pipeline: LinkedPipeline, findings: Findings): void {
   const audits = pipeline.finally.filter(isAudit);
   if (audits.some((stage) => isEnforced(stage) && stage.entry.when === undefined)) return;
-  const stage = pipeline.stages.find((one) => isEnforced(one) && one.entry.definition.needs.includes('rewrite-body'));
+  const needs = ({ entry }: LinkedStage, what: Capability) => entry.definition.needs.includes(what);
+  const enforced = pipeline.stages.filter(isEnforced);
+  const stage = enforced.find((one) => needs(one, 'rewrite-body') || needs(one, 'rewrite-response'));
   if (stage === undefined) return;
   const id = quote(stage.entry.id);
+  const may = `the stage ${id} may rewrite the ${needs(stage, 'rewrite-body') ? 'body' : 'answer'}`;
   const [audit] = audits;
   if (audit === undefined) {
     const help = 'add to the pipeline: finally: [{ stage: audit }]';
-    findings.report('C6006', stage.mark, `the stage ${id} may rewrite the body, and nothing would record it`, { help });
+    findings.report('C6006', stage.mark, `${may}, and nothing would record it`, { help });
     return;
   }
   const reason = isEnforced(audit) ? 'has a guard' : 'is in shadow mode';
-  const message = `the stage ${id} may rewrite the body, and ${quote(audit.entry.id)} would not always record it`;
+  const message = `${may}, and ${quote(audit.entry.id)} would not always record it`;
   const help = `${quote(audit.entry.id)} ${reason}: remove ${isEnforced(audit) ? 'it' : '`mode`'}`;
   findings.report('C6006', stage.mark, message, { help });
 }

@@ -3,7 +3,15 @@ import { ENGINE_FACTS, FACTS } from '../contract/facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { schemaProblem } from '../source/validator.ts';
 
-const CAPABILITIES = ['raw-body', 'rewrite-body', 'convert-response', 'respond', 'network', 'database'];
+const CAPABILITIES = [
+  'raw-body',
+  'rewrite-body',
+  'convert-response',
+  'rewrite-response',
+  'respond',
+  'network',
+  'database',
+];
 
 /** Whether a text can be the name of a stage, a pipeline or a policy: lower-case words joined by dashes. */
 export function isName(text: string): boolean {

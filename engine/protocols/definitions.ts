@@ -3,11 +3,12 @@
  * @module
  */
 
-import type { Protocol } from '../contract/protocol.ts';
+import { type Protocol, protocolOf } from '../contract/protocol.ts';
 import { chatProtocol } from './chat/index.ts';
 import type { ProtocolDefinition } from './definition.ts';
 import { messagesProtocol } from './messages/index.ts';
 import { responsesProtocol } from './responses/index.ts';
+import { type AnswerTexts, unknownTexts } from './rewriting/answer-texts.ts';
 
 /** Each protocol by its name. */
 export const DEFINITIONS: Readonly<Record<Protocol, ProtocolDefinition>> = {
@@ -25,6 +26,12 @@ export function definitionOf(protocol: string | undefined): ProtocolDefinition {
 export function definitionOfPath(path: string): ProtocolDefinition {
   if (/\/(?:completions|embeddings)\b/i.test(path)) return chatProtocol;
   return /\/responses\b/i.test(path) ? responsesProtocol : messagesProtocol;
+}
+
+/** Where texts stand in answers of a pipeline's protocol. */
+export function textsOf(protocol: string | undefined): AnswerTexts {
+  const served = protocolOf(protocol ?? '');
+  return served === undefined ? unknownTexts : DEFINITIONS[served].texts;
 }
 
 /** What a silent stream of a pipeline's protocol says; `undefined` for the names that are none of model requests. */

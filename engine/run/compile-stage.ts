@@ -12,6 +12,7 @@ const HOOKS: readonly string[] = [
   'request',
   'attempt',
   'response',
+  'rewrite',
   'event',
   'finish',
   'finally',
@@ -40,7 +41,7 @@ function notesOn({ match, stages }: PipelineSpec): PipelineNotes {
 }
 
 /** What is wrong with what `create` returned, in words; `undefined` when nothing is. */
-function hooksProblem(hooks: unknown, { terminal, place }: StageDefinition): string | undefined {
+function hooksProblem(hooks: unknown, { terminal, place, needs }: StageDefinition): string | undefined {
   if (typeof hooks !== 'object' || hooks === null) return 'returns no hooks';
   if (typeof (hooks as { then?: unknown }).then === 'function') {
     // Nobody will wait for it, and its failure must not end the process.
@@ -53,8 +54,10 @@ function hooksProblem(hooks: unknown, { terminal, place }: StageDefinition): str
     if (hook !== undefined && typeof hook !== 'function')
       return `returns a hook ${JSON.stringify(name)} that is no function`;
   }
-  const { request, finally: last } = hooks as StageHooks;
+  const { request, rewrite, finally: last } = hooks as StageHooks;
   if (terminal && request === undefined) return 'returns no `request` hook, and the stage says that it always answers';
+  if (rewrite !== undefined && !needs.includes('rewrite-response'))
+    return 'returns a `rewrite` hook, which needs the capability "rewrite-response"';
   if (place === 'finally' && last === undefined) return 'returns no `finally` hook, the only one that would be called';
   if (place === 'stages' && last !== undefined) return "returns a `finally` hook, which needs `place: 'finally'`";
   return undefined;
@@ -75,7 +78,7 @@ function createHooks({ id, definition, options, position }: StageEntry, services
 }
 
 /**
- * Instantiates the stage of an entry; one in shadow mode is not even created. Throws an error that names the stage and
+ * Instantiates the stage of an entry; one in shadow mode is not even created, unless it replaces texts. Throws an error that names the stage and
  * its position when the stage cannot be created.
  */
 export function compileStage(
@@ -97,9 +100,12 @@ export function compileStage(
     writable: factMask(definition.writes),
   };
   const create = () => createHooks(entry, services);
-  if (!shadow) {
+  // What a stage would replace can be counted without changing anything.
+  if (!shadow || definition.needs.includes('rewrite-response')) {
     const made = observer === undefined ? create() : observer.onCreate(pipeline, entry, create);
-    stage.hooks = containHooks(stage, made, entry, services);
+    const { rewrite, close } = made;
+    const watching = { ...(rewrite && { rewrite: rewrite.bind(made) }), ...(close && { close: close.bind(made) }) };
+    stage.hooks = containHooks(stage, shadow ? watching : made, entry, services);
   }
   return stage;
 }

@@ -12,7 +12,7 @@ export interface CompiledStage {
   readonly hooks: StageHooks;
   /** Absent means always. */
   readonly guard: ((facts: FactView) => boolean) | undefined;
-  /** Whether it is in shadow mode: its guard is evaluated, and it has no hooks. */
+  /** Whether it is in shadow mode: its guard is evaluated, and it has no hooks, but for `rewrite`. */
   readonly shadow: boolean;
   readonly readable: Uint8Array;
   readonly writable: Uint8Array;
@@ -34,6 +34,8 @@ export interface CompiledPipeline {
   readonly stages: readonly CompiledStage[];
   readonly on_error: readonly CompiledClause[];
   readonly finally: readonly CompiledStage[];
+  /** Whether any stage, also in shadow mode, has a `rewrite` hook. */
+  readonly rewrites: boolean;
   /** Whether any stage has an `event` hook; without one a response is not observed at all. */
   readonly observed: boolean;
 }

@@ -28,6 +28,7 @@ import { type Lingerer, tooMany } from './occupancy.ts';
 import { Preparation } from './preparation.ts';
 import { receiveBody } from './receive-body.ts';
 import { KeptNotes } from './request-notes.ts';
+import { rewritesAnswer } from './rewriting/answer-rewrites.ts';
 
 const NOTHING: readonly string[] = [];
 const NO_ATTEMPTS: readonly AttemptRecord[] = [];
@@ -260,7 +261,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   get converts_response(): boolean {
-    return this.conversion !== undefined;
+    return this.conversion !== undefined || rewritesAnswer(this);
   }
 
   /** Two stages that ask get the same bytes, or the same error: a body can be received only once. */

@@ -7,6 +7,7 @@ import { isEventStream, isPlain } from '../kit/media-type.ts';
 import { definitionOf, keepAliveOf } from '../protocols/definitions.ts';
 import type { RequestContext } from './context.ts';
 import { makeConverter } from './conversion.ts';
+import { behind, makeRewriter } from './rewriting/rewrite-answer.ts';
 import type { UpstreamHead } from './upstream-head.ts';
 import { WholeEvents } from './whole-events.ts';
 
@@ -47,7 +48,9 @@ export function openPassage(
   head: UpstreamHead,
   ends: PassageEnds,
 ): Passage {
-  const converter = makeConverter(ctx, head);
+  const translator = makeConverter(ctx, head);
+  const rewriter = makeRewriter(ctx, head);
+  const converter = rewriter === undefined ? translator : behind(translator, rewriter);
   const inflate = converter && prepare(upstream.headers['content-encoding'], head);
   const to_events = isEventStream(head.get('content-type'));
   // Proxies before us that keep an answer until it is complete let a stream through for this, whatever the upstream's own say.
@@ -129,7 +132,7 @@ function counted(ctx: RequestContext, converter: ResponseConverter): ResponseCon
 }
 
 function noRoom(): StageError {
-  const problem = 'The gateway has no room for the answer, which it must hold as a whole to translate it.';
+  const problem = 'The gateway has no room for the answer, which it must hold as a whole to change it.';
   return new StageError('overloaded', problem, { headers: { 'retry-after': '1' } });
 }
 

@@ -74,6 +74,7 @@ export function buildPlan(loaded: Loaded, services: SharedServices, observer?: P
       stages,
       on_error: spec.on_error.map((clause) => add(compileClause(spec, clause, services, observer))),
       finally: spec.finally.map((entry) => add(compileStage(spec, entry, services, observer))),
+      rewrites: stages.some((stage) => stage.hooks.rewrite !== undefined),
       observed: stages.some((stage) => stage.hooks.event !== undefined),
     };
   };

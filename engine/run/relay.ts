@@ -6,6 +6,7 @@ import type { RequestContext } from './context.ts';
 import { passedHeaders, reasonPhrase } from './headers.ts';
 import { createObserver, type Observer } from './observe.ts';
 import { openPassage, type Passage, type PassageEnds } from './passage.ts';
+import { RewriteFailure } from './rewriting/rewrite-answer.ts';
 import { UpstreamHead } from './upstream-head.ts';
 
 /** Silence after which a stream is said to be alive: shorter than what clients and proxies before them take for dead. */
@@ -235,9 +236,14 @@ class Transfer {
     return {
       send: (bytes) => this.#send(bytes),
       done: (last) => this.#finish(last),
-      fail: (error) => this.#fail(error, this.#ctx.conversion?.stage),
+      fail: (error) => this.#failConverting(error),
       hold: (listen) => this.#waitFor(listen),
     };
+  }
+
+  #failConverting(error: unknown): void {
+    if (error instanceof RewriteFailure) this.#fail(error.cause, error.stage);
+    else this.#fail(error, this.#ctx.conversion?.stage);
   }
 
   #sendHead(): void {

@@ -9,6 +9,7 @@ import {
   type TraceIdentity,
 } from '../contract/telemetry.ts';
 import { isTraceState, newSpanId, newTraceId, parseTraceParent } from '../kit/net/trace-context.ts';
+import { AnswerRewrites } from './rewriting/answer-rewrites.ts';
 
 const NO_LIMITS: readonly LimitStatus[] = [];
 const isMoney = ({ unit }: LimitStatus) => unit === 'nano_usd';
@@ -70,6 +71,7 @@ export class KeptNotes implements RequestNotes {
   clause: string | undefined;
   readonly #headers: IncomingHttpHeaders;
   readonly #telemetry: Keeping;
+  #answer_rewrites: AnswerRewrites | undefined;
   #trace: TraceIdentity | undefined;
 
   constructor(headers: IncomingHttpHeaders, telemetry: Keeping = NO_TELEMETRY) {
@@ -80,6 +82,11 @@ export class KeptNotes implements RequestNotes {
   get trace(): TraceIdentity {
     this.#trace ??= new RequestTrace(this.#headers, this.#telemetry);
     return this.#trace;
+  }
+
+  get answer_rewrites(): AnswerRewrites {
+    this.#answer_rewrites ??= new AnswerRewrites();
+    return this.#answer_rewrites;
   }
 
   limitsTold(limits: readonly LimitStatus[], at: number): void {

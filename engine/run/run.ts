@@ -10,6 +10,7 @@ import type { LateAnswer } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
+import { watchAnswer } from './rewriting/rewrite-answer.ts';
 
 /** Status recorded for a client that went away before anything was sent to it. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -28,7 +29,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
   });
   try {
     await answer(plan, ctx);
-    if (ctx.late !== undefined) await drainLate(ctx, ctx.late);
+    if (ctx.late !== undefined) await drainLate(plan, ctx, ctx.late);
     ctx.endDrain();
     ctx.leave();
     onAnswered();
@@ -42,7 +43,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
 /** Never rejects: where even the error cannot be sent, the connection is cut. */
 async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
   try {
-    await respond(ctx, await findAnswer(ctx));
+    await respond(plan, ctx, await findAnswer(ctx));
   } catch (error) {
     try {
       await answerError(plan, ctx, attribute(plan, ctx, error));
@@ -91,7 +92,8 @@ function admit(ctx: RequestContext, stage: CompiledStage): boolean {
   ctx.stage = stage;
   if (stage.guard !== undefined && !stage.guard(ctx.facts)) return false;
   if (stage.shadow) {
-    ctx.noteShadow(stage.id);
+    if (stage.hooks.rewrite === undefined) ctx.noteShadow(stage.id);
+    else ctx.notes.answer_rewrites.watching.push(stage);
     return false;
   }
   ctx.entered.push(stage);
@@ -114,29 +116,30 @@ function sendAnswer(ctx: RequestContext, answer: Answer): void {
   sendWhole(ctx.call.res, answer.status, headers, answer.body);
 }
 
-async function respond(ctx: RequestContext, result: Result): Promise<void> {
+async function respond(plan: Plan, ctx: RequestContext, result: Result): Promise<void> {
   if (result.kind === 'answer') {
     sendAnswer(ctx, result);
     return;
   }
   ctx.dropBody();
-  await relay(ctx, result);
+  await relay(plan, ctx, result);
 }
 
 /** Reads the answer of a request that has failed already, if it still comes. Whatever goes wrong, there is nobody to tell. */
-async function drainLate(ctx: RequestContext, late: LateAnswer): Promise<void> {
+async function drainLate(plan: Plan, ctx: RequestContext, late: LateAnswer): Promise<void> {
   ctx.cancel = late.cancel;
   try {
     const result = await late.relay;
     ctx.note('upstream.status', result.response.statusCode!);
-    await relay(ctx, result);
+    await relay(plan, ctx, result);
   } catch {
   } finally {
     ctx.cancel = undefined;
   }
 }
 
-async function relay(ctx: RequestContext, result: Relay): Promise<void> {
+async function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
+  const watch = ctx.pipeline.rewrites ? watchAnswer(ctx, reportRewrite(plan, ctx)) : undefined;
   const observers = ctx.pipeline.observed ? ctx.entered.filter((stage) => stage.hooks.event !== undefined) : [];
   await relayResponse(ctx, result, {
     onHead(head) {
@@ -148,8 +151,17 @@ async function relay(ctx: RequestContext, result: Relay): Promise<void> {
       ctx.stage = undefined;
       head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
     },
-    ...(observers.length > 0 && { onEvent: (event) => observe(ctx, observers, event) }),
+    ...((observers.length > 0 || watch !== undefined) && {
+      onEvent(event) {
+        observe(ctx, observers, event);
+        watch?.(event);
+      },
+    }),
   });
+}
+
+function reportRewrite({ services: { log } }: Plan, ctx: RequestContext) {
+  return (stage: CompiledStage, error: unknown) => reportFailure(log, ctx, stage, 'rewrite', error);
 }
 
 function observe(ctx: RequestContext, observers: readonly CompiledStage[], event: ResponseEvent): void {
@@ -267,6 +279,13 @@ function noteOutcome(plan: Plan, ctx: RequestContext): void {
   const error = ctx.peek('error.code');
   if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
   if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
+  if (ctx.pipeline.rewrites) noteReplaced(ctx);
+}
+
+function noteReplaced(ctx: RequestContext): void {
+  const { replaced, watched } = ctx.notes.answer_rewrites;
+  if (replaced !== undefined) ctx.note('outcome.replaced', replaced);
+  for (const id of watched.keys()) ctx.noteShadow(id);
 }
 
 /** Runs a `finally` hook unless its guard says no or cannot be evaluated. */

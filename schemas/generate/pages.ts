@@ -51,6 +51,7 @@ const CAPABILITIES: Readonly<Record<Capability, string>> = {
   'raw-body': 'see the request body',
   'rewrite-body': 'change the body on its way to the upstream, which the audit log records',
   'convert-response': "convert the upstream's response; only stages that ship with the gateway may",
+  'rewrite-response': 'replace texts in answers, which the audit log records',
   respond: 'answer the request',
   network: 'hand the request to another machine',
   database: 'use the database',

@@ -1,6 +1,7 @@
 import { CHAT_KEYS } from '../body/known-keys.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { ofOutline } from '../usage/reading.ts';
+import { chatTexts } from './answer-texts.ts';
 import { readChatBody } from './body.ts';
 import { chatErrors } from './errors.ts';
 import { readRequest } from './read-request.ts';
@@ -17,6 +18,7 @@ export const chatProtocol: ProtocolDefinition = {
   readBody: readChatBody,
   readUsage: ofOutline(readChatUsage),
   errors: chatErrors,
+  texts: chatTexts,
   keep_alive: ': keep-alive\n\n',
   adapter: {
     readRequest,

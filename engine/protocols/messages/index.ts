@@ -1,6 +1,7 @@
 import { KNOWN_KEYS } from '../body/known-keys.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { ofOutline } from '../usage/reading.ts';
+import { messagesTexts } from './answer-texts.ts';
 import { readMessagesBody } from './body.ts';
 import { messagesErrors } from './errors.ts';
 import { readRequest } from './read-request.ts';
@@ -17,6 +18,7 @@ export const messagesProtocol: ProtocolDefinition = {
   readBody: readMessagesBody,
   readUsage: ofOutline(readMessagesUsage),
   errors: messagesErrors,
+  texts: messagesTexts,
   keep_alive: 'event: ping\ndata: {"type": "ping"}\n\n',
   adapter: {
     readRequest,

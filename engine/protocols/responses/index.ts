@@ -1,6 +1,7 @@
 import { KNOWN_KEYS } from '../body/known-keys.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { ofOutline } from '../usage/reading.ts';
+import { responsesTexts } from './answer-texts.ts';
 import { readResponsesBody } from './body.ts';
 import { responsesErrors } from './errors.ts';
 import { readRequest } from './read-request.ts';
@@ -16,6 +17,7 @@ export const responsesProtocol: ProtocolDefinition = {
   readBody: readResponsesBody,
   readUsage: ofOutline(readResponsesUsage),
   errors: responsesErrors,
+  texts: responsesTexts,
   keep_alive: ': keep-alive\n\n',
   adapter: {
     readRequest,

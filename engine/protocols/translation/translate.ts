@@ -60,7 +60,7 @@ export interface TranslatedRequest extends Translation {
 }
 
 /** Response headers that describe the upstream's bytes, which the client does not get. */
-const DESCRIBING = [
+export const DESCRIBING = [
   'accept-ranges',
   'content-digest',
   'content-language',

@@ -4,17 +4,19 @@
  *
  * All stages: `event`, `finish`, `finally` and `close` never fail; what goes wrong in them is logged.
  * Stages that have a time limit or may fail without failing the request (the operator's own, and those a pipeline says so
- * about): each call gets a `Lease` and ends within the limit, and what it returns is checked. The `request`, `attempt` and
- * `response` hooks of all others are called as they are, at no cost.
+ * about): each call gets a `Lease` and ends within the limit, and what it returns is checked. The `request`, `attempt`,
+ * `response` and `rewrite` hooks of all others are called as they are, at no cost.
  */
 
 import type { StageError } from '../../contract/errors.ts';
+import type { Replacement, Rewriting } from '../../contract/rewriting.ts';
 import type { Clock, Log, Services } from '../../contract/services.ts';
 import type { ResponseEvent, ResponseHead, StageHooks } from '../../contract/stage.ts';
 import { runAsStage } from '../../kit/strays.ts';
 import type { StageEntry } from '../../source/spec.ts';
 import type { CompiledStage } from '../compiled.ts';
 import type { RequestContext } from '../context.ts';
+import { checkRewriting } from '../rewriting/check-rewriting.ts';
 import { Lease } from './lease.ts';
 import { checkError, checkResult, discardResult, type Result } from './result.ts';
 import { asError, isRefusal, reportFailure, timeoutOf } from './stage-failure.ts';
@@ -45,6 +47,7 @@ export function containHooks(
     ...(made.request && { request: contained ? contained.request.bind(contained) : made.request.bind(made) }),
     ...(made.attempt && { attempt: contained ? contained.attempt.bind(contained) : made.attempt.bind(made) }),
     ...(made.response && { response: contained ? contained.response.bind(contained) : made.response.bind(made) }),
+    ...(made.rewrite && { rewrite: contained ? contained.rewrite.bind(contained) : made.rewrite.bind(made) }),
     ...(made.event && {
       event(ctx: RequestContext, event) {
         try {
@@ -119,6 +122,39 @@ class ContainedStage {
     }
   }
 
+  /** What it returns is checked; a replacement runs outside of hooks and is contained by itself. */
+  rewrite(ctx: RequestContext): Rewriting | undefined {
+    if (ctx.left_out?.has(this.#stage)) return undefined;
+    const lease = new Lease(ctx, this.#stage);
+    try {
+      const rewriting = checkRewriting(this.#run(() => this.#made.rewrite!(lease)));
+      return (
+        rewriting && { ...rewriting, replacements: rewriting.replacements.map((one) => this.#contained(ctx, one)) }
+      );
+    } catch (error) {
+      this.#fail(ctx, 'rewrite', error);
+      return undefined;
+    } finally {
+      lease.end();
+    }
+  }
+
+  #contained(ctx: RequestContext, { find, replace }: Replacement): Replacement {
+    if (typeof replace === 'string') return { find, replace };
+    const replaceContained = (found: string): string | undefined => {
+      if (ctx.left_out?.has(this.#stage)) return undefined;
+      try {
+        const replacement: unknown = this.#run(() => replace(found));
+        if (replacement === undefined || typeof replacement === 'string') return replacement;
+        throw new Error('a replacement makes a text or nothing, and it made something else');
+      } catch (error) {
+        this.#fail(ctx, 'rewrite', error);
+        return undefined;
+      }
+    };
+    return { find, replace: replaceContained };
+  }
+
   /** Sees a copy of the event and is not waited for; what it leaves running is heard when it fails. */
   event(ctx: RequestContext, event: ResponseEvent): void {
     if (ctx.left_out?.has(this.#stage)) return;
@@ -157,7 +193,7 @@ class ContainedStage {
   }
 
   /** Raises what the request fails with; where it may go on without the stage, that is reported instead. */
-  #fail(ctx: RequestContext, moment: 'request' | 'attempt' | 'response', error: unknown): void {
+  #fail(ctx: RequestContext, moment: 'request' | 'attempt' | 'response' | 'rewrite', error: unknown): void {
     let failure = error;
     let refuses = false;
     try {

@@ -1,0 +1,171 @@
+import type { Replacement, Rewriting, TextKind } from '../../contract/rewriting.ts';
+
+/** Most characters of what is looked for where a stage says nothing. */
+const WINDOW_CHARS = 256;
+
+/** Characters in which a match may begin that are looked through at once: what an expression does with them is bounded. */
+const STRIDE_CHARS = 1024;
+
+/** A text on its way to the client. */
+export interface TextStream {
+  /** Takes a piece, and returns what can be passed on. */
+  push(piece: string): string;
+  /** The text has ended: returns the rest. */
+  end(): string;
+}
+
+interface Pattern {
+  readonly search: RegExp;
+  readonly at_place: RegExp;
+  readonly replace: Replacement['replace'];
+}
+
+/** A rewriting that is ready to be used. */
+export interface CompiledRewriting {
+  readonly patterns: readonly Pattern[];
+  readonly window: number;
+  /** Characters that no match has. */
+  readonly breaks: RegExp | undefined;
+  readonly kinds: ReadonlySet<TextKind> | undefined;
+}
+
+/** Makes a rewriting ready. */
+export function compileRewriting({ replacements, window_characters, never_contains, kinds }: Rewriting) {
+  const withFlag = ({ source, flags }: RegExp, flag: string) => new RegExp(source, flags.replace(/[gy]/g, '') + flag);
+  return {
+    patterns: replacements.map(({ find, replace }) => ({
+      search: withFlag(find, 'g'),
+      at_place: withFlag(find, 'y'),
+      replace,
+    })),
+    window: window_characters ?? WINDOW_CHARS,
+    breaks: never_contains && withFlag(never_contains, ''),
+    kinds: kinds && new Set(kinds),
+  } satisfies CompiledRewriting;
+}
+
+interface Match {
+  readonly start: number;
+  readonly end: number;
+  readonly pattern: Pattern;
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code < 0xdc00;
+}
+
+/**
+ * Replaces what is found in a text that comes in pieces. However it is cut, the result is the same: of a match at most `window`
+ * characters count, up to one that no match has, and a place is decided over when all these have come.
+ */
+export class TextRewriter implements TextStream {
+  readonly #rules: CompiledRewriting;
+  readonly #onReplace: () => void;
+  /** What waits, behind what an expression may look back at. */
+  #text = '';
+  /** Where in it begins what was not passed on. */
+  #from = 0;
+
+  /** @param onReplace called for each match that is replaced; what it or a replacement throws is passed on */
+  constructor(rules: CompiledRewriting, onReplace: () => void) {
+    this.#rules = rules;
+    this.#onReplace = onReplace;
+  }
+
+  push(piece: string): string {
+    this.#text += piece;
+    let decided = Math.max(this.#text.length - this.#rules.window + 1, this.#behindLastBreak());
+    if (decided > 0 && isHighSurrogate(this.#text.charCodeAt(decided - 1))) decided--;
+    return this.#take(decided);
+  }
+
+  end(): string {
+    return this.#take(this.#text.length);
+  }
+
+  #behindLastBreak(): number {
+    const { breaks } = this.#rules;
+    if (breaks === undefined) return 0;
+    let end = this.#text.length;
+    while (end > this.#from && !breaks.test(this.#text[end - 1]!)) end--;
+    return end;
+  }
+
+  /** Decides over all places before `decided`, and passes on what is before it. */
+  #take(decided: number): string {
+    let out = '';
+    let at = this.#from;
+    for (let match = this.#next(at, decided); match !== undefined; match = this.#next(at, decided)) {
+      out += this.#text.slice(at, match.start) + this.#replace(match);
+      at = match.end;
+    }
+    if (at < decided) {
+      out += this.#text.slice(at, decided);
+      at = decided;
+    }
+    const dropped = Math.max(0, at - this.#rules.window);
+    this.#text = this.#text.slice(dropped);
+    this.#from = at - dropped;
+    return out;
+  }
+
+  #replace({ start, end, pattern: { replace } }: Match): string {
+    const found = this.#text.slice(start, end);
+    const replacement = typeof replace === 'string' ? replace : replace(found);
+    if (replacement === undefined) return found;
+    this.#onReplace();
+    return replacement;
+  }
+
+  /** The first match that begins in a stretch of the text. */
+  #next(from: number, to: number): Match | undefined {
+    const { patterns, window } = this.#rules;
+    for (let at = from; at < to; ) {
+      const stop = Math.min(to, at + STRIDE_CHARS);
+      const offset = Math.max(0, at - window);
+      const view = this.#text.slice(offset, stop + window);
+      let first: Match | undefined;
+      for (const pattern of patterns) {
+        const found = this.#find(pattern, view, at - offset, (first?.start ?? stop) - offset);
+        if (found !== undefined)
+          first = { start: offset + found.index, end: offset + found.index + found[0].length, pattern };
+      }
+      if (first !== undefined) return first;
+      at = stop;
+    }
+    return undefined;
+  }
+
+  #find(pattern: Pattern, view: string, from: number, stop: number): RegExpExecArray | undefined {
+    for (let at = from; at < stop; ) {
+      pattern.search.lastIndex = at;
+      const found = pattern.search.exec(view);
+      if (found === null || found.index >= stop) return undefined;
+      const counts = found.index < at ? undefined : this.#bounded(found, pattern, view);
+      if (counts !== undefined) return counts;
+      at = Math.max(at, found.index) + 1;
+    }
+    return undefined;
+  }
+
+  /** The match, or what is left of it within the bounds. */
+  #bounded(found: RegExpExecArray, { at_place }: Pattern, view: string): RegExpExecArray | undefined {
+    const { breaks, window } = this.#rules;
+    const stretch = found[0].slice(0, window);
+    const broken = breaks === undefined ? -1 : stretch.search(breaks);
+    const length = broken < 0 ? stretch.length : broken;
+    if (length === found[0].length) return length === 0 ? undefined : found;
+    at_place.lastIndex = found.index;
+    const shorter = at_place.exec(view.slice(0, found.index + length));
+    return shorter === null || shorter[0] === '' ? undefined : shorter;
+  }
+}
+
+/** Several one after the other. */
+export function inTurn(streams: readonly TextStream[]): TextStream {
+  if (streams.length === 1) return streams[0]!;
+  return {
+    push: (piece) => streams.reduce((text, stream) => stream.push(text), piece),
+    end: () => streams.reduce((text, stream) => (text === '' ? '' : stream.push(text)) + stream.end(), ''),
+  };
+}
