@@ -30,8 +30,7 @@ import { receiveBody } from './receive-body.ts';
 import { KeptNotes } from './request-notes.ts';
 import { rewritesAnswer } from './rewriting/answer-rewrites.ts';
 
-const NOTHING: readonly string[] = [];
-const NO_ATTEMPTS: readonly AttemptRecord[] = [];
+const NOTHING: readonly never[] = [];
 
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
 export class RequestContext implements StageContext, EndedRequest, Bagged, Lingerer {
@@ -48,7 +47,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   body: HeldBody | undefined;
   reservation: Reservation | undefined;
   candidates: readonly Candidate[] | undefined;
-  attempts: readonly AttemptRecord[] = NO_ATTEMPTS;
+  attempts: readonly AttemptRecord[] = NOTHING;
   aborted = false;
   given_up: StageError | undefined;
   /** When the client had its answer or was gone, on the monotonic clock; the answer may be read on for its bill. */

@@ -2,6 +2,7 @@
  * What tests of an operator's own stages import, as `appscli/testing`.
  * @module
  */
+export { replaceTexts } from './replace-texts.ts';
 export {
   type Facts,
   type FakeContext,

@@ -60,10 +60,10 @@ export class JsonTextRewriter implements TextStream {
   #escaped(char: string): string {
     this.#escape += char;
     if (this.#escape[1] === 'u' && this.#escape.length < 6) return '';
-    const escape = this.#escape.slice(1);
+    const escaped = this.#escape.slice(1);
     this.#escape = '';
-    const code = escape[0] === 'u' ? Number.parseInt(escape.slice(1), 16) : Number.NaN;
-    return inside(this.#string!.push(Number.isNaN(code) ? (ESCAPES[escape] ?? escape) : String.fromCharCode(code)));
+    const code = escaped[0] === 'u' ? Number.parseInt(escaped.slice(1), 16) : Number.NaN;
+    return inside(this.#string!.push(Number.isNaN(code) ? (ESCAPES[escaped] ?? escaped) : String.fromCharCode(code)));
   }
 
   #between(char: string): string {

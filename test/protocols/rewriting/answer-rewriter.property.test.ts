@@ -102,8 +102,6 @@ function joined(said: readonly { kind: string; text: string }[], kind: string): 
     .join('|');
 }
 
-const wholeOf = (said: readonly SaidPart[]) => said.map(({ kind, pieces }) => ({ kind, text: pieces.join('') }));
-
 for (const protocol of PROTOCOLS) {
   describe(`a stream of ${protocol}`, () => {
     for (const [name, rewriting] of Object.entries({ ADDRESSES, WORDS })) {

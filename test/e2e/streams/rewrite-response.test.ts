@@ -1,0 +1,227 @@
+/** Stages that replace texts in answers, through the real gateway. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import zlib from 'node:zlib';
+import { defineStage } from '../../../engine/api.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerChunks,
+  answerJson,
+  EVENT_STREAM,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { auditRecord, ledgerRow } from '../support/state.ts';
+
+const OPTIONS = { type: 'object', properties: {}, additionalProperties: false } as const;
+const ADDRESS = /[\w.+-]+@[\w-]+(?:\.[\w-]+)+/;
+
+const redact = defineStage({
+  name: 'redact',
+  version: 1,
+  summary: 'Replaces addresses as the request says.',
+  options: OPTIONS,
+  examples: [],
+  needs: ['rewrite-response'],
+  create: () => ({
+    rewrite(ctx) {
+      const wish = ctx.headers['x-redact'];
+      if (wish === 'no') return undefined;
+      if (wish === 'breaks') throw new TypeError('broken in rewrite');
+      if (wish === 'nonsense') return { replacements: 1 } as never;
+      const replace = (found: string) => {
+        if (wish === 'breaks late') throw new TypeError(`broken in ${wish}`);
+        return found.startsWith('keep') ? undefined : '[address]';
+      };
+      return { replacements: [{ find: ADDRESS, replace }], window_characters: 64, never_contains: /\s/ };
+    },
+  }),
+});
+
+const pipelineAt = (path: string, name: string, entry: string): string => `
+pipeline: ${name}
+version: 2
+summary: Forwards Messages requests and replaces texts in the answers.
+match: { methods: [POST], paths: [${path}], protocol: messages }
+stages:
+  - stage: authenticate
+  - stage: read-body
+  - stage: resolve-route
+  - stage: check-budget
+  - stage: meter-usage
+  - stage: translate
+  - ${entry}
+  - stage: forward
+finally:
+  - stage: audit
+`;
+
+let directory: string;
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'rewrite-response-'));
+  const write = (name: string, path: string, entry: string) =>
+    writeFile(join(directory, `${name}.yaml`), pipelineAt(path, name, entry));
+  await write('messages', '/v1/messages', 'stage: redact');
+  await write('watched', '/watched', '{ stage: redact, mode: shadow }');
+  await write('contained', '/contained', '{ stage: redact, timeout_seconds: 5 }');
+  await write('open', '/open', '{ stage: redact, timeout_seconds: 5, fail_closed: false }');
+  upstream = await startUpstream();
+  gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory }, stages: [redact] });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+  await rm(directory, { recursive: true });
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(said('Write to ann@example.com or bob@example.org.'));
+});
+
+const said = (text: string) => ({ ...message(), content: [{ type: 'text', text }] });
+
+const askAt = (path: string, wish = 'yes', more: object = {}): Promise<Response> =>
+  send(gateway.url, { path, headers: bearer(gateway.token, ['x-redact', wish]), body: messagesBody(more) });
+
+async function recordOf(response: Response): Promise<Record<string, unknown>> {
+  const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
+  return record as Record<string, unknown>;
+}
+
+const REDACTED = 'Write to [address] or [address].';
+
+describe('texts of an answer', () => {
+  test('are replaced in a document, which says its length; the bill and the audit log know', async () => {
+    const answer = await askAt('/v1/messages');
+    assert.deepEqual(answer.json(), said(REDACTED));
+    assert.equal(answer.headers['content-length'], String(answer.body.length));
+    const { replaced, shadow, status } = await recordOf(answer);
+    assert.deepEqual({ replaced, shadow, status }, { replaced: { redact: 2 }, shadow: undefined, status: 200 });
+    const { input_tokens, output_tokens } = await ledgerRow(
+      gateway.database,
+      String(answer.headers['x-gateway-request-id']),
+    );
+    assert.deepEqual([input_tokens, output_tokens], [100, 40]);
+  });
+
+  test('are replaced in a stream, wherever it is cut', async () => {
+    const words = ['Wri', 'te to an', 'n', '@exa', 'mple.com o', 'r bob@example.org', '.'];
+    upstream.script = answerChunks(messageEvents(words));
+    const answer = await askAt('/v1/messages', 'yes', { stream: true });
+    const text = [...answer.text.matchAll(/"text_delta","text":"([^"]*)"/g)].map(([, piece]) => piece).join('');
+    assert.equal(text, REDACTED);
+    assert.doesNotMatch(answer.text, /ann|bob/);
+    assert.deepEqual((await recordOf(answer)).replaced, { redact: 2 });
+  });
+
+  test('pass byte for byte where there is nothing to replace, and leave no mark', async () => {
+    for (const wish of ['yes', 'no']) {
+      const events = messageEvents(['Hello ', 'there. ']);
+      upstream.script = answerChunks(events);
+      const streamed = await askAt('/v1/messages', wish, { stream: true });
+      assert.equal(streamed.text, events.join(''));
+      upstream.script = answerJson(said('Nobody.'));
+      const answer = await askAt('/v1/messages', wish);
+      assert.equal(answer.text, JSON.stringify(said('Nobody.')));
+      assert.equal((await recordOf(answer)).replaced, undefined);
+    }
+  });
+
+  test('are found in a compressed answer, though the upstream is asked for none', async () => {
+    const zipped = zlib.gzipSync(JSON.stringify(said('I am ann@example.com')));
+    upstream.script = answerBytes(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }, zipped);
+    const answer = await askAt('/v1/messages');
+    assert.equal(answer.json().content[0].text, 'I am [address]');
+    assert.equal(upstream.requests[0]!.headers['accept-encoding'], 'identity');
+  });
+
+  test('are replaced in errors of the upstream', async () => {
+    const error = { type: 'error', error: { type: 'invalid_request_error', message: 'no ann@example.com' } };
+    upstream.script = answerJson(error, 400);
+    assert.equal((await askAt('/v1/messages')).json().error.message, 'no [address]');
+  });
+
+  test('never pass where they cannot be looked through', async () => {
+    upstream.script = answerBytes(200, { 'content-type': 'application/json' }, `"${'a'.repeat(9 * 1024 * 1024)}"`);
+    const large = await askAt('/v1/messages');
+    assert.deepEqual([large.status, large.json().error.type], [502, 'api_error']);
+    upstream.script = answerBytes(200, { 'content-type': 'application/json' }, Buffer.from([0x22, 0xff, 0x22]));
+    assert.equal((await askAt('/v1/messages')).status, 502);
+  });
+
+  test('that wait when the upstream drops the connection do not come', async () => {
+    const [start, begin, , delta] = messageEvents(['Write to ann@exam']);
+    upstream.script = ({ res, socket }) => {
+      res.writeHead(200, EVENT_STREAM as string[]);
+      res.write(`${start}${begin}${delta}event: content_block_delta\ndata: {"type"`, () =>
+        setImmediate(() => socket.destroy()),
+      );
+    };
+    const answer = await askAt('/v1/messages', 'yes', { stream: true });
+    assert.match(answer.text, /"text":"Write to "/);
+    assert.doesNotMatch(answer.text, /ann/);
+    assert.match(answer.text, /event: error\ndata: .*\n\n$/);
+  });
+});
+
+describe('a stage that fails to replace', () => {
+  for (const path of ['/v1/messages', '/contained']) {
+    for (const wish of ['breaks', 'breaks late']) {
+      test(`fails the request at ${path}: ${wish}`, async () => {
+        const answer = await askAt(path, wish);
+        assert.deepEqual([answer.status, (await recordOf(answer)).error], [500, 'stage_failed']);
+        assert.doesNotMatch(answer.text, /ann@/);
+        assert.ok(gateway.logs.some((line) => line.includes('a stage failed') && line.includes('broken in')));
+      });
+    }
+  }
+
+  test('ends a stream', async () => {
+    upstream.script = answerChunks(messageEvents(['Write to ', 'ann@example.com now']));
+    const answer = await askAt('/v1/messages', 'breaks late', { stream: true });
+    assert.match(answer.text, /event: error\ndata: .*\n\n$/);
+    assert.doesNotMatch(answer.text, /ann@/);
+  });
+
+  test('fails where what it returns says nothing', async () => {
+    assert.equal((await askAt('/contained', 'nonsense')).status, 500);
+  });
+
+  test('is left out where the pipeline says so', async () => {
+    for (const wish of ['breaks', 'breaks late', 'nonsense']) {
+      const answer = await askAt('/open', wish);
+      assert.match(answer.json().content[0].text, /ann@example.com/);
+    }
+    assert.equal((await askAt('/open')).json().content[0].text, REDACTED);
+  });
+});
+
+test('in shadow mode nothing changes, and what would be replaced is counted', async () => {
+  const words = ['keep@example.com, an', 'n@example.com', ' and bob@example.org'];
+  upstream.script = answerChunks(messageEvents(words));
+  const streamed = await askAt('/watched', 'yes', { stream: true });
+  assert.equal(streamed.text, messageEvents(words).join(''));
+  const { replaced, shadow } = await recordOf(streamed);
+  assert.deepEqual({ replaced, shadow }, { replaced: { redact: 2 }, shadow: ['redact'] });
+  assert.notEqual(upstream.requests[0]!.headers['accept-encoding'], 'identity');
+
+  upstream.script = answerJson(said('Nobody.'));
+  assert.equal((await recordOf(await askAt('/watched'))).shadow, undefined);
+
+  upstream.script = answerJson(said('ann@example.com'));
+  for (const wish of ['breaks', 'breaks late']) {
+    const answer = await askAt('/watched', wish);
+    assert.equal(answer.json().content[0].text, 'ann@example.com');
+    assert.equal((await recordOf(answer)).replaced, undefined);
+  }
+});
