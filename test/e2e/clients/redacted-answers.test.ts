@@ -1,0 +1,96 @@
+/** Official clients read answers of which a stage of the operator replaced texts: in each protocol, translated or not. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { askBody, COMBINATIONS, modelVia, type Nine, post, useNine } from '../support/nine.ts';
+import { auditRecord } from '../support/state.ts';
+
+const ROOT = join(import.meta.dirname, '../../..');
+const STAGE = join(ROOT, 'examples/redact-email-addresses/stages/redact-email-addresses.ts');
+
+/** The shipped pipelines with the stage before `forward`. */
+const directory = mkdtempSync(join(tmpdir(), 'redacted-'));
+for (const name of readdirSync(join(ROOT, 'pipelines')).filter((file) => /^[a-z-]+\.yaml$/.test(file))) {
+  const text = readFileSync(join(ROOT, 'pipelines', name), 'utf8');
+  const entry = '  - stage: redact-email-addresses\n  - stage: forward';
+  if (text.includes('  - stage: forward'))
+    writeFileSync(join(directory, name), text.replace('  - stage: forward', entry));
+}
+after(() => rm(directory, { recursive: true }));
+
+let nine: Nine;
+useNine(
+  (booted) => {
+    nine = booted;
+  },
+  () => ({ pipelines: directory, stages: [STAGE] }),
+);
+
+const SAID = 'Write to ann.lee@example.com, or to bob@example.org. Not @home, nor ann@work.';
+const REDACTED = 'Write to [e-mail address], or to [e-mail address]. Not @home, nor ann@work.';
+const ARGUMENTS = { to: ['ann.lee@example.com'], text: 'Hi,\n"bob@example.org"', n: 3 };
+const REDACTED_ARGUMENTS = { to: ['[e-mail address]'], text: 'Hi,\n"[e-mail address]"', n: 3 };
+const TOOL_SCHEMA = { type: 'object', properties: { to: { type: 'array', items: { type: 'string' } } } } as const;
+
+/** What a client of this protocol reads: the text, and the arguments of the call. */
+async function readWith(spoken: Protocol, model: string, stream: boolean): Promise<{ text: string; args: unknown }> {
+  const content = 'Say it.';
+  if (spoken === 'messages') {
+    const tools = [{ name: 'send', input_schema: TOOL_SCHEMA }];
+    const body = { model, max_tokens: 500, tools, messages: [{ role: 'user' as const, content }] };
+    const answer = stream
+      ? await nine.messages.messages.stream(body as never).finalMessage()
+      : await nine.messages.messages.create(body as never);
+    const text = answer.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+    return { text, args: answer.content.flatMap((block) => (block.type === 'tool_use' ? [block.input] : []))[0] };
+  }
+  if (spoken === 'chat') {
+    const tools = [{ type: 'function' as const, function: { name: 'send', parameters: TOOL_SCHEMA } }];
+    const body = { model, tools, messages: [{ role: 'user' as const, content }] };
+    const answer = stream
+      ? await nine.openai.chat.completions.stream(body as never).finalChatCompletion()
+      : await nine.openai.chat.completions.create(body as never);
+    const { message } = answer.choices[0]!;
+    const [call] = message.tool_calls ?? [];
+    return {
+      text: message.content ?? '',
+      args: JSON.parse((call as { function: { arguments: string } }).function.arguments),
+    };
+  }
+  const tools = [{ type: 'function' as const, name: 'send', parameters: TOOL_SCHEMA, strict: false }];
+  const body = { model, tools, input: content };
+  const answer = stream
+    ? await nine.openai.responses.stream(body as never).finalResponse()
+    : await nine.openai.responses.create(body as never);
+  const call = answer.output.find((item) => item.type === 'function_call');
+  return { text: answer.output_text, args: JSON.parse((call as { arguments: string }).arguments) };
+}
+
+describe('answers in which addresses are replaced', () => {
+  for (const [spoken, upstream] of COMBINATIONS) {
+    for (const stream of [true, false]) {
+      it(`reach a client of ${spoken} from an upstream of ${upstream}${stream ? ', streamed' : ''}`, async () => {
+        nine.provider.model = () => ({
+          said: [
+            { kind: 'text', text: SAID },
+            { kind: 'call', name: 'send', arguments: JSON.stringify(ARGUMENTS) },
+          ],
+          piece: 5,
+        });
+        const { text, args } = await readWith(spoken, modelVia(upstream), stream);
+        assert.equal(text, REDACTED);
+        assert.deepEqual(args, REDACTED_ARGUMENTS);
+
+        const plain = await post(nine.gateway, spoken, askBody(spoken, modelVia(upstream), 'Say it.', { stream }));
+        assert.equal(plain.status, 200, plain.text);
+        assert.doesNotMatch(plain.text, /lee@|bob@/);
+        const { record } = await auditRecord(nine.gateway.database, String(plain.headers['x-gateway-request-id']));
+        assert.deepEqual((record as { replaced: unknown }).replaced, { 'redact-email-addresses': 4 });
+      });
+    }
+  }
+});
