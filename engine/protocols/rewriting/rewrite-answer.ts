@@ -90,7 +90,8 @@ function fieldOf(line: string): readonly [name: string, value: string] {
 }
 
 function eventText(lines: readonly string[], data: string): string {
-  return `${[...lines, `data: ${data}`].join('\n')}\n\n`;
+  const said = data.split('\n').map((line) => `data: ${line}`);
+  return `${[...lines, ...said].join('\n')}\n\n`;
 }
 
 /** Rewrites a stream of events. What has no data passes as it is. */

@@ -94,3 +94,38 @@ describe('answers in which addresses are replaced', () => {
     }
   }
 });
+
+it('a signed thought in which an address was replaced is left out of the next request, which would be refused with it', async () => {
+  const thinking = { type: 'enabled' as const, budget_tokens: 1024 };
+  const question = { role: 'user' as const, content: 'Who?' };
+  const tools = [{ name: 'send', input_schema: TOOL_SCHEMA }];
+  const body = { model: modelVia('messages'), max_tokens: 5000, thinking, tools };
+  for (const stream of [true, false]) {
+    for (const [thought, kept] of [
+      ['It is ann@example.com, I think.', false],
+      ['It is somebody.', true],
+    ] as const) {
+      nine.provider.reset();
+      nine.provider.model = () => ({
+        said: [
+          { kind: 'thought', text: thought },
+          { kind: 'call', name: 'send', arguments: '{}' },
+        ],
+        piece: 5,
+      });
+      const request = { ...body, messages: [question] };
+      const { content } = stream
+        ? await nine.messages.messages.stream(request as never).finalMessage()
+        : await nine.messages.messages.create(request as never);
+      const [first, call] = content as unknown as [{ thinking: string; signature: string }, { id: string }];
+      assert.equal(first.thinking, thought.replace('ann@example.com', '[e-mail address]'));
+      assert.equal(first.signature.startsWith('gw:messages@messages:none:'), !kept);
+      const result = { type: 'tool_result', tool_use_id: call.id, content: 'done' };
+      const messages = [question, { role: 'assistant', content }, { role: 'user', content: [result] }];
+      nine.provider.model = () => ({ said: [{ kind: 'text', text: 'Good.' }] });
+      await nine.messages.messages.create({ ...body, messages } as never);
+      assert.deepEqual(nine.provider.refused, []);
+      assert.deepEqual(nine.provider.asked.at(-1)!.seen.thoughts, kept ? [thought] : []);
+    }
+  }
+});
