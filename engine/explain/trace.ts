@@ -30,7 +30,7 @@ export interface Trace {
   readonly attempts: readonly { readonly n: number; readonly words: string }[];
   /** Upstreams that were not asked, in words. */
   readonly dropped: readonly string[];
-  /** What the gateway changed in the body on its way up, in words; `null` where nothing was sent. */
+  /** What the gateway changed in the body on its way up, and in the answer, in words; `null` where nothing was sent. */
   readonly bytes: string | null;
   /** What held in shadow mode. */
   readonly shadow: readonly string[];
@@ -63,7 +63,7 @@ export function traceOf(record: AuditRecord, { rules, attempts }: TraceSources):
     limits: toldLimits(record),
     attempts: tried.map((attempt, i) => ({ n: i + 1, words: describeAttempt(attempt) })),
     dropped: texts(record.dropped).map(describeDropped),
-    bytes: bytesOf(record),
+    bytes: [bytesOf(record), ...replacedOf(record)].filter((words) => words !== null).join(' ') || null,
     shadow: texts(record.shadow),
   };
 }
@@ -145,6 +145,16 @@ function holds(logic: unknown, facts: Facts): boolean | null {
   } catch {
     return null;
   }
+}
+
+/** What stages replaced in the answer, or would have. */
+function replacedOf({ replaced, shadow }: AuditRecord): string[] {
+  if (typeof replaced !== 'object' || replaced === null) return [];
+  const counts = Object.entries(replaced).filter(([, count]) => typeof count === 'number');
+  return counts.map(([id, count]) => {
+    const verb = texts(shadow).includes(id) ? 'would have replaced' : 'replaced';
+    return `In the answer ${id} ${verb} ${count} ${count === 1 ? 'text' : 'texts'}.`;
+  });
 }
 
 function bytesOf(record: AuditRecord): string | null {

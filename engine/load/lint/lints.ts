@@ -12,6 +12,7 @@ import { childOf, type MapNode, nodeAt } from '../../source/node.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
 import { isAudit, isEnforced, type LinkedPipeline } from '../flow.ts';
 import type { LinkedStage } from '../link/link-stages.ts';
+import { lintRewriting } from './lint-rewriting.ts';
 
 /** Codes the engine itself raises around any stage. */
 const ENGINE_CODES: readonly ErrorCode[] = ['bad_http', 'draining', 'internal_error', 'stage_failed'];
@@ -67,6 +68,7 @@ export function lintPipeline(pipeline: LinkedPipeline, match: PipelineSpec['matc
     for (const safeguard of SAFEGUARDS) lintSafeguard(sender, pipeline.stages.slice(0, at), safeguard, findings);
     lintAudit(sender, pipeline, findings);
   }
+  lintRewriting(pipeline, at >= 0, findings);
   lintErrorCodes(pipeline, at >= 0, findings);
   lintTwins(pipeline.stages, findings);
   lintTwins(pipeline.finally, findings);

@@ -12,11 +12,12 @@ import { auditRecord } from '../support/state.ts';
 const ROOT = join(import.meta.dirname, '../../..');
 const STAGE = join(ROOT, 'examples/redact-email-addresses/stages/redact-email-addresses.ts');
 
-/** The shipped pipelines with the stage before `forward`. */
+/** The shipped pipelines with the stage before `forward`, once more in shadow mode. */
 const directory = mkdtempSync(join(tmpdir(), 'redacted-'));
 for (const name of readdirSync(join(ROOT, 'pipelines')).filter((file) => /^[a-z-]+\.yaml$/.test(file))) {
   const text = readFileSync(join(ROOT, 'pipelines', name), 'utf8');
-  const entry = '  - stage: redact-email-addresses\n  - stage: forward';
+  const entry =
+    '  - stage: redact-email-addresses\n  - { stage: redact-email-addresses, id: watch, mode: shadow }\n  - stage: forward';
   if (text.includes('  - stage: forward'))
     writeFileSync(join(directory, name), text.replace('  - stage: forward', entry));
 }
@@ -89,7 +90,9 @@ describe('answers in which addresses are replaced', () => {
         assert.equal(plain.status, 200, plain.text);
         assert.doesNotMatch(plain.text, /lee@|bob@/);
         const { record } = await auditRecord(nine.gateway.database, String(plain.headers['x-gateway-request-id']));
-        assert.deepEqual((record as { replaced: unknown }).replaced, { 'redact-email-addresses': 4 });
+        const { replaced, shadow } = record as { replaced: unknown; shadow: unknown };
+        assert.deepEqual(replaced, { 'redact-email-addresses': 4, watch: 4 });
+        assert.deepEqual(shadow, ['watch']);
       });
     }
   }

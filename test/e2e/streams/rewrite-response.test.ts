@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import zlib from 'node:zlib';
-import { defineStage } from '../../../engine/api.ts';
+import { type AuditRecord, defineStage } from '../../../engine/api.ts';
+import { traceOf } from '../../../engine/explain/trace.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,
@@ -93,9 +94,9 @@ const said = (text: string) => ({ ...message(), content: [{ type: 'text', text }
 const askAt = (path: string, wish = 'yes', more: object = {}): Promise<Response> =>
   send(gateway.url, { path, headers: bearer(gateway.token, ['x-redact', wish]), body: messagesBody(more) });
 
-async function recordOf(response: Response): Promise<Record<string, unknown>> {
+async function recordOf(response: Response): Promise<AuditRecord> {
   const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
-  return record as Record<string, unknown>;
+  return record as AuditRecord;
 }
 
 const REDACTED = 'Write to [address] or [address].';
@@ -105,7 +106,12 @@ describe('texts of an answer', () => {
     const answer = await askAt('/v1/messages');
     assert.deepEqual(answer.json(), said(REDACTED));
     assert.equal(answer.headers['content-length'], String(answer.body.length));
-    const { replaced, shadow, status } = await recordOf(answer);
+    const record = await recordOf(answer);
+    const { replaced, shadow, status } = record;
+    assert.equal(
+      traceOf(record, { attempts: [] }).bytes,
+      'Sent byte for byte as it came. In the answer redact replaced 2 texts.',
+    );
     assert.deepEqual({ replaced, shadow, status }, { replaced: { redact: 2 }, shadow: undefined, status: 200 });
     const { input_tokens, output_tokens } = await ledgerRow(
       gateway.database,
@@ -211,7 +217,9 @@ test('in shadow mode nothing changes, and what would be replaced is counted', as
   upstream.script = answerChunks(messageEvents(words));
   const streamed = await askAt('/watched', 'yes', { stream: true });
   assert.equal(streamed.text, messageEvents(words).join(''));
-  const { replaced, shadow } = await recordOf(streamed);
+  const record = await recordOf(streamed);
+  const { replaced, shadow } = record;
+  assert.match(traceOf(record, { attempts: [] }).bytes!, /redact would have replaced 2 texts\.$/);
   assert.deepEqual({ replaced, shadow }, { replaced: { redact: 2 }, shadow: ['redact'] });
   assert.notEqual(upstream.requests[0]!.headers['accept-encoding'], 'identity');
 

@@ -95,4 +95,16 @@ export const LINT_CODES = {
       'The operator `cidr` compares an IP address with ranges, and this fact never holds an address, so the condition never holds.',
     example: 'when: { cidr: [{ var: request.path }, 10.0.0.0/8] }',
   },
+  W7160: {
+    title: 'Nothing to replace',
+    explanation:
+      'A stage that replaces texts works on answers of upstreams. What the gateway answers itself, with `answer`, `fail` or a list of models, never passes through it.',
+    example: 'stages:\n  - stage: authenticate\n  - stage: redact\n  - stage: list-models',
+  },
+  W7161: {
+    title: 'Answers pass when a stage that replaces texts fails',
+    explanation:
+      'With `fail_closed: false` the request goes on without the stage, and what it was to take out reaches the client. Without it the answer is refused.',
+    example: '- stage: redact\n  fail_closed: false',
+  },
 } as const;
