@@ -305,6 +305,15 @@ export interface GatewayFile {
   };
   readonly rules?: Readonly<Record<string, unknown>>;
   readonly pipelines?: string;
+  readonly everywhere?: {
+    readonly insert?: readonly {
+      readonly after?: string;
+      readonly before?: string;
+      readonly pipelines?: readonly string[];
+      readonly stages: readonly Readonly<Record<string, unknown>>[];
+    }[];
+    readonly finally?: readonly Readonly<Record<string, unknown>>[];
+  };
   readonly stages: readonly string[];
   readonly allow?: Readonly<Record<string, string>>;
 }

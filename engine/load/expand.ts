@@ -14,6 +14,7 @@ import {
   textOf,
 } from '../source/node.ts';
 import { refusePlaceholders, substitute } from '../source/placeholders.ts';
+import { withRules } from './fragment-rules.ts';
 import type { FragmentLibrary } from './fragments.ts';
 
 /** What an entry with `use` says about each stage of its fragment. */
@@ -41,6 +42,11 @@ export function expand(root: MapNode, library: FragmentLibrary, findings: Findin
     return { ...entry, value: expansion.list(entry.value, []) };
   });
   return { root: { ...root, entries }, complete: findings.errors() === before };
+}
+
+/** A list of entries with its fragments put in. */
+export function expandList(list: Node, library: FragmentLibrary, findings: Findings): Node {
+  return list.kind === 'list' ? new Expansion(library, findings).list(list, []) : list;
 }
 
 class Expansion {
@@ -94,7 +100,8 @@ class Expansion {
     const values = this.parameters(item, use, placed);
     const stages = childOf(placed, 'stages');
     if (values === undefined || stages?.kind !== 'list') return [];
-    const filled = substitute(stages, values, this.findings) as ListNode;
+    const ruled = withRules(stages, childOf(placed, 'rules'), this.findings) as ListNode;
+    const filled = substitute(ruled, values, this.findings) as ListNode;
     return this.list(filled, [...open, fragment.file]).items.map((stage) => withOuter(stage, item));
   }
 

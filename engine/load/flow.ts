@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
 import type { Capability, StageDefinition } from '../contract/stage.ts';
 import { excludes, implies } from '../rules/guards.ts';
@@ -16,6 +17,8 @@ export interface LinkedPipeline {
   readonly stages_mark: Mark;
   /** What each item of `stages` names, a stage or a fragment, where the pipeline's own file says so. */
   readonly item_marks: readonly Mark[];
+  /** Where `remove` of an extension took entries out, by their stages. */
+  readonly removed: ReadonlyMap<string, Mark>;
 }
 
 const engine_facts: ReadonlySet<FactPath> = new Set(ENGINE_FACTS);
@@ -95,6 +98,8 @@ function helpToAnswer({ id, mode }: StageEntry): string {
 interface Writer {
   readonly name: string;
   readonly writes: readonly FactPath[];
+  /** Where an extension took it out. */
+  readonly removed?: Mark | undefined;
   /** What to do, with "it" or "them" for the facts. */
   help(them: string): string;
 }
@@ -166,6 +171,14 @@ class FactCheck {
         this.findings.report('C6003', mark, message, { help: 'guards of `finally:` may read it' });
         continue;
       }
+      if (writer.removed !== undefined) {
+        const message = `without ${writer.name} nothing writes ${theirs.join(', ')}`;
+        this.findings.report('C6003', writer.removed, message, {
+          found: `${reader} in ${basename(mark.file)}:${mark.line} reads ${theirs.length === 1 ? 'it' : 'them'}`,
+          help: 'keep the entry, or remove what needs it, too',
+        });
+        continue;
+      }
       const [what, them] =
         theirs.length === 1
           ? [`the fact ${theirs[0]}, which nothing above writes`, 'it']
@@ -190,7 +203,8 @@ class FactCheck {
     const [best] = candidates.sort((a, b) => count(b) - count(a));
     if (best === undefined) return undefined;
     const name = quote(best.name);
-    return { name, writes: best.writes, help: (them) => `the stage ${name} writes ${them}: add it above` };
+    const removed = this.pipeline.removed.get(best.name);
+    return { name, writes: best.writes, removed, help: (them) => `the stage ${name} writes ${them}: add it above` };
   }
 
   /** Reports a fact when every stage that writes it may have been left out where it is read. */

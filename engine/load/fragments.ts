@@ -8,6 +8,7 @@ import { placeholder, placeholdersIn } from '../source/placeholders.ts';
 import { readSource } from '../source/read-source.ts';
 import { FRAGMENT_SCHEMA } from '../source/schemas.ts';
 import { validate } from '../source/validate.ts';
+import { rulesIn } from './fragment-rules.ts';
 
 /** A fragment file that was read and has the right keys. */
 export interface Fragment {
@@ -44,7 +45,7 @@ function checkName(root: MapNode, file: string, findings: Findings): void {
 
 /** Reports parameters that no placeholder stands for, at what was meant to be one where there is such a text. */
 function reportUnused(root: MapNode, findings: Findings): void {
-  const scalars = scalarsOf(childOf(root, 'stages') ?? root);
+  const scalars = ['stages', 'rules'].flatMap((key) => scalarsOf(childOf(root, key) ?? root));
   const used = new Set(scalars.flatMap(({ value }) => placeholdersIn(String(value))));
   for (const { key, key_mark } of entriesOf(childOf(root, 'parameters'))) {
     if (used.has(key)) continue;
@@ -61,7 +62,20 @@ export function readFragment(file: string, name: string, findings: Findings): Fr
   if (root === undefined || !validate(FRAGMENT_SCHEMA, root, dirname(file), findings).ok) return undefined;
   checkName(root, file, findings);
   reportUnused(root, findings);
+  reportUnusedRules(root, findings);
   return { name, file, root };
+}
+
+/** Reports named rules that no condition of the fragment refers to. */
+function reportUnusedRules(root: MapNode, findings: Findings): void {
+  const parts = entriesOf(root).filter(({ key }) => key === 'stages' || key === 'rules');
+  const used = new Set(parts.flatMap(({ value }) => rulesIn(value)));
+  for (const { key, key_mark } of entriesOf(childOf(root, 'rules'))) {
+    if (used.has(key)) continue;
+    findings.report('W7008', key_mark, `nothing refers to the rule ${keyName(key)}`, {
+      help: `remove it, or refer to it: when: { rule: ${key} }`,
+    });
+  }
 }
 
 /** The name somebody probably meant who wrote a path. */

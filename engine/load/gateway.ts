@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
-import { createConditionChecker } from '../rules/check.ts';
+import { type ConditionChecker, createConditionChecker } from '../rules/check.ts';
 import { childOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
 import { GATEWAY_SCHEMA } from '../source/schemas.ts';
 import { validate } from '../source/validate.ts';
@@ -29,6 +29,8 @@ export interface CheckedGateway {
   readonly named_files: readonly string[];
   /** What stage options may refer to. */
   readonly names: KnownNames;
+  /** Checks conditions against its named rules. */
+  readonly conditions: ConditionChecker;
 }
 
 /** The names in a section; `undefined` when it is missing, or a name is or stands there twice: references cannot be judged then. */
@@ -58,7 +60,6 @@ export function checkGateway(
   // The checker looks at named rules itself, each once.
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
-  if (validated.ok) conditions.reportUnused();
   linkGateway(root, names, findings);
   allowWarnings(root, findings);
   const profiles = loadProfiles(root, file, options);
@@ -82,6 +83,7 @@ export function checkGateway(
     knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
     named_files: [...pathsOf('file'), ...profiles.files],
     names,
+    conditions,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,
     policy_source: policySource(root, value),
   };

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { StageDefinition } from '../contract/stage.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
-import { isWritten, type MapNode, nodeAt, type SourcePosition } from '../source/node.ts';
+import { childOf, isWritten, type MapNode, nodeAt, type SourcePosition } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
 import type { Policy } from '../source/spec.ts';
 import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
@@ -47,11 +47,15 @@ export async function loadInto(
   if (root === undefined) return undefined;
   const gateway = checkGateway(root, file, { env, environment, findings });
   const stages = await loadStages(options.stages, gateway.modules, findings, gateway.knows_modules);
-  const { config, names, pipelines } = gateway;
+  const { config, names, pipelines, conditions: shared_conditions } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
   if (config !== undefined) lintRoutes(config, root, findings);
   if (config !== undefined) lintPrices(root, findings);
-  const compiled = loadPipelines(pipelines, { env, environment, findings, stages, config, names, shipped });
+  const everywhere = childOf(root, 'everywhere');
+  const context = { env, environment, findings, stages, config, names, shipped, everywhere, shared_conditions };
+  const compiled = loadPipelines(pipelines, context);
+  // Pipelines use them, too.
+  if (config !== undefined) shared_conditions.reportUnused();
   if (config !== undefined) lintTranslation(config, compiled, root, findings);
   const policies = loadPolicies(gateway.policy_source, config, findings);
   if (config !== undefined) lintGroups(config, { pipelines: compiled, policies }, root, findings);

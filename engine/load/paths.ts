@@ -1,5 +1,5 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { basename, dirname, join, resolve, sep } from 'node:path';
+import { readFileSync, statSync } from 'node:fs';
+import { basename, dirname, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
@@ -10,7 +10,7 @@ import type { PipelineSpec } from '../source/spec.ts';
 import { loadStages } from './custom-stages.ts';
 import { readFragment } from './fragments.ts';
 import { type LoadedGateway, type LoadOptions, loadInto } from './index.ts';
-import { compilePipeline, SHIPPED_PIPELINES } from './pipelines.ts';
+import { compilePipeline, pipelineFiles, pipelinesOf, SHIPPED_PIPELINES } from './pipelines.ts';
 import { readPolicy } from './policies.ts';
 import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from './tests/test-file.ts';
 
@@ -35,7 +35,7 @@ type Kind = 'gateway' | 'pipeline' | 'fragment' | 'policy' | 'test';
 /** Keys at the top of a file that say of which kind it is. */
 const TELLING: readonly (readonly [Kind, RegExp])[] = [
   ['gateway', topKey('server|upstreams|routing|token_groups|spend_limits')],
-  ['pipeline', topKey('pipeline|match|on_error|finally')],
+  ['pipeline', topKey('pipeline|extends|match|on_error|finally')],
   ['fragment', topKey('fragment|parameters')],
   ['policy', topKey('policy')],
 ];
@@ -199,12 +199,14 @@ class PathChecker {
     const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = this.options;
     const gateway = this.gatewayOf(file);
     const stages = gateway?.stages ?? (await loadStages(this.options.stages, [], findings, !this.is_unread));
-    const context = { findings, env, environment, stages, config: gateway?.config, shipped };
-    const root = readSource(file, findings);
-    const compiled = root && compilePipeline(file, root, gateway ? { ...context, names: gateway.names } : context);
-    if (compiled === undefined) return;
-    this.pipelines.push(compiled.name);
-    this.alone.push(compiled);
+    const names = gateway && { names: gateway.names, shared_conditions: gateway.conditions };
+    const context = { findings, env, environment, stages, config: gateway?.config, shipped, ...names };
+    for (const source of pipelinesOf(file, context)) {
+      const compiled = compilePipeline(source, context);
+      if (compiled === undefined) continue;
+      this.pipelines.push(compiled.name);
+      this.alone.push(compiled);
+    }
   }
 
   /**
@@ -228,10 +230,14 @@ class PathChecker {
 
   /** The pipeline beside a test file, whoever brought it along. */
   private async beside(test_file: string, name: string): Promise<readonly PipelineSpec[] | undefined> {
-    const file = join(dirname(test_file), `${name}.yaml`);
-    if (existsSync(file) && !this.findings.files().includes(file)) await this.pipeline(file);
+    const directory = dirname(test_file);
+    // What it is about may be one of several pipelines of a file.
+    const unread = pipelineFiles(directory).filter(
+      (file) => kindOf(file) === 'pipeline' && !this.findings.files().includes(file),
+    );
+    for (const file of unread) await this.pipeline(file);
     const all = [...this.alone, ...this.gateways.flatMap(({ loaded }) => loaded.compiled)];
-    const found = all.find((pipeline) => pipeline.file === file);
+    const found = all.find((pipeline) => pipeline.name === name && dirname(pipeline.file) === directory);
     return found === undefined ? undefined : [found];
   }
 

@@ -1,20 +1,25 @@
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { StageDefinition } from '../contract/stage.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
-import { createConditionChecker } from '../rules/check.ts';
+import { type ConditionChecker, createConditionChecker } from '../rules/check.ts';
 import { quote } from '../source/describe.ts';
 import { filesIn } from '../source/find-files.ts';
-import { childOf, entriesOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
+import { childOf, entriesOf, itemsOf, type MapNode, type Node, textOf } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
 import { PIPELINE_SCHEMA } from '../source/schemas.ts';
 import { type NamedRule, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
-import { expand } from './expand.ts';
+import { checkEverywhere, expandEverywhere, withEverywhere } from './compose/everywhere.ts';
+import { applyExtensions, type Extension, isExtension } from './compose/extend.ts';
+import { type PipelineSource, splitPipelines } from './compose/split.ts';
+import { expand, expandList } from './expand.ts';
 import { checkFlow } from './flow.ts';
 import { createFragmentLibrary } from './fragments.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link/link-stages.ts';
+import { lintCopies } from './lint/lint-copies.ts';
 import { lintProtocols } from './lint/lint-protocols.ts';
 import { lintPipeline } from './lint/lints.ts';
 import { nestOptions } from './misplaced-options.ts';
@@ -30,12 +35,12 @@ type StageList = 'stages' | 'on_error' | 'finally';
 export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
   /** Directory of the shipped pipelines and fragments. */
   readonly shipped: string;
-}
-
-interface PipelineFile {
-  readonly file: string;
-  readonly root: MapNode;
-  readonly name: string | undefined;
+  /** Knows the named rules of gateway.yaml. */
+  readonly shared_conditions?: ConditionChecker | undefined;
+  /** `everywhere` of gateway.yaml. */
+  readonly everywhere?: Node | undefined;
+  /** Directory of the operator's pipelines and fragments. */
+  readonly own?: string | undefined;
 }
 
 /** The files of a directory that are read as pipelines or fragments, sorted; none when there is no such directory. */
@@ -44,25 +49,66 @@ export function pipelineFiles(directory: string): string[] {
   return filesIn(directory);
 }
 
-function readPipelines(directory: string, { findings }: PipelineContext): PipelineFile[] {
-  return pipelineFiles(directory).flatMap((file) => {
+interface ReadPipelines {
+  readonly sources: readonly PipelineSource[];
+  readonly extensions: readonly Extension[];
+}
+
+function readPipelines(directory: string, { findings }: PipelineContext): ReadPipelines {
+  const files = pipelineFiles(directory).flatMap((file) => {
     const root = readSource(file, findings);
-    return root === undefined ? [] : [{ file, root, name: textOf(childOf(root, 'pipeline')) }];
+    return root === undefined ? [] : [{ file, root }];
   });
+  return {
+    sources: files
+      .filter(({ root }) => !isExtension(root))
+      .flatMap(({ file, root }) => splitPipelines(file, root, findings)),
+    extensions: files.filter(({ root }) => isExtension(root)),
+  };
 }
 
-/** Compiles the shipped pipelines and the operator's, which replace shipped ones of the same name. */
-export function loadPipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSpec[] {
-  const own = directory === undefined ? [] : readPipelines(directory, context);
-  const replaced = new Set(own.map(({ name }) => name));
-  const shipped = directory === context.shipped ? [] : readPipelines(context.shipped, context);
-  const files = [...shipped.filter(({ name }) => !replaced.has(name)), ...own];
-  reportTwins(own, context);
-  reportClaims(files, context);
-  return files.flatMap(({ file, root }) => compilePipeline(file, root, context) ?? []);
+/** The shipped pipelines and the operator's, which replace shipped ones of the same name, as `extends` changes them. */
+export function composePipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSource[] {
+  const { findings } = context;
+  const own = directory === undefined ? { sources: [], extensions: [] } : readPipelines(directory, context);
+  const replaced = new Set(own.sources.flatMap(({ name, family }) => [name, family]));
+  const shipped = directory === context.shipped ? [] : readPipelines(context.shipped, context).sources;
+  const kept = shipped.filter(
+    ({ name, family }) => !replaced.has(name) && (family === undefined || !replaced.has(family)),
+  );
+  reportTwins(own.sources, context);
+  // What replaces one of several pipelines of a file is still one of them, for those who name them together.
+  const families = new Map(shipped.map(({ name, family }) => [name, family]));
+  const replacing = own.sources.map((source) => ({ family: families.get(source.name), ...source }));
+  const sources = applyExtensions([...kept, ...replacing], own.extensions, findings);
+  reportClaims(sources, context);
+  checkEverywhere(context.everywhere, sources, findings);
+  return sources;
 }
 
-function reportTwins(files: readonly PipelineFile[], { findings }: PipelineContext): void {
+/** The pipelines that one file makes; a file that extends is applied to the shipped ones. */
+export function pipelinesOf(file: string, context: PipelineContext): readonly PipelineSource[] {
+  const { findings } = context;
+  const root = readSource(file, findings);
+  if (root === undefined) return [];
+  if (!isExtension(root)) return splitPipelines(file, root, findings);
+  const sources = readPipelines(context.shipped, context).sources;
+  return applyExtensions(sources, [{ file, root }], findings).filter((source) => source.file === file);
+}
+
+/** Compiles the pipelines of a configuration. */
+export function loadPipelines(directory: string | undefined, given: PipelineContext): readonly PipelineSpec[] {
+  const context = { ...given, own: directory };
+  const sources = composePipelines(directory, context);
+  const compiled = sources.flatMap((source) => {
+    const spec = compilePipeline(source, context);
+    return spec === undefined ? [] : [{ source, spec }];
+  });
+  lintCopies(compiled, context.shipped, given.findings);
+  return compiled.map(({ spec }) => spec);
+}
+
+function reportTwins(files: readonly PipelineSource[], { findings }: PipelineContext): void {
   for (const [{ root, name }, first] of repeated(files, (file) => file.name)) {
     const { mark } = childOf(root, 'pipeline')!;
     findings.report('C4005', mark, `there are two pipelines named ${quote(name!)}`, {
@@ -72,8 +118,8 @@ function reportTwins(files: readonly PipelineFile[], { findings }: PipelineConte
 }
 
 /** Reports methods and paths that two pipelines serve, at the later of the two: the operator's, if one is shipped. */
-function reportClaims(files: readonly PipelineFile[], context: PipelineContext): void {
-  const claims = new Map<string, PipelineFile>();
+function reportClaims(files: readonly PipelineSource[], context: PipelineContext): void {
+  const claims = new Map<string, PipelineSource>();
   for (const pipeline of files) {
     // Without a name, which is reported elsewhere, it cannot replace the pipeline it was meant to.
     if (pipeline.name === undefined || !isName(pipeline.name)) continue;
@@ -100,16 +146,20 @@ function reportClaims(files: readonly PipelineFile[], context: PipelineContext):
 }
 
 /** Compiles one pipeline file; `undefined` when a part of it could not be resolved. */
-export function compilePipeline(file: string, source: MapNode, given: PipelineContext): PipelineSpec | undefined {
+export function compilePipeline(pipeline: PipelineSource, given: PipelineContext): PipelineSpec | undefined {
   const { findings } = given;
-  const library = createFragmentLibrary([dirname(file), given.shipped], findings);
+  const { file, root: source } = pipeline;
+  const directories = [dirname(file), ...(given.own === undefined ? [] : [given.own]), given.shipped];
+  const library = createFragmentLibrary([...new Set(directories)], findings);
   // Entries with `use` are gone after expansion, and what fragments bring was not there before.
   const { stages } = given.stages;
   const given_form = validate(PIPELINE_SCHEMA, nestOptions(source, stages, findings), dirname(file), findings);
-  const { root: expanded, complete } = expand(given_form.node as MapNode, library, findings);
+  const { root: own, complete } = expand(given_form.node as MapNode, library, findings);
+  const section = expandEverywhere(given.everywhere, (list) => expandList(list, library, findings));
+  const expanded = withEverywhere(own, section, pipeline, sendsUpstream(own, stages), findings);
   const validated = validate(PIPELINE_SCHEMA, nestOptions(expanded, stages, findings), dirname(file), findings);
   const root = validated.node as MapNode;
-  const conditions = createConditionChecker(childOf(root, 'rules'), findings);
+  const conditions = createConditionChecker(childOf(root, 'rules'), findings, given.shared_conditions);
   const context = { ...given, conditions };
   const before = findings.errors();
   const lists = {
@@ -130,7 +180,7 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
     const item_marks = itemsOf(childOf(source, 'stages')).map(
       (item) => (childOf(item, 'stage') ?? childOf(item, 'use') ?? item).mark,
     );
-    const linked = { ...lists, stages_mark, item_marks };
+    const linked = { ...lists, stages_mark, item_marks, removed: pipeline.removed ?? new Map() };
     checkFlow(linked, given.stages.stages, findings);
     const { match } = validated.value as RawPipeline;
     lintPipeline(linked, match, findings);
@@ -139,6 +189,14 @@ export function compilePipeline(file: string, source: MapNode, given: PipelineCo
   allowWarnings(root, findings);
   const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, position: positionOf(mark) }));
   return shapePipeline(validated.value as RawPipeline, file, lists, rules);
+}
+
+/** Whether a stage of the pipeline answers with what an upstream says. */
+function sendsUpstream(root: MapNode, stages: ReadonlyMap<string, StageDefinition>): boolean {
+  return itemsOf(childOf(root, 'stages')).some((item) => {
+    const definition = stages.get(textOf(childOf(item, 'stage')) ?? '');
+    return definition?.terminal === true && definition.needs.includes('network');
+  });
 }
 
 function reportSameIds(

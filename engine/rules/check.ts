@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import type { FactPath } from '../contract/facts.ts';
 import { oneOf } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
@@ -51,11 +52,13 @@ class Checker implements ConditionChecker {
   private readonly findings: Findings;
   private readonly reader: ExpressionReader;
   private readonly types: TypeChecker;
+  private readonly shared: Checker | undefined;
   /** Names of the rules that are being resolved, outermost first. */
   private readonly open: string[] = [];
 
-  constructor(rules: Node | undefined, findings: Findings) {
+  constructor(rules: Node | undefined, findings: Findings, shared: Checker | undefined) {
     this.findings = findings;
+    this.shared = shared;
     this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node));
     this.types = new TypeChecker(findings);
     this.rules = new Map(
@@ -111,7 +114,7 @@ class Checker implements ConditionChecker {
     if (node.kind === 'list') return 'say how the conditions combine: { and: [...] } or { or: [...] }';
     const text = node.kind === 'scalar' ? String(node.value) : '';
     if (isFact(text)) return `write { var: ${text} }`;
-    if (this.rules.has(text)) return `write { rule: ${text} }`;
+    if (this.find(text) !== undefined) return `write { rule: ${text} }`;
     return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not text' : undefined;
   }
 
@@ -122,16 +125,21 @@ class Checker implements ConditionChecker {
     if (expression.kind === 'list') for (const part of expression.items) this.collectReads(part, reads);
     if (expression.kind === 'call') for (const part of expression.operands) this.collectReads(part, reads);
     if (expression.kind !== 'rule') return;
-    for (const read of this.rules.get(expression.name)?.condition?.reads ?? []) reads.set(read.mark, read);
+    for (const read of this.find(expression.name)?.condition?.reads ?? []) reads.set(read.mark, read);
+  }
+
+  /** A rule of this file, else of gateway.yaml. */
+  private find(name: string): NamedRule | undefined {
+    return this.rules.get(name) ?? this.shared?.find(name);
   }
 
   private reference(name: string, node: Node): CheckedCondition | undefined {
     const rule = this.rules.get(name);
+    if (rule === undefined && this.shared?.rules.has(name)) return this.shared.reference(name, node);
     if (rule === undefined) {
-      const known = [...this.rules.keys()];
-      this.findings.report('C5009', node.mark, `there is no rule ${keyName(name)}`, {
-        help: oneOf(name, known, 'named rules', 'this file has no named rules'),
-      });
+      const known = [...this.rules.keys(), ...(this.shared?.rules.keys() ?? [])];
+      const help = oneOf(name, known, 'named rules', noRules(node.mark, this.shared !== undefined));
+      this.findings.report('C5009', node.mark, `there is no rule ${keyName(name)}`, { help });
       return undefined;
     }
     rule.used = true;
@@ -157,7 +165,22 @@ class Checker implements ConditionChecker {
   }
 }
 
-/** @param rules the `rules:` mapping of the file, where there is one. */
-export function createConditionChecker(rules: Node | undefined, findings: Findings): ConditionChecker {
-  return new Checker(rules, findings);
+/** Where rules could have been written, for a condition that finds none. */
+function noRules({ file, chain }: Mark, in_pipeline: boolean): string {
+  if (!in_pipeline) return 'this file has no named rules';
+  const user = chain?.[0]?.file;
+  if (user === undefined || user === file) return 'neither this file nor gateway.yaml has named rules';
+  return `a fragment uses its own rules, those of its pipeline and of gateway.yaml; ${basename(user)} has none`;
+}
+
+/**
+ * @param rules the `rules:` mapping of the file, where there is one.
+ * @param shared that of gateway.yaml, whose rules can be used, too.
+ */
+export function createConditionChecker(
+  rules: Node | undefined,
+  findings: Findings,
+  shared?: ConditionChecker,
+): ConditionChecker {
+  return new Checker(rules, findings, shared instanceof Checker ? shared : undefined);
 }

@@ -36,6 +36,9 @@ export const GATEWAY_SCHEMA = readWhole('gateway');
 /** Schema of a pipeline after its fragments were put in. */
 export const PIPELINE_SCHEMA = readSchema('pipeline');
 
+/** Schema of a file that extends pipelines. What it adds to them is checked with them. */
+export const EXTENSION_SCHEMA = readSchema('extension');
+
 /** Schema of a fragment. */
 export const FRAGMENT_SCHEMA = readSchema('fragment');
 

@@ -325,7 +325,7 @@ describe('pipelines', () => {
     const { pipelines, diagnostics, created } = await loadProject({
       'gateway.yaml': `${GATEWAY}pipelines: own\n`,
       'own/mine.yaml': pipelineYaml(),
-      'own/messages.yaml': pipelineYaml('  - stage: list-models', 'messages').replace('/mine', '/v1/messages'),
+      'own/messages.yaml': `${pipelineYaml('  - stage: list-models', 'messages').replace('/mine', '/v1/messages')}allow: { W7100: Meant so. }\n`,
       'own/mine.test.yaml': 'not: a pipeline\n',
       'own/notes.txt': 'not yaml either',
     });

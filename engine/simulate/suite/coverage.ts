@@ -26,8 +26,8 @@ export interface FileCoverage {
 
 /** A record of decisions seen. */
 export interface Coverage {
-  /** Adds the decisions of some pipelines and, where it was read from a file, of gateway.yaml. */
-  expect(loaded: Loaded, pipelines: readonly PipelineSpec[], gateway_file: string | undefined): void;
+  /** Adds the decisions of the pipelines that stand in some files and, where it was read from a file, of gateway.yaml. */
+  expect(loaded: Loaded, isOurs: (position: SourcePosition) => boolean, gateway_file: string | undefined): void;
   see(loaded: Loaded, played: Played): void;
   files(): readonly FileCoverage[];
   /** Share of the outcomes that were seen, 0 to 100, rounded down; 100 when there is nothing to decide. */
@@ -36,11 +36,21 @@ export interface Coverage {
 
 interface OpenPoint extends Point {
   readonly outcomes: Map<string, boolean>;
+  /** What it is part of, where one place of a file is part of several: a fragment is seen in each of its uses. */
+  readonly use?: Use | undefined;
 }
 
-function keyOf({ file, line, column }: SourcePosition, kind: Point['kind']): string {
-  return `${kind}\n${file}\n${line}\n${column}`;
+/** An entry of a pipeline. */
+interface Use {
+  readonly pipeline: string;
+  readonly id: string;
 }
+
+function keyOf(position: SourcePosition, kind: Point['kind'], use: Use | undefined): string {
+  return [kind, placeOf(position), use?.pipeline, use?.id].join('\n');
+}
+
+const placeOf = ({ file, line, column }: SourcePosition): string => `${file}\n${line}\n${column}`;
 
 const isSameFile = (position: SourcePosition | undefined, file: string): position is SourcePosition =>
   position?.file === file;
@@ -49,21 +59,29 @@ const isSameFile = (position: SourcePosition | undefined, file: string): positio
 export function createCoverage(): Coverage {
   const points = new Map<string, OpenPoint>();
 
-  function expectPoint(position: SourcePosition, kind: Point['kind'], name: string, outcomes: readonly string[]): void {
-    const key = keyOf(position, kind);
+  function expectPoint(
+    position: SourcePosition,
+    kind: Point['kind'],
+    name: string,
+    outcomes: readonly string[],
+    use?: Use,
+  ): void {
+    const key = keyOf(position, kind, use);
     if (points.has(key)) return;
-    points.set(key, { position, kind, name, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
+    points.set(key, { position, kind, name, use, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
   }
 
-  function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string): void {
-    const outcomes = position && points.get(keyOf(position, kind))?.outcomes;
+  function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string, use?: Use): void {
+    const outcomes = position && points.get(keyOf(position, kind, use))?.outcomes;
     if (outcomes?.has(outcome)) outcomes.set(outcome, true);
   }
 
   function seeStages({ trace }: Played): void {
+    const pipeline = trace?.pipeline.name ?? '';
     for (const { entry, list, guard, ran } of trace?.stages ?? []) {
-      if (guard !== undefined) note(entry.when_position, 'guard', String(guard.held));
-      if (list === 'on_error' && ran) note(entry.position, 'on_error', 'entered');
+      const use = { pipeline, id: entry.id };
+      if (guard !== undefined) note(entry.when_position, 'guard', String(guard.held), use);
+      if (list === 'on_error' && ran) note(entry.position, 'on_error', 'entered', use);
     }
   }
 
@@ -90,7 +108,7 @@ export function createCoverage(): Coverage {
   }
 
   function files(): FileCoverage[] {
-    const by_file = Map.groupBy(points.values(), ({ position }) => position.file);
+    const by_file = Map.groupBy(named(points.values()), ({ position }) => position.file);
     return [...by_file].map(([file, all]) => {
       const outcomes = all.flatMap((point) => [...point.outcomes.values()]);
       const sorted = all.toSorted((a, b) => a.position.line - b.position.line || a.position.column - b.position.column);
@@ -99,8 +117,8 @@ export function createCoverage(): Coverage {
   }
 
   return {
-    expect(loaded, pipelines, gateway_file) {
-      for (const pipeline of pipelines) expectStages(pipeline, expectPoint);
+    expect(loaded, isOurs, gateway_file) {
+      for (const pipeline of loaded.pipelines) expectStages(pipeline, isOurs, expectPoint);
       if (gateway_file !== undefined) expectRules(loaded, gateway_file, expectPoint);
     },
     see(loaded, played) {
@@ -118,16 +136,36 @@ export function createCoverage(): Coverage {
   };
 }
 
-type ExpectPoint = (position: SourcePosition, kind: Point['kind'], name: string, outcomes: readonly string[]) => void;
+/** Points with names that tell the uses of one place apart. */
+function named(points: Iterable<OpenPoint>): readonly OpenPoint[] {
+  const by_place = Map.groupBy(points, ({ kind, position }) => `${kind}\n${placeOf(position)}`);
+  return [...by_place.values()].flatMap((uses) =>
+    uses.length === 1 ? uses : uses.map((point) => ({ ...point, name: `${point.use?.pipeline}/${point.name}` })),
+  );
+}
 
-function expectStages({ stages, on_error, finally: last }: PipelineSpec, expectPoint: ExpectPoint): void {
+type ExpectPoint = (
+  position: SourcePosition,
+  kind: Point['kind'],
+  name: string,
+  outcomes: readonly string[],
+  use?: Use,
+) => void;
+
+function expectStages(
+  spec: PipelineSpec,
+  isOurs: (position: SourcePosition) => boolean,
+  expectPoint: ExpectPoint,
+): void {
+  const { name: pipeline, stages, on_error, finally: last } = spec;
   const expectGuard = ({ id, when_position }: StageEntry) => {
-    if (when_position !== undefined) expectPoint(when_position, 'guard', id, ['true', 'false']);
+    if (when_position === undefined || !isOurs(when_position)) return;
+    expectPoint(when_position, 'guard', id, ['true', 'false'], { pipeline, id });
   };
   for (const entry of [...stages, ...on_error, ...last]) expectGuard(entry);
   // A clause in shadow mode is never entered.
   for (const { position, id, mode } of on_error) {
-    if (mode !== 'shadow') expectPoint(position, 'on_error', id, ['entered']);
+    if (mode !== 'shadow' && isOurs(position)) expectPoint(position, 'on_error', id, ['entered'], { pipeline, id });
   }
 }
 

@@ -1,5 +1,5 @@
 /** Finds test files, loads what they are about, and runs their cases. */
-import { dirname, resolve } from 'node:path';
+import { dirname, resolve, sep } from 'node:path';
 import type { StageDefinition } from '../../contract/stage.ts';
 import { SHIPPED_PIPELINES } from '../../load/pipelines.ts';
 import { type PipelineCase, stepPointer } from '../../load/tests/test-case.ts';
@@ -14,7 +14,7 @@ import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
 import { filesAt } from '../../source/find-files.ts';
 import { createFindings } from '../../source/findings.ts';
 import type { SourcePosition } from '../../source/node.ts';
-import type { Loaded, PipelineSpec } from '../../source/spec.ts';
+import type { Loaded } from '../../source/spec.ts';
 import { changesConfiguration, gatewayFileFor, loadUnderTest } from '../configuration.ts';
 import type { ScriptedUpstream } from '../upstream.ts';
 import { type Coverage, createCoverage } from './coverage.ts';
@@ -103,10 +103,9 @@ interface Subject {
   readonly loaded: readonly Loaded[];
 }
 
-/** Pipelines of the operator's own, and shipped ones where the tests are those of the shipped ones. */
-function pipelinesToCover({ pipelines }: Loaded, test_file: string): PipelineSpec[] {
-  const shipped = dirname(test_file) === SHIPPED_PIPELINES;
-  return pipelines.filter(({ file }) => shipped || dirname(file) !== SHIPPED_PIPELINES);
+/** Whether a decision is to be covered: the operator's, and those of the shipped pipelines by their own tests. */
+function isCovered({ file }: SourcePosition, test_file: string): boolean {
+  return dirname(test_file) === SHIPPED_PIPELINES || !file.startsWith(SHIPPED_PIPELINES + sep);
 }
 
 /** Loads the configuration of every case; cases that change nothing share one. `undefined` after a mistake. */
@@ -151,7 +150,7 @@ export async function openSuite({ paths, config, stages }: SuiteOptions): Promis
     const gateway_file = config === undefined ? gatewayFileFor(file) : resolve(config);
     const subject = await loadSubject(test, gateway_file, stages, mistakes);
     if (subject === undefined) continue;
-    coverage.expect(subject.unchanged, pipelinesToCover(subject.unchanged, file), gateway_file);
+    coverage.expect(subject.unchanged, (position) => isCovered(position, file), gateway_file);
     subjects.push(subject);
   }
   const upstream = await openSilentUpstream();

@@ -58,4 +58,45 @@ export const EXPAND_CODES = {
     explanation: 'Pipelines use a fragment by the name of its file; the name inside must be the same.',
     example: '# pipelines/fragments/refuse.yaml\nfragment: decline',
   },
+  C2011: {
+    title: 'There is no such pipeline to extend',
+    explanation:
+      '`extends` in a pipeline file, and `pipelines` in `everywhere`, name pipelines that another file makes: shipped ones, or your own.',
+    example: 'extends: mesages\ninsert: [{ after: authenticate, stages: [{ stage: read-body, id: again }] }]',
+  },
+  C2012: {
+    title: 'There is no such entry to change',
+    explanation:
+      'insert, replace and remove name an entry of the pipeline by its id: what `id` says, else the name of its stage, else that of its fragment.',
+    example: 'extends: messages\nremove: [adit]',
+  },
+  C2013: {
+    title: 'A pipeline is extended twice',
+    explanation:
+      "Two files change the same pipeline, and which is first would be anybody's guess. Put both changes into one file.",
+    example:
+      '# pipelines/a.yaml\nextends: messages\nremove: [audit]\n# pipelines/b.yaml\nextends: model-requests\nremove: [translate]',
+  },
+  C2014: {
+    title: 'An entry is for a protocol that the file does not serve',
+    explanation: '`protocols` limits an entry to some of the pipelines of a file; none of them serves this protocol.',
+    example:
+      'match: { methods: [POST], paths: [/mine], protocol: messages }\nstages: [{ stage: ask-for-usage, protocols: [chat] }]',
+  },
+  C2016: {
+    title: 'The pipeline has such a rule already',
+    explanation: 'The named rules of an extension stand beside those of the pipeline, so their names have to differ.',
+    example: 'extends: mine          # which has a rule is-large\nrules: { is-large: { var: request.stream } }',
+  },
+  C2017: {
+    title: 'A new pipeline is made from several',
+    explanation:
+      'An extension with `pipeline` makes a new pipeline out of one other. Without it, it changes every pipeline that it names.',
+    example: 'extends: model-requests\npipeline: mine',
+  },
+  C2018: {
+    title: 'One of several pipelines has no name',
+    explanation: 'Where `match` is a list, each of its entries makes a pipeline, and needs a name for it.',
+    example: 'match: [{ methods: [POST], paths: [/mine], protocol: messages }]',
+  },
 } as const;

@@ -77,6 +77,19 @@ export const LINT_CODES = {
     example:
       'upstreams: [{ name: main, type: compat, base_url: https://api.example.com/v1, api_key_env: UPSTREAM_KEY }]\n# pipelines/mine.yaml\nmatch: { methods: [POST], paths: [/mine], protocol: messages }   # and no stage translate',
   },
+  W7100: {
+    title: 'A copy lacks a stage of the shipped pipeline',
+    explanation:
+      'A pipeline of your own that replaces a shipped one does not follow it: what later versions add there is missing here. A file with `extends` says only what is different. If the stage is left out on purpose, remove it in such a file, or allow this warning with the reason.',
+    example: 'pipeline: messages\n# ... with every stage of the shipped pipeline but translate',
+  },
+  W7101: {
+    title: 'A guard stands in one API and not in the others',
+    explanation:
+      'A model can be asked through several APIs, each with a pipeline of its own. What only one of them refuses, the others let pass. Put such a guard under `everywhere` in gateway.yaml, or into a file with `extends: model-requests`.',
+    example:
+      'extends: messages\ninsert:\n  - after: read-body\n    stages: [{ stage: fail, when: { var: request.stream }, options: { error: forbidden } }]',
+  },
   W7180: {
     title: 'A price is probably that of one token',
     explanation:

@@ -1,0 +1,79 @@
+/** Warns about pipelines that have drifted apart: copies of shipped ones, and guards that only some clients meet. */
+import { readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { quote } from '../../source/describe.ts';
+import { createFindings, type Findings } from '../../source/findings.ts';
+import { childOf, itemsOf, textOf } from '../../source/node.ts';
+import { readSource } from '../../source/read-source.ts';
+import type { PipelineSpec, StageEntry } from '../../source/spec.ts';
+import { type PipelineSource, splitPipelines } from '../compose/split.ts';
+
+interface Compiled {
+  readonly source: PipelineSource;
+  readonly spec: PipelineSpec;
+}
+
+/** What a guard goes by that is another in each API. */
+const TELLS_APIS = /"request\.(?:protocol|path|method)"/;
+const MODEL_PROTOCOLS: readonly string[] = ['messages', 'chat', 'responses'];
+
+/** @param shipped directory of the shipped pipelines. */
+export function lintCopies(all: readonly Compiled[], shipped: string, findings: Findings): void {
+  const copies = all.filter(({ source: { file, extended } }) => dirname(file) !== shipped && extended !== true);
+  for (const copy of copies) lintCopy(copy, shipped, findings);
+  lintGuards(all, shipped, findings);
+}
+
+/** The stages of a shipped pipeline, by its name. */
+function shippedStages(name: string, shipped: string): readonly string[] {
+  const ignored = createFindings();
+  const files = readdirSync(shipped).filter((file) => /^[a-z-]+\.yaml$/.test(file));
+  for (const file of files.map((each) => join(shipped, each))) {
+    const root = readSource(file, ignored);
+    const source = root && splitPipelines(file, root, ignored).find((each) => each.name === name);
+    if (source === undefined) continue;
+    const lists = ['stages', 'finally'].flatMap((list) => itemsOf(childOf(source.root, list)));
+    return lists.flatMap((item) => textOf(childOf(item, 'stage')) ?? []);
+  }
+  return [];
+}
+
+function lintCopy({ source, spec }: Compiled, shipped: string, findings: Findings): void {
+  const own = new Set([...spec.stages, ...spec.finally].map(({ definition }) => definition.name));
+  const missing = shippedStages(spec.name, shipped).filter((stage) => !own.has(stage));
+  const name = childOf(source.root, 'pipeline');
+  if (missing.length === 0 || name === undefined) return;
+  findings.report(
+    'W7100',
+    name.mark,
+    `this copy of ${quote(spec.name)} lacks what the shipped one has: ${missing.join(', ')}`,
+    {
+      help: `write what is different only: extends: ${spec.name}, with insert, replace and remove`,
+    },
+  );
+}
+
+/** Whether an entry refuses some requests. */
+const refuses = ({ definition, when, mode }: StageEntry): boolean =>
+  definition.terminal && when !== undefined && mode === 'enforce' && !definition.needs.includes('network');
+
+function lintGuards(all: readonly Compiled[], shipped: string, findings: Findings): void {
+  const serving = all.map(({ spec }) => spec).filter(({ match }) => MODEL_PROTOCOLS.includes(match.protocol));
+  for (const spec of serving) {
+    for (const entry of spec.stages) {
+      const logic = JSON.stringify(entry.when);
+      if (!refuses(entry) || dirname(entry.position.file) === shipped || TELLS_APIS.test(logic)) continue;
+      const same = (other: StageEntry) =>
+        other.definition === entry.definition &&
+        JSON.stringify([other.when, other.options]) === JSON.stringify([entry.when, entry.options]);
+      const open = serving.filter(({ stages }) => !stages.some(same)).map(({ name }) => name);
+      if (open.length === 0) continue;
+      const chain = entry.chain && { chain: entry.chain };
+      const mark = { ...entry.position, ...chain, length: entry.definition.name.length, pointer: '' };
+      findings.report('W7101', mark, `${quote(entry.id)} refuses requests in ${quote(spec.name)} only`, {
+        found: `who asks through ${open.join(' or ')} passes`,
+        help: 'put it under `everywhere: { insert: [...] }` in gateway.yaml, or into a file with `extends: model-requests`',
+      });
+    }
+  }
+}
