@@ -33,6 +33,7 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
   const sources: Sources = {
     gateway: readSchema('gateway'),
     pipeline: readSchema('pipeline'),
+    extension: readSchema('extension'),
     fragment: readSchema('fragment'),
     policy: readSchema('policy'),
     profile: readSchema('profile'),

@@ -6,7 +6,7 @@ import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import { type ConditionChecker, createConditionChecker } from '../rules/check.ts';
 import { quote } from '../source/describe.ts';
 import { filesIn } from '../source/find-files.ts';
-import { childOf, entriesOf, itemsOf, type MapNode, type Node, textOf } from '../source/node.ts';
+import { childOf, entriesOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
 import { PIPELINE_SCHEMA } from '../source/schemas.ts';
 import { type NamedRule, type PipelineSpec, positionOf } from '../source/spec.ts';
@@ -183,10 +183,12 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
     const linked = { ...lists, stages_mark, item_marks, removed: pipeline.removed ?? new Map() };
     checkFlow(linked, given.stages.stages, findings);
     const { match } = validated.value as RawPipeline;
-    lintPipeline(linked, match, findings);
+    const isShared = (mark: Mark) => mark.chain !== undefined || mark.file !== file || pipeline.family !== undefined;
+    lintPipeline(linked, match, isShared, findings);
     lintProtocols(linked, match.protocol, given.config, findings);
   }
-  allowWarnings(root, findings);
+  const extended = itemsOf(childOf(root, 'stages')).map(({ mark }) => mark.chain?.[0]?.file ?? mark.file);
+  allowWarnings(root, findings, pipeline.extended ? extended : []);
   const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, position: positionOf(mark) }));
   return shapePipeline(validated.value as RawPipeline, file, lists, rules);
 }

@@ -20,8 +20,11 @@ export interface Findings {
   hide(node: Node): void;
   /** Declares a part of a file secret; offsets, start and end. */
   hideRange(file: string, range: readonly [number, number]): void;
-  /** Leaves out warnings of one code in one file and in the fragments it uses. The mark is where the file says so. */
-  allow(at: Mark, code: string): void;
+  /**
+   * Leaves out warnings of one code in one file and in the fragments it uses. The mark is where the file says so.
+   * @param more files that it extends.
+   */
+  allow(at: Mark, code: string, more?: readonly string[]): void;
   /** Remembers a file that was read, with its text. */
   read(file: string, text: string): void;
   /** How many errors there are so far. */
@@ -52,7 +55,7 @@ export function createFindings(): Findings {
   const found = new Map<string, Diagnostic>();
   const texts = new Map<string, string>();
   const hidden = new Map<string, (readonly [number, number])[]>();
-  const allowed: { readonly at: Mark; readonly code: string }[] = [];
+  const allowed: { readonly at: Mark; readonly code: string; readonly files: readonly string[] }[] = [];
   let errors = 0;
   const hideRange = (file: string, range: readonly [number, number]) => {
     if (!hidden.has(file)) hidden.set(file, []);
@@ -74,17 +77,23 @@ export function createFindings(): Findings {
       for (const scalar of scalarsOf(node)) hideRange(scalar.mark.file, scalar.range);
     },
     hideRange,
-    allow: (at, code) => void allowed.push({ at, code }),
+    allow(at, code, more = []) {
+      // An extension of several pipelines says it for each of them.
+      if (!allowed.some((one) => one.at === at)) allowed.push({ at, code, files: [at.file, ...more] });
+    },
     read: (file, text) => void texts.set(file, text),
     errors: () => errors,
     diagnostics() {
       const all = [...found.values()];
       // Warnings say what a configuration that runs might not mean; while it cannot run they would only hide the errors.
       if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPosition);
-      const meets = (at: Mark, code: string) => (diagnostic: Diagnostic) =>
-        diagnostic.code === code && [diagnostic.file, diagnostic.chain?.[0]?.file].includes(at.file);
-      const idle = allowed.filter(({ at, code }) => !CHANGING.has(code) && !all.some(meets(at, code)));
-      const left = all.filter((diagnostic) => !allowed.some(({ at, code }) => meets(at, code)(diagnostic)));
+      const meets =
+        ({ code, files }: (typeof allowed)[number]) =>
+        (diagnostic: Diagnostic) =>
+          diagnostic.code === code &&
+          [diagnostic.file, diagnostic.chain?.[0]?.file].some((file) => files.includes(file!));
+      const idle = allowed.filter((one) => !CHANGING.has(one.code) && !all.some(meets(one)));
+      const left = all.filter((diagnostic) => !allowed.some((one) => meets(one)(diagnostic)));
       return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
     },
     files: () => [...texts.keys()],

@@ -13,6 +13,7 @@ import { choice, errorMeaning, factMeaning } from './words.ts';
 export interface Sources {
   readonly gateway: JsonSchema;
   readonly pipeline: JsonSchema;
+  readonly extension: JsonSchema;
   readonly fragment: JsonSchema;
   readonly policy: JsonSchema;
   readonly profile: JsonSchema;
@@ -26,6 +27,7 @@ const ENVIRONMENT_NAME = {
 };
 
 const FILE_OF_GATEWAY = 'gateway.schema.json';
+const FILE_OF_PIPELINES = 'pipeline.schema.json';
 /** The file of what several schemas refer to. */
 const SHARED = 'shared.schema.json';
 const shared = (name: string) => ({ $ref: `${SHARED}#/definitions/${name}` });
@@ -121,7 +123,42 @@ function optionsDefinitions(editor: Editor, stages: readonly StageDefinition[]):
   return Object.fromEntries(stages.map(({ name, options }) => [`options_of_${name}`, editor.translate(options)]));
 }
 
-/** Pipelines as they stand in their files: with entries that use fragments. */
+/** Lists of entries, as they stand in what is not a whole pipeline. */
+const listsOf = (file: string) => {
+  const items = (name: string) => ({ items: { $ref: `${file}#/definitions/${name}` } });
+  return { stages: items('entry'), replace: items('entry'), on_error: items('clause'), finally: items('final_entry') };
+};
+
+/** A schema with entries of stages wherever it has a list of any mappings by that name. */
+function withEntries(schema: JsonSchema, file: string): JsonSchema {
+  const { stages, finally: last, replace, on_error } = listsOf(file);
+  const properties = Object.fromEntries(schemasIn(schema, 'properties'));
+  const insert = properties.insert as JsonSchema & { items: JsonSchema };
+  const inserted = { ...insert, items: withProperties(insert.items, { stages }) };
+  const known = { finally: last, replace, on_error };
+  const own = Object.entries(known).filter(([name]) => name in properties);
+  return withProperties(schema, { ...Object.fromEntries(own), insert: inserted });
+}
+
+/** Files that say what is different in a pipeline. */
+function extensionSchema(editor: Editor, { extension, pipeline }: Sources): JsonSchema {
+  const { title: _title, $schema: _schema, ...own } = withWarnings(editor.translate(extension));
+  const whole = Object.fromEntries(schemasIn(editor.translate(pipeline), 'properties'));
+  const { rules, limits } = whole;
+  return withProperties(withEntries(own, ''), {
+    rules: rules!,
+    limits: limits!,
+    match: { $ref: '#/definitions/match' },
+  });
+}
+
+/** Pipelines as they stand in their files: with entries that use fragments, or with what is different in another. */
+function pipelineFileSchema(editor: Editor, sources: Sources, stages: readonly StageDefinition[]): JsonSchema {
+  const { $schema, title, definitions, ...whole } = pipelineSchema(editor, sources.pipeline, stages);
+  const is_extension = { required: ['extends'] };
+  return { $schema, title, if: is_extension, then: extensionSchema(editor, sources), else: whole, definitions };
+}
+
 function pipelineSchema(editor: Editor, source: JsonSchema, stages: readonly StageDefinition[]): JsonSchema {
   const translated = editor.translate(source);
   const { entry, clause, ...definitions } = Object.fromEntries(schemasIn(translated, 'definitions'));
@@ -231,10 +268,12 @@ export function editorSchemas(
   stages: readonly StageDefinition[],
 ): Readonly<Record<string, JsonSchema>> {
   const editor = new Editor();
-  const gateway = editor.translate(sources.gateway);
+  const written = editor.translate(sources.gateway);
+  const { everywhere } = Object.fromEntries(schemasIn(written, 'properties'));
+  const gateway = withProperties(written, { everywhere: withEntries(everywhere!, FILE_OF_PIPELINES) });
   const schemas = {
     [FILE_OF_GATEWAY]: gateway,
-    'pipeline.schema.json': pipelineSchema(editor, sources.pipeline, stages),
+    [FILE_OF_PIPELINES]: pipelineFileSchema(editor, sources, stages),
     'fragment.schema.json': fragmentSchema(editor, sources, stages),
     'policy.schema.json': withWarnings(editor.translate(sources.policy)),
     'profile.schema.json': editor.translate(sources.profile),

@@ -44,6 +44,7 @@ const TEST = 'pipeline: mine\n';
 const KINDS: readonly (readonly [path: string, first_key: RegExp, rest: string])[] = [
   ['pipelines/mine.test.yaml', /^cases\b/, TEST],
   ['pipelines/fragments/refuse.yaml', /^(?:fragment|parameters)\b/, FRAGMENT],
+  ['pipelines/more.yaml', /^extends\b/, ''],
   ['pipelines/mine.yaml', /^(?:pipeline|match|stages|on_error|finally)\b/, PIPELINE],
   ['policies/standard.yaml', /^(?:policy|settings)\b/, POLICY],
   ['gateway.yaml', /^/, GATEWAY],

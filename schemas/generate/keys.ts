@@ -48,7 +48,7 @@ export function gatewayPage({ gateway }: Sources): string {
 }
 
 /** The page about pipelines, fragments and tests. */
-export function pipelinePage({ pipeline, fragment, pipeline_test }: Sources): string {
+export function pipelinePage({ pipeline, extension, fragment, pipeline_test }: Sources): string {
   const resolve = resolverOf(pipeline);
   const { entry, clause } = Object.fromEntries(schemasIn(pipeline, 'definitions'));
   return page('Pipelines', [
@@ -62,6 +62,9 @@ export function pipelinePage({ pipeline, fragment, pipeline_test }: Sources): st
     '## Clause of on_error',
     prose(String(clause!.description)),
     keysTable(schemaRows(clause!, resolve)),
+    '## Extension',
+    `${prose(String(extension.description))} A file is an extension when it has the key \`extends\`.`,
+    keysTable(schemaRows(extension, resolverOf(extension))),
     '## Fragment',
     `${prose(String(fragment.description))} It stands in \`fragments/\` beside the pipelines.`,
     keysTable(schemaRows(fragment, resolverOf(fragment))),

@@ -22,8 +22,8 @@ async function copyExample(ports: { gateway: number; siem: number }): Promise<st
     await writeFile(file, edit(await readFile(file, 'utf8')));
   };
   const database = '\ndatabase:\n  postgres: { url_env: TEST_DATABASE_URL }\n';
-  await change('gateway.yaml', (text) => text.replaceAll(':8080', `:${ports.gateway}`) + database);
-  await change('pipelines/messages.yaml', (text) => text.replace(':8088', `:${ports.siem}`));
+  const onPorts = (text: string) => text.replaceAll(':8080', `:${ports.gateway}`).replace(':8088', `:${ports.siem}`);
+  await change('gateway.yaml', (text) => onPorts(text) + database);
   return directory;
 }
 

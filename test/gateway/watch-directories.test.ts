@@ -257,7 +257,7 @@ test('a pipe is not read', () => {
 
 test('the pipelines that ship with the gateway are not watched: an upgrade needs a restart', async () => {
   const { SHIPPED_PIPELINES } = await import('../../engine/load/pipelines.ts');
-  const shipped = { files: [`${SHIPPED_PIPELINES}/messages.yaml`], pipelines_directory: undefined };
+  const shipped = { files: [`${SHIPPED_PIPELINES}/model-requests.yaml`], pipelines_directory: undefined };
   assert.equal(digestFiles(shipped).size, 0);
   assert.equal(directoriesToWatch(shipped).size, 0);
 });

@@ -30,7 +30,7 @@ function readSchema(kind: Kind | 'shared'): JsonSchema {
 }
 
 // Files refer to each other by name, as they stand in one folder.
-for (const name of ['shared', 'gateway'] as const) ajv.addSchema(readSchema(name), `${name}.schema.json`);
+for (const name of ['shared', 'pipeline', 'gateway'] as const) ajv.addSchema(readSchema(name), `${name}.schema.json`);
 const validators = Object.fromEntries(
   KINDS.map((kind) => [kind, ajv.getSchema(`${kind}.schema.json`) ?? ajv.compile(readSchema(kind))]),
 ) as Record<Kind, ValidateFunction>;
@@ -50,7 +50,7 @@ function kindOf(name: string, text: string): Kind {
   if (/^fragment:/m.test(text)) return 'fragment';
   if (/^policy:/m.test(text)) return 'policy';
   if (/^header_prefix:/m.test(text)) return 'profile';
-  return /^pipeline:/m.test(text) ? 'pipeline' : 'gateway';
+  return /^(?:pipeline|extends):/m.test(text) ? 'pipeline' : 'gateway';
 }
 
 function filesBelow(directory: string, ending: string): string[] {
@@ -99,7 +99,7 @@ describe('what is shipped is accepted', () => {
     const blocks = documents.flatMap((path) =>
       [...read(path).matchAll(/^```yaml\n(.*?)^```$/gms)].map(([, block]) => ({ path, block: block! })),
     );
-    const whole = blocks.filter(({ block }) => /^(?:server|pipeline|fragment):/m.test(block));
+    const whole = blocks.filter(({ block }) => /^(?:server|pipeline|extends|fragment):/m.test(block));
     assert.ok(whole.length >= 2);
     for (const { path, block } of whole) {
       const kind = /^cases:/m.test(block) ? 'pipeline-test' : kindOf(path, block);
@@ -182,6 +182,16 @@ describe('what the loader accepts is accepted', () => {
       'pipeline',
       `${entry('- stage: forward')}\non_error: [{ stage: fail, options: { error: forbidden } }]`,
     ],
+    [
+      'an extension',
+      'pipeline',
+      'extends: model-requests\nremove: [translate]\ninsert: [{ after: read-body, stages: [{ stage: fail, when: { var: request.stream }, options: { error: forbidden } }] }]',
+    ],
+    [
+      'stages of all pipelines',
+      'gateway',
+      `${GATEWAY}everywhere: { insert: [{ after: read-body, stages: [{ use: fragments/a }] }], finally: [{ stage: audit }] }`,
+    ],
     ['a named rule of gateway.yaml', 'gateway', `${routed('{ rule: big }')}rules: { big: { var: request.stream } }`],
     ['a routing rule over facts', 'gateway', routed('{ var: request.stream }')],
     [
@@ -211,6 +221,17 @@ describe('what the loader accepts is accepted', () => {
 describe('a slip of the pen is refused', () => {
   const refused: readonly [string, Kind, string][] = [
     ['a key', 'pipeline', pipelineWith('stagse: []')],
+    ['a key of an extension', 'pipeline', 'extends: messages\nremvoe: [translate]'],
+    [
+      'an option in an extension',
+      'pipeline',
+      'extends: messages\nreplace: [{ id: a, stage: fail, options: { eror: forbidden } }]',
+    ],
+    [
+      'an option in a stage of all pipelines',
+      'gateway',
+      `${GATEWAY}everywhere: { finally: [{ stage: audit, options: { a: 1 } }] }`,
+    ],
     ['a section', 'gateway', `${GATEWAY}spend_limit: {}`],
     ['a fact', 'pipeline', guarded('{ var: request.modle }')],
     ['a fact deep in a condition', 'pipeline', guarded('{ and: [{ "!": { var: request.sream } }, true] }')],

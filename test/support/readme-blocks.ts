@@ -63,9 +63,9 @@ export function kindOf({ document, line, text }: Block): Kind {
   if (has('cases')) return 'test';
   if (has('fragment')) return 'fragment';
   if (has('policy')) return 'policy';
-  if (has('pipeline')) return 'pipeline';
+  if (has('pipeline') || has('extends')) return 'pipeline';
   if (has('server') && has('upstreams')) return 'gateway';
-  const names_stages = /^\s*- .*\b(stage|use):|\{ *(stage|use):/m.test(text);
+  const names_stages = !has('everywhere') && /^\s*- .*\b(stage|use):|\{ *(stage|use):/m.test(text);
   if (areAll(keysOf(GATEWAY_SCHEMA)) && !names_stages) return 'gateway sections';
   if (areAll(keysOf(PIPELINE_SCHEMA))) return 'pipeline sections';
   throw new Error(`${document}:${line}: this YAML block is no configuration; if it is not meant to be, call it text`);
@@ -85,14 +85,20 @@ const GATEWAY_SECTIONS: Readonly<Record<string, string>> = {
   pipelines: 'pipelines: pipelines',
 };
 
-const STAGES = ['authenticate', 'read-body', 'resolve-route', 'check-budget', 'meter-usage', 'forward'];
+const STAGES = ['authenticate', 'read-body', 'resolve-route', 'check-budget', 'meter-usage', 'translate', 'forward'];
+const ASK = '  - { stage: ask-for-usage, protocols: [chat] }';
 
 const PIPELINE_SECTIONS: Readonly<Record<string, string>> = {
-  pipeline: 'pipeline: messages',
+  pipeline: 'pipeline: model-requests',
   version: 'version: 1',
   summary: 'summary: Completes a part that a document shows.',
-  match: 'match: { methods: [POST], paths: [/v1/messages], protocol: messages }',
-  stages: ['stages:', ...STAGES.map((name) => `  - stage: ${name}`)].join('\n'),
+  match: [
+    'match:',
+    '  - { name: messages, methods: [POST], paths: [/v1/messages], protocol: messages }',
+    '  - { name: chat-completions, methods: [POST], paths: [/v1/chat/completions], protocol: chat }',
+    '  - { name: responses, methods: [POST], paths: [/v1/responses], protocol: responses }',
+  ].join('\n'),
+  stages: ['stages:', ...STAGES.map((name) => `  - stage: ${name}`).toSpliced(-2, 0, ASK)].join('\n'),
   finally: 'finally:\n  - stage: audit',
 };
 
@@ -110,6 +116,7 @@ function completePipeline(entries: string, stages: readonly StageDefinition[]): 
   const place = stages.find(({ name }) => name === named[0])?.place ?? 'stages';
   if (place === 'finally') return complete(PIPELINE_SECTIONS, `finally:\n${indented}`);
   const others = STAGES.filter((name) => !named.includes(name)).map((name) => `  - stage: ${name}\n`);
+  if (!named.includes('ask-for-usage')) others.splice(-2, 0, `${ASK}\n`);
   return complete(PIPELINE_SECTIONS, `stages:\n${others.slice(0, -1).join('')}${indented}${others.at(-1)}`);
 }
 

@@ -17,10 +17,14 @@ Make it known in gateway.yaml:
 stages:
   - ./stages/${name}.ts
 
-Use it in a pipeline, under \`stages:\` and above the one that answers:
+Say there where it runs, for the clients of every API:
 
-  - stage: ${name}
-    options: { header: x-ticket }
+everywhere:
+  insert:
+    - after: authenticate
+      stages:
+        - stage: ${name}
+          options: { header: x-ticket }
 
 Then:
 
@@ -30,7 +34,7 @@ ${enterDirectory(directory)}  ${node} --test stages/${name}.test.ts
 }
 
 /**
- * `appscli create stage`: writes a stage that works and its test, and prints what to add to gateway.yaml and a pipeline.
+ * `appscli create stage`: writes a stage that works and its test, and prints what to add to gateway.yaml.
  * Raises StartError, without having written anything, for a name that can't be used and for a file that exists.
  */
 export async function createStage(

@@ -7,7 +7,7 @@ import { EXIT_OK } from '../exit-codes.ts';
 import { enterDirectory, isFoundByNpx, isTaken, ownName, shellWord, writeNewFiles } from '../new-files.ts';
 
 const TEMPLATES = join(PACKAGE_ROOT, 'engine', 'cli', 'init', 'project');
-const FILES = ['gateway.yaml', join('pipelines', 'messages.yaml'), join('pipelines', 'messages.test.yaml')];
+const FILES = ['gateway.yaml', 'gateway.test.yaml', join('pipelines', 'long-answers.yaml')];
 /** npm leaves files of this name out of packages, so its text stands here. */
 const GITIGNORE = '# The database of the gateway, with its password.\n.appscli/\nnode_modules/\n';
 
@@ -33,8 +33,7 @@ function nextSteps(directory: string, appscli: string): string {
     [`${appscli} gateway --watch`, 'run it; changes of files take effect'],
   ] as const;
   return `
-A gateway with one rule of its own: Messages clients get no answers above 8000
-tokens. Next:
+A gateway with one rule of its own: nobody gets answers above 8000 tokens. Next:
 
 ${enter}${install}${commands.map(([command, comment]) => `  ${command.padEnd(30)}# ${comment}\n`).join('')}
 In another terminal, ask for more than the rule allows:
@@ -45,7 +44,7 @@ ${enter}  TOKEN=$(${appscli} tokens create --user me@example.com --group all --n
     -d '{"model": "coder-1", "max_tokens": 9000,
          "messages": [{"role": "user", "content": "Hello"}]}'
 
-Then write 10000 for 8000 in pipelines/messages.yaml, and ask again.
+Then write 10000 for 8000 in pipelines/long-answers.yaml, and ask again.
 
 When something does not work, these say why:
 

@@ -15,7 +15,8 @@ interface Compiled {
 
 /** What a guard goes by that is another in each API. */
 const TELLS_APIS = /"request\.(?:protocol|path|method)"/;
-const MODEL_PROTOCOLS: readonly string[] = ['messages', 'chat', 'responses'];
+/** The pipelines of one model through several APIs. */
+const FAMILY = 'model-requests';
 
 /** @param shipped directory of the shipped pipelines. */
 export function lintCopies(all: readonly Compiled[], shipped: string, findings: Findings): void {
@@ -58,7 +59,7 @@ const refuses = ({ definition, when, mode }: StageEntry): boolean =>
   definition.terminal && when !== undefined && mode === 'enforce' && !definition.needs.includes('network');
 
 function lintGuards(all: readonly Compiled[], shipped: string, findings: Findings): void {
-  const serving = all.map(({ spec }) => spec).filter(({ match }) => MODEL_PROTOCOLS.includes(match.protocol));
+  const serving = all.filter(({ source }) => source.family === FAMILY).map(({ spec }) => spec);
   for (const spec of serving) {
     for (const entry of spec.stages) {
       const logic = JSON.stringify(entry.when);

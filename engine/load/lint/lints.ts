@@ -2,16 +2,16 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import { ERRORS, type ErrorCode } from '../../contract/errors.ts';
 import type { FactPath } from '../../contract/facts.ts';
 import { matchesGlob } from '../../kit/glob.ts';
-import { isPathPattern } from '../../kit/path-patterns.ts';
 import { routingRules } from '../../rules/config-rules.ts';
 import { coverAll, implies } from '../../rules/guards.ts';
 import { simplify } from '../../rules/simplify.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
-import { childOf, type MapNode, nodeAt } from '../../source/node.ts';
+import { childOf, type MapNode, type Mark, nodeAt } from '../../source/node.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
 import { isAudit, isEnforced, type LinkedPipeline } from '../flow.ts';
 import type { LinkedStage } from '../link/link-stages.ts';
+import { constantGuard } from './constant-guard.ts';
 import { lintRewriting } from './lint-rewriting.ts';
 
 /** Codes the engine itself raises around any stage. */
@@ -58,8 +58,16 @@ const SAFEGUARDS: readonly Safeguard[] = [
   },
 ];
 
-/** Warns about a pipeline that runs, but probably leaves a way open that nobody meant to. */
-export function lintPipeline(pipeline: LinkedPipeline, match: PipelineSpec['match'], findings: Findings): void {
+/**
+ * Warns about a pipeline that runs, but probably leaves a way open that nobody meant to.
+ * @param isShared whether what stands there serves pipelines that differ in what they match.
+ */
+export function lintPipeline(
+  pipeline: LinkedPipeline,
+  match: PipelineSpec['match'],
+  isShared: (mark: Mark) => boolean,
+  findings: Findings,
+): void {
   const at = pipeline.stages.findIndex(
     (stage) => isEnforced(stage) && stage.entry.definition.terminal && stage.entry.definition.needs.includes('network'),
   );
@@ -73,7 +81,7 @@ export function lintPipeline(pipeline: LinkedPipeline, match: PipelineSpec['matc
   lintTwins(pipeline.stages, findings);
   lintTwins(pipeline.finally, findings);
   for (const stage of [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally])
-    lintGuard(stage, match, findings);
+    lintGuard(stage, match, isShared, findings);
 }
 
 function lintSafeguard(
@@ -174,30 +182,18 @@ function lintTwins(stages: readonly LinkedStage[], findings: Findings): void {
   });
 }
 
-/** Most combinations of method and path that a guard is tried with. */
-const COMBINATIONS_MAX = 64;
-
-function lintGuard(stage: LinkedStage, match: PipelineSpec['match'], findings: Findings): void {
+function lintGuard(
+  stage: LinkedStage,
+  match: PipelineSpec['match'],
+  isShared: (mark: Mark) => boolean,
+  findings: Findings,
+): void {
   const { guard_mark, guard_linted } = stage;
   const { when } = stage.entry;
-  // A fragment serves pipelines that differ in this.
-  if (guard_mark === undefined || guard_mark.chain !== undefined || guard_linted) return;
+  if (guard_mark === undefined || guard_linted || isShared(guard_mark)) return;
   if (typeof simplify(when, new Map()) === 'boolean') return;
-  const known = match.methods.flatMap((method) =>
-    match.paths.map(
-      (path) =>
-        new Map<string, unknown>([
-          ['request.method', method],
-          // A pattern stands for paths about which a guard may well decide.
-          ...(isPathPattern(path) ? [] : [['request.path', path] as const]),
-          ['request.protocol', match.protocol],
-        ]),
-    ),
-  );
-  if (known.length > COMBINATIONS_MAX) return;
-  const outcomes = new Set(known.map((facts) => simplify(when, facts)));
-  const [outcome] = outcomes;
-  if (outcomes.size !== 1 || typeof outcome !== 'boolean') return;
+  const outcome = constantGuard(when, match);
+  if (outcome === undefined) return;
   const message = outcome
     ? 'the guard holds for every request the pipeline serves'
     : 'the entry never runs: its guard holds for no request the pipeline serves';

@@ -90,7 +90,7 @@ describe('a rule in shadow mode', () => {
       shadowRules(version([file(name, content)], [rule({ ...more, mode: 'shadow', file: name })]), [])[0]!.patch;
     assert.equal(patchOf('gateway.yaml', text.replace('upstream: main', 'upstream: ****')), null);
     assert.equal(patchOf('gateway.yaml', text, { line: 7, first_line: 7, last_line: 7 }), null);
-    assert.equal(patchOf('appscli/pipelines/messages.yaml', text), null);
+    assert.equal(patchOf('appscli/pipelines/model-requests.yaml', text), null);
   });
 
   test('is counted by the name that audit records have', () => {

@@ -27,21 +27,15 @@ function block(text: string, first: string): string {
   return `${lines.slice(start, end).join('\n')}\n`;
 }
 
-test('a new stage passes the check once what was printed is pasted into gateway.yaml and a pipeline', async () => {
+test('a new stage passes the check once what was printed is pasted into gateway.yaml', async () => {
   await run('init');
   const { exit_code, stdout, stderr } = await run('create', 'stage', 'require-ticket');
   assert.equal(exit_code, 0);
   assert.equal(stdout, 'stages/require-ticket.ts\nstages/require-ticket.test.ts\nstages/package.json\n');
 
   const gateway = join(directory, 'gateway.yaml');
-  const pipeline = join(directory, 'pipelines/messages.yaml');
-  await writeFile(gateway, `${await readFile(gateway, 'utf8')}\n${block(stderr, 'stages:')}`);
-  const entry = block(stderr, '  - stage: require-ticket');
-  const before_it = (await readFile(pipeline, 'utf8')).replace(
-    '  # Receives the body.',
-    `${entry}  # Receives the body.`,
-  );
-  await writeFile(pipeline, before_it);
+  const added = `${block(stderr, 'stages:')}\n${block(stderr, 'everywhere:')}`;
+  await writeFile(gateway, `${await readFile(gateway, 'utf8')}\n${added}`);
 
   const checked = await run('check', '--deny-warnings');
   assert.equal(checked.exit_code, 0, checked.stdout);

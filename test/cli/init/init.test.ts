@@ -6,7 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { cli } from '../support.ts';
 
-const WRITTEN = ['.gitignore', 'gateway.yaml', 'pipelines/messages.test.yaml', 'pipelines/messages.yaml'];
+const WRITTEN = ['.gitignore', 'gateway.test.yaml', 'gateway.yaml', 'pipelines/long-answers.yaml'];
 
 let root: string;
 let directory: string;
@@ -52,7 +52,7 @@ test('the tests of the new pipeline pass, and fail when somebody changes its rul
   await run('init');
   const passed = await run('test', '--min-coverage', '100');
   assert.equal(passed.exit_code, 0, passed.stdout + passed.stderr);
-  const file = join(directory, 'pipelines/messages.yaml');
+  const file = join(directory, 'pipelines/long-answers.yaml');
   await writeFile(file, (await readFile(file, 'utf8')).replace('}, 8000]', '}, 10000]'));
   const failed = await run('test');
   assert.equal(failed.exit_code, 1);
@@ -141,7 +141,7 @@ test('what was written is taken back when a later file cannot be', async () => {
   assert.equal(exit_code, 69);
   assert.match(
     stderr,
-    /^appscli: pipelines\/messages\.yaml cannot be written: a file stands where a directory is needed\n$/,
+    /^appscli: pipelines\/long-answers\.yaml cannot be written: a file stands where a directory is needed\n$/,
   );
   assert.deepEqual(await readdir(directory), ['pipelines']);
 });

@@ -95,7 +95,7 @@ test('a start, a reload and a reload that failed are kept, with rules in words, 
   });
   assert.match(text, /request\.model/);
   assert.equal(files[0].name, 'gateway.yaml');
-  assert.ok(files.some(({ name }: { name: string }) => name === 'appscli/pipelines/messages.yaml'));
+  assert.ok(files.some(({ name }: { name: string }) => name === 'appscli/pipelines/model-requests.yaml'));
 
   await reloadWith(`${yaml.replace('"TEST_UPSTREAM_KEY"', `"${PLANTED}"`)}${ROUTING}`);
   const failed = await loadAfter(loaded.id);

@@ -28,11 +28,10 @@ before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'custom-stage-'));
   await mkdir(join(directory, 'pipelines'));
   await writeFile(join(directory, 'witness.ts'), STAGE);
-  const shipped = await readFile(join(import.meta.dirname, '../../../pipelines/messages.yaml'), 'utf8');
   const seen = join(directory, 'seen.jsonl');
   await writeFile(
-    join(directory, 'pipelines/messages.yaml'),
-    `${shipped}\n  - { stage: witness, options: { file: ${seen} } }\n`,
+    join(directory, 'pipelines/seen.yaml'),
+    `extends: messages\nfinally: [{ stage: witness, options: { file: ${seen} } }]\n`,
   );
   upstream = await startUpstream();
   const config = { pipelines: join(directory, 'pipelines'), stages: [join(directory, 'witness.ts')] };

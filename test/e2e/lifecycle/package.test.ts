@@ -65,7 +65,7 @@ test('the package holds the program, what it reads, the names of clients and the
   const NEEDED = [
     'dist/engine/api.d.ts',
     'dist/console/index.html',
-    'pipelines/messages.yaml',
+    'pipelines/model-requests.yaml',
     'schemas/gateway.schema.json',
     'LICENSE',
   ];
@@ -75,7 +75,7 @@ test('the package holds the program, what it reads, the names of clients and the
     /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles|observability)/.test(name),
   );
   // What `appscli init` writes begins with a pipeline and its test.
-  assert.deepEqual(unwanted, ['engine/cli/init/project/pipelines/messages.test.yaml']);
+  assert.deepEqual(unwanted, ['engine/cli/init/project/gateway.test.yaml']);
 });
 
 test('what the README of the package links to is in it, but for examples and the rules for contributions', async () => {
@@ -93,7 +93,7 @@ test('what appscli init writes passes the check and its own tests', async () => 
   const begun = join(directory, 'begun');
   await run(linked('appscli'), ['check'], begun);
   await run(linked('appscli'), ['test'], begun);
-  const schema = /\$schema=(.+)/.exec(await readFile(join(begun, 'pipelines/messages.yaml'), 'utf8'))?.[1];
+  const schema = /\$schema=(.+)/.exec(await readFile(join(begun, 'pipelines/long-answers.yaml'), 'utf8'))?.[1];
   assert.equal(schema, '../../node_modules/appscli/schemas/generated/pipeline.schema.json');
 });
 

@@ -58,7 +58,7 @@ test('a rule of a configuration that init began changes the next request once th
   assert.match(refused.text, /limited to 8000 tokens/);
   assert.equal(upstream.requests.length, 0);
 
-  await change('pipelines/messages.yaml', (text) => text.replace('}, 8000]', '}, 10000]'));
+  await change('pipelines/long-answers.yaml', (text) => text.replace('}, 8000]', '}, 10000]'));
   await until('the new rule is in force', async () => (await ask()).status === 200);
   assert.equal(upstream.requests.length, 1);
 });

@@ -20,12 +20,14 @@ let gateway: TestGateway;
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'time-limit-'));
-  const shipped = await readFile(join(import.meta.dirname, '../../../pipelines/messages.yaml'), 'utf8');
+  const shipped = await readFile(join(import.meta.dirname, '../../../pipelines/model-requests.yaml'), 'utf8');
   // Every shipped stage has a limit here, so that each of them is seen to need no more than it declares.
-  const limited = shipped.replaceAll(/- stage: (?!forward)\S+/g, '$&\n    timeout_seconds: 30');
+  const limited = shipped
+    .replaceAll(/- \{ stage: \S+/g, '$& timeout_seconds: 30,')
+    .replaceAll(/- stage: (?!forward)\S+/g, '$&\n    timeout_seconds: 30');
   const cut_off = limited.replace('- stage: forward', '- stage: forward\n    timeout_seconds: 0.5');
-  assert.equal(cut_off.match(/timeout_seconds/g)?.length, shipped.match(/- stage:/g)?.length);
-  await writeFile(join(directory, 'messages.yaml'), cut_off);
+  assert.equal(cut_off.match(/timeout_seconds/g)?.length, shipped.match(/- (?:\{ )?stage:/g)?.length);
+  await writeFile(join(directory, 'model-requests.yaml'), cut_off);
   upstream = await startUpstream();
   gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory } });
 });

@@ -75,18 +75,19 @@ export const EXPAND_CODES = {
     explanation:
       "Two files change the same pipeline, and which is first would be anybody's guess. Put both changes into one file.",
     example:
-      '# pipelines/a.yaml\nextends: messages\nremove: [audit]\n# pipelines/b.yaml\nextends: model-requests\nremove: [translate]',
+      '# pipelines/a.yaml\nextends: messages\nlimits: { body_bytes: 1000000 }\n# pipelines/b.yaml\nextends: model-requests\nlimits: { body_bytes: 2000000 }',
   },
   C2014: {
     title: 'An entry is for a protocol that the file does not serve',
     explanation: '`protocols` limits an entry to some of the pipelines of a file; none of them serves this protocol.',
     example:
-      'match: { methods: [POST], paths: [/mine], protocol: messages }\nstages: [{ stage: ask-for-usage, protocols: [chat] }]',
+      'match: { methods: [POST], paths: [/mine], protocol: messages }\non_error: [{ stage: fail, protocols: [chat], options: { error: overloaded } }]',
   },
   C2016: {
     title: 'The pipeline has such a rule already',
     explanation: 'The named rules of an extension stand beside those of the pipeline, so their names have to differ.',
-    example: 'extends: mine          # which has a rule is-large\nrules: { is-large: { var: request.stream } }',
+    example:
+      '# pipelines/mine.yaml\npipeline: mine\nrules: { is-stream: { var: request.stream } }\n# pipelines/more.yaml\nextends: mine\nrules: { is-stream: { "===": [{ var: request.stream }, true] } }',
   },
   C2017: {
     title: 'A new pipeline is made from several',

@@ -81,7 +81,8 @@ export const LINT_CODES = {
     title: 'A copy lacks a stage of the shipped pipeline',
     explanation:
       'A pipeline of your own that replaces a shipped one does not follow it: what later versions add there is missing here. A file with `extends` says only what is different. If the stage is left out on purpose, remove it in such a file, or allow this warning with the reason.',
-    example: 'pipeline: messages\n# ... with every stage of the shipped pipeline but translate',
+    example:
+      'pipeline: messages   # with every stage of the shipped pipeline but translate\nmatch: { methods: [POST], paths: [/v1/messages], protocol: messages }',
   },
   W7101: {
     title: 'A guard stands in one API and not in the others',
@@ -94,7 +95,8 @@ export const LINT_CODES = {
     title: 'A price is probably that of one token',
     explanation:
       'Prices are in USD per million tokens. One this small is what price lists name for a single token: with it the gateway would take next to nothing from budgets.',
-    example: 'models: [{ id: coder-1, family: coder, pricing: { input: 0.000003, output: 0.000015 } }]',
+    example:
+      'models: [{ id: coder-1, family: coder, max_output_tokens: 64000, pricing: { input: 0.000003, output: 0.000015 } }]',
   },
   W7181: {
     title: 'A multiplier is probably a percentage',
