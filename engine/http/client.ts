@@ -1,6 +1,7 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { RequestContext } from '../run/context.ts';
 import { createOriginReader } from './forwarded.ts';
+import type { RequestIdentity } from './request-identity.ts';
 
 const SESSION_HEADERS = ['x-claude-code-session-id', 'session-id', 'x-session-id'];
 
@@ -37,4 +38,13 @@ function noteSession(ctx: RequestContext): void {
       return;
     }
   }
+}
+
+/** Notes what is known of a request that no pipeline serves, once it is answered. */
+export function noteAnswered(ctx: RequestContext, { error, person }: RequestIdentity): void {
+  if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
+  const { id = person?.email, email, groups } = person ?? {};
+  if (id !== undefined) ctx.note('principal.id', id);
+  if (email !== undefined) ctx.note('principal.email', email);
+  if (groups !== undefined) ctx.note('principal.groups', groups);
 }

@@ -6,6 +6,17 @@ import { beginTrace, type OwnTrace } from '../kit/net/trace-context.ts';
 export interface RequestIdentity {
   readonly request_id: string;
   readonly trace: OwnTrace;
+  /** How it ended, where it did not go well. */
+  error?: string | undefined;
+  /** Who sent it, where that came to light. */
+  person?: Person | undefined;
+}
+
+/** Somebody whom a request that no pipeline takes is about. */
+export interface Person {
+  readonly id?: string;
+  readonly email?: string | undefined;
+  readonly groups?: readonly string[];
 }
 
 const identities = new WeakMap<ServerResponse, RequestIdentity>();
@@ -18,4 +29,9 @@ export function identityOf(res: ServerResponse): RequestIdentity {
     identities.set(res, identity);
   }
   return identity;
+}
+
+/** Notes whom a request turned out to be about, for the stages that run after it. */
+export function notePerson(res: ServerResponse | undefined, { id, email, groups }: Person): void {
+  if (res !== undefined) identityOf(res).person = { ...(id !== undefined && { id }), email, ...(groups && { groups }) };
 }

@@ -23,7 +23,9 @@ function compose(errors: ProtocolErrors, error: StageError, request_id: string) 
 
 /** Answers a request that reaches no pipeline, in the envelope of the protocol its path belongs to. @returns the error */
 export function sendError(res: http.ServerResponse, path: string, error: StageError): StageError {
-  const { headers, body } = compose(definitionOfPath(path).errors, error, identityOf(res).request_id);
+  const identity = identityOf(res);
+  identity.error = error.code;
+  const { headers, body } = compose(definitionOfPath(path).errors, error, identity.request_id);
   sendWhole(res, error.status, headers, body);
   return error;
 }

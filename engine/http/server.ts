@@ -21,11 +21,13 @@ import type { CompiledPipeline } from '../run/compiled.ts';
 import { RequestContext } from '../run/context.ts';
 import type { RequestEnvironment } from '../run/environment.ts';
 import { Occupancy } from '../run/occupancy.ts';
-import { runRequest } from '../run/run.ts';
+import { runAfterwards, runRequest } from '../run/run.ts';
 import type { ServedPlan } from './app.ts';
-import { createClientNotes } from './client.ts';
+import { createClientNotes, noteAnswered } from './client.ts';
 import { belowPrefix, pathOf, prefixOf } from './path.ts';
+import { identityOf } from './request-identity.ts';
 import { answerClientError, refuseWebSocket, sendError, wantsWebSocket, writeErrorResponse } from './send-error.ts';
+import { isConsoleFile } from './sign-in/paths.ts';
 
 type ServerConfig = GatewayConfig['server'];
 
@@ -282,6 +284,8 @@ export class GatewayServer {
 
   #handToApp(req: http.IncomingMessage, res: http.ServerResponse): void {
     this.#answering++;
+    const pipeline = this.#plan.other_requests;
+    if (pipeline !== undefined && !isConsoleFile(pathOf(req.url!))) this.#runAfterwards(pipeline, req, res);
     res.on('close', () => {
       this.#answering--;
       this.#noteIdle();
@@ -290,18 +294,36 @@ export class GatewayServer {
   }
 
   #run(pipeline: CompiledPipeline, path: string, req: http.IncomingMessage, res: http.ServerResponse): void {
-    const ctx = new RequestContext(pipeline, req, res, this.#environment, this.#clock.monotonic());
-    ctx.note('request.id', randomUUID());
-    ctx.note('request.method', req.method!);
-    ctx.note('request.path', path);
-    ctx.note('request.protocol', pipeline.spec.match.protocol);
-    ctx.note('request.received_at', this.#clock.now());
-    this.#noteClient(ctx);
+    const ctx = this.#begin(pipeline, randomUUID(), path, req, res);
     this.#running.add(ctx);
     void runRequest(this.#plan, ctx, () => {
       this.#running.remove(ctx);
       this.#noteIdle();
     });
+  }
+
+  #begin(
+    pipeline: CompiledPipeline,
+    request_id: string,
+    path: string,
+    req: http.IncomingMessage,
+    res: http.ServerResponse,
+  ): RequestContext {
+    const ctx = new RequestContext(pipeline, req, res, this.#environment, this.#clock.monotonic());
+    ctx.note('request.id', request_id);
+    ctx.note('request.method', req.method!);
+    ctx.note('request.path', path);
+    ctx.note('request.protocol', pipeline.spec.match.protocol);
+    ctx.note('request.received_at', this.#clock.now());
+    this.#noteClient(ctx);
+    return ctx;
+  }
+
+  /** What no pipeline answers is told to the stages that hear of every request. */
+  #runAfterwards(pipeline: CompiledPipeline, req: http.IncomingMessage, res: http.ServerResponse): void {
+    const identity = identityOf(res);
+    const ctx = this.#begin(pipeline, identity.request_id, pathOf(req.url!), req, res);
+    void runAfterwards(this.#plan, ctx, () => noteAnswered(ctx, identity));
   }
 
   get #idle(): boolean {

@@ -12,7 +12,7 @@ import { lintPrices } from './lint/lint-prices.ts';
 import { lintRoutes } from './lint/lint-routes.ts';
 import { lintTranslation } from './lint/lint-translation.ts';
 import { lintRouting } from './lint/lints.ts';
-import { loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
+import { compileOtherRequests, loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
 import { loadPolicies } from './policies.ts';
 
 /** How to load a configuration. */
@@ -32,6 +32,7 @@ export interface LoadOptions {
 export interface LoadedGateway extends CheckedGateway {
   readonly root: MapNode;
   readonly compiled: readonly PipelineSpec[];
+  readonly other_requests: PipelineSpec | undefined;
   readonly policies: readonly Policy[];
   readonly stages: StageSet;
 }
@@ -54,12 +55,13 @@ export async function loadInto(
   const everywhere = childOf(root, 'everywhere');
   const context = { env, environment, findings, stages, config, names, shipped, everywhere, shared_conditions };
   const compiled = loadPipelines(pipelines, context);
+  const other_requests = compileOtherRequests({ ...context, own: pipelines });
   // Pipelines use them, too.
   if (config !== undefined) shared_conditions.reportUnused();
   if (config !== undefined) lintTranslation(config, compiled, root, findings);
   const policies = loadPolicies(gateway.policy_source, config, findings);
   if (config !== undefined) lintGroups(config, { pipelines: compiled, policies }, root, findings);
-  return { ...gateway, root, compiled, policies, stages };
+  return { ...gateway, root, compiled, other_requests, policies, stages };
 }
 
 function positionInGateway(root: MapNode | undefined, pointer: string): SourcePosition | undefined {
@@ -79,6 +81,7 @@ export async function load(given_file: string, options: LoadOptions): Promise<Lo
   return Object.freeze({
     config: gateway?.config,
     pipelines: Object.freeze(gateway?.compiled ?? []),
+    other_requests: gateway?.other_requests,
     policies: gateway?.policies ?? [],
     diagnostics: findings.diagnostics(),
     files: [...new Set([file, ...findings.files(), ...more_files])],

@@ -193,6 +193,32 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   return shapePipeline(validated.value as RawPipeline, file, lists, rules);
 }
 
+/** What the requests that no pipeline serves are called: sign-ins, the admin API, paths that are not there. */
+export const OTHER_REQUESTS = 'other-requests';
+
+/** The `finally` stages of `everywhere`, for requests that no pipeline serves; `undefined` where there are none. */
+export function compileOtherRequests(given: PipelineContext): PipelineSpec | undefined {
+  const { findings, everywhere, shared_conditions: conditions } = given;
+  const written = childOf(everywhere, 'finally');
+  if (written === undefined || conditions === undefined) return undefined;
+  const directories = [...(given.own === undefined ? [] : [given.own]), given.shipped];
+  const value = expandList(written, createFragmentLibrary(directories, findings), findings);
+  const root: MapNode = {
+    kind: 'map',
+    mark: written.mark,
+    entries: [{ key: 'finally', key_mark: written.mark, value }],
+  };
+  const last = linkStages(root, 'finally', { ...given, conditions });
+  const raw = {
+    pipeline: OTHER_REQUESTS,
+    version: 1,
+    summary: 'Requests that no pipeline serves.',
+    match: { methods: [], paths: [], protocol: 'none' as const },
+    limits: {},
+  };
+  return shapePipeline(raw, written.mark.file, { stages: [], on_error: [], finally: last }, []);
+}
+
 /** Whether a stage of the pipeline answers with what an upstream says. */
 function sendsUpstream(root: MapNode, stages: ReadonlyMap<string, StageDefinition>): boolean {
   return itemsOf(childOf(root, 'stages')).some((item) => {

@@ -16,6 +16,8 @@ export interface Plan {
   /** The pipelines that serve a path, by method. */
   pipelinesAt(path: string): ReadonlyMap<string, CompiledPipeline> | undefined;
   readonly services: SharedServices;
+  /** What runs after requests that no pipeline serves; `undefined` where nothing does. */
+  readonly other_requests: CompiledPipeline | undefined;
   /** What each pipeline for models needs of the store. */
   readonly store_needs: readonly StoreNeeds[];
   /** Counts a request in; the returned function counts it out. */
@@ -80,8 +82,10 @@ export function buildPlan(loaded: Loaded, services: SharedServices, observer?: P
   };
 
   let pipelines: readonly CompiledPipeline[];
+  let other_requests: CompiledPipeline | undefined;
   try {
     pipelines = loaded.pipelines.map(compilePipeline);
+    other_requests = loaded.other_requests && compilePipeline(loaded.other_requests);
   } catch (error) {
     void closeAll();
     throw error;
@@ -97,6 +101,7 @@ export function buildPlan(loaded: Loaded, services: SharedServices, observer?: P
   return {
     config,
     services,
+    other_requests,
     store_needs: loaded.pipelines.filter(servesModels).map(needsOf),
     pipelinesAt(path) {
       const served = findPath(path);

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { StageError } from '../contract/errors.ts';
 import type { Answer, Relay, ResponseEvent } from '../contract/stage.ts';
 import { definitionOf } from '../protocols/definitions.ts';
@@ -35,6 +36,23 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
     onAnswered();
     await finish(plan, ctx);
     ctx.tellTelemetry();
+  } finally {
+    leave();
+  }
+}
+
+/**
+ * Runs the `finally` stages of a request that no pipeline serves, once it is answered. Never rejects.
+ * @param onAnswered called before, to note what is known of the request by then
+ */
+export async function runAfterwards(plan: Plan, ctx: RequestContext, onAnswered: () => void): Promise<void> {
+  const leave = plan.enter();
+  try {
+    await once(ctx.call.res, 'close');
+    ctx.ended_at = plan.services.clock.monotonic();
+    ctx.aborted = !ctx.call.res.writableFinished;
+    onAnswered();
+    await finish(plan, ctx);
   } finally {
     leave();
   }

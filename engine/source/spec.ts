@@ -67,6 +67,8 @@ export interface PipelineSpec {
 export interface Loaded {
   readonly config: GatewayConfig | undefined;
   readonly pipelines: readonly PipelineSpec[];
+  /** What runs after requests that no pipeline serves: the `finally` stages of `everywhere`. */
+  readonly other_requests?: PipelineSpec | undefined;
   /** Managed policies, by name; none when they are not handed out. */
   readonly policies: readonly Policy[];
   readonly diagnostics: readonly Diagnostic[];

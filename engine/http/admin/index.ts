@@ -19,7 +19,7 @@ import { programVersion } from '../../kit/package-root.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import { pathOf } from '../path.ts';
-import { identityOf, type RequestIdentity } from '../request-identity.ts';
+import { identityOf, notePerson, type RequestIdentity } from '../request-identity.ts';
 import { sendError } from '../send-error.ts';
 import type { ConsoleCallers } from '../sign-in/console/console-caller.ts';
 import { createReadCall } from './call.ts';
@@ -96,6 +96,7 @@ function createAnswer(options: AdminRoutesOptions) {
     try {
       const identified = await identifyCaller(req, res, verifying);
       change?.isBy(identified);
+      notePerson(res, identified.principal);
       demandScope(operation, identified);
       const caller = changes ? await withoutLostGroups(identified, options) : identified;
       demandRole(operation, caller);

@@ -1,6 +1,7 @@
 import { type Identified, ProviderError, type SignInAttempt } from '../../identity/provider/provider.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
 import { isUnavailable } from '../../store/store-errors.ts';
+import { notePerson } from '../request-identity.ts';
 import { type BrowserAttempt, type FinishedAttempt, openAttempt } from './attempt.ts';
 import { comeBackToConsole } from './console/come-back.ts';
 import { signInCookies } from './cookie.ts';
@@ -123,9 +124,11 @@ async function decide(
   const { identity, log } = sign_in;
   const { client } = grant;
   const admission = identity.admit(claims);
+  notePerson(visit.req.res, claims);
   const entrance = deviceEntrance(sign_in, visit, grant);
   if ('refused' in admission) return refusePerson(sign_in, visit, entrance, { claims, admission });
   const { person } = admission;
+  notePerson(visit.req.res, person);
   const problem = await identity.claimProblem(person);
   if (problem !== undefined) return refuseAddress(sign_in, visit, entrance, { person, problem });
   const sealed_grant = await identity.tokens.seal(provider_grant, 'provider-grant');

@@ -16,3 +16,7 @@ export const PROTOCOL_PATH = '/protocol';
 
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 export const REFRESH_GRANT = 'refresh_token';
+
+/** Whether a path is a part of the console's own pages, of which a browser loads many. */
+export const isConsoleFile = (path: string): boolean =>
+  (path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)) && !path.startsWith(CONSOLE_SIGN_IN_PATH);

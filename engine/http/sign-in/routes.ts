@@ -108,6 +108,7 @@ export function mountRoutes(
       const { request_id, trace } = identityOf(res);
       const visit = { req, reference: { request_id, at: new Date(clock.now()) }, trace, began: clock.monotonic() };
       const answer = await answerOf(route, visit, log);
+      identityOf(res).error = answer.told?.error_type;
       const { told_as } = route;
       if (told_as !== undefined && answer.told !== undefined && telemetry !== undefined) {
         tellVisit(told_as, visit, answer.told, { telemetry, clock });

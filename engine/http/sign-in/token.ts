@@ -1,6 +1,7 @@
 import type { PollResult } from '../../identity/sessions/device-grants.ts';
 import { isSecret } from '../../identity/sessions/opaque.ts';
 import { endTokensTheyLost } from '../../identity/tokens/self-made-tokens.ts';
+import { notePerson } from '../request-identity.ts';
 import { readForm } from './form.ts';
 import { OAuthError, type OAuthErrorCode, tooManyRequests } from './oauth-error.ts';
 import { DEVICE_GRANT, REFRESH_GRANT, TOKEN_PATH } from './paths.ts';
@@ -18,10 +19,10 @@ export function token(sign_in: SignIn): Route {
       const parameters = await readForm(visit.req, form);
       const grant_type = parameters.need('grant_type');
       if (grant_type === DEVICE_GRANT) {
-        return answer(sign_in, await redeem(sign_in, parameters.need('device_code'), visit));
+        return answer(sign_in, await redeem(sign_in, parameters.need('device_code'), visit), visit);
       }
       if (grant_type === REFRESH_GRANT) {
-        return answer(sign_in, await refresh(sign_in, parameters.need('refresh_token'), visit));
+        return answer(sign_in, await refresh(sign_in, parameters.need('refresh_token'), visit), visit);
       }
       const problem = `The parameter "grant_type" must be "${DEVICE_GRANT}" or "${REFRESH_GRANT}".`;
       throw new OAuthError('unsupported_grant_type', problem);
@@ -82,8 +83,9 @@ function denied({ because, surface }: Extract<PollResult, { outcome: 'denied' }>
   return new OAuthError('invalid_grant', because, { status: 403 });
 }
 
-async function answer(sign_in: SignIn, { session, outcome }: Opened): Promise<Answer> {
+async function answer(sign_in: SignIn, { session, outcome }: Opened, { req }: Visit): Promise<Answer> {
   const { identity } = sign_in;
+  notePerson(req.res, session.person);
   await endTokensTheyLost(sign_in, session.person);
   const { access_token, expires_in_seconds } = await identity.tokens.issue(session);
   const json = {
