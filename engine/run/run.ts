@@ -237,8 +237,19 @@ async function answerError(plan: Plan, ctx: RequestContext, raised: StageError):
     kind: 'answer',
     status: error.status,
     headers: errors.headers(error, refusal_header),
-    body: errors.body(error, ctx.peek('request.id')!),
+    body: sayWithoutTexts(ctx, (said) => errors.body(said, ctx.peek('request.id')!), error),
   });
+}
+
+/** The body of an error in which an upstream's words may be, which stages of the request replace like those of an answer. */
+function sayWithoutTexts(ctx: RequestContext, say: (error: StageError) => string, error: StageError): string {
+  const rewriter = ctx.pipeline.rewrites ? ctx.notes.answer_rewrites.rewriter : undefined;
+  if (rewriter === undefined) return say(error);
+  try {
+    return rewriter.document(say(error));
+  } catch {
+    return say(new StageError('stage_failed', 'The error could not be told, as a stage failed on its words.'));
+  }
 }
 
 /** What the first matching `on_error` clause makes of an error; the error itself without one. */

@@ -1,3 +1,4 @@
+import { StageError } from '../../contract/errors.ts';
 import type { TextKind } from '../../contract/rewriting.ts';
 import { isObject } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
@@ -6,6 +7,12 @@ import type { AnswerTexts, Place, TextId } from './answer-texts.ts';
 import { type Edit, editJson, type Path } from './edit-json.ts';
 import { JsonTextRewriter } from './json-text-rewriter.ts';
 import { type CompiledRewriting, inTurn, TextRewriter, type TextStream } from './text-rewriter.ts';
+
+/** Of each string it is asked where it stands, which takes longer the deeper it is. */
+const LEVELS_MAX = 128;
+
+/** Something of each open text is kept. */
+const OPEN_TEXTS_MAX = 1000;
 
 /** A rewriting, and whose it is. */
 export interface NamedRewriting {
@@ -113,6 +120,8 @@ export class AnswerRewriter {
     const says = this.#texts.repeats && typeof event.type === 'string' && !event.type.endsWith('.delta');
     this.#saying = says ? (event.type as string) : '';
     return editJson(json, (path, first) => {
+      if (path.length > LEVELS_MAX)
+        throw new StageError('upstream_invalid', 'The upstream answered with JSON of too many levels.');
       const place = this.#texts.placeOf(path, event);
       if (place === undefined) return undefined;
       return this.#editAt(place, first, path, event, name);
@@ -161,8 +170,10 @@ export class AnswerRewriter {
   ): string {
     let open = this.#open.get(id.key);
     if (open === undefined) {
-      const begin = () => this.#begin(id.kind)!;
       if (!this.#looksIn(id.kind)) return text;
+      if (this.#open.size >= OPEN_TEXTS_MAX)
+        throw new StageError('upstream_invalid', 'The upstream answered with too many texts at once.');
+      const begin = () => this.#begin(id.kind)!;
       const stream = is === 'piece' ? begin() : new JsonTextRewriter(begin);
       open = { id, stream, ...opened };
       this.#open.set(id.key, open);

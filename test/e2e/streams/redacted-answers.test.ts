@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { askBody, COMBINATIONS, modelVia, type Nine, post, useNine } from '../support/nine.ts';
 import { auditRecord } from '../support/state.ts';
 
@@ -96,6 +97,20 @@ describe('answers in which addresses are replaced', () => {
       });
     }
   }
+});
+
+it('an error inside of an answer that is translated is told without addresses', async () => {
+  const { script } = nine.provider.upstream;
+  const error = { error: { message: 'nobody is ann@example.com', type: 'server_error' } };
+  for (const upstream of ['chat', 'responses'] as const) {
+    nine.provider.upstream.script = answerJson(
+      upstream === 'chat' ? error : { ...error, status: 'failed', output: [] },
+    );
+    const { status, text } = await post(nine.gateway, 'messages', askBody('messages', modelVia(upstream)));
+    assert.ok(status >= 500, text);
+    assert.match(text, /nobody is \[e-mail address\]/);
+  }
+  nine.provider.upstream.script = script;
 });
 
 it('a signed thought in which an address was replaced is left out of the next request, which would be refused with it', async () => {

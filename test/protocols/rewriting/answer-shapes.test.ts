@@ -255,6 +255,18 @@ describe('the bytes of a stream', () => {
   });
 });
 
+test('an answer nested without end, or of texts without end, is refused at once', () => {
+  const deep = `${'["a",'.repeat(500_000)}1${']'.repeat(500_000)}`;
+  for (const protocol of ['messages', 'chat', 'responses'])
+    assert.throws(() => rewriterOf(protocol).document(deep), /too many levels/);
+  const many = Array.from({ length: 1001 }, (_, index) => ({
+    type: 'content_block_delta',
+    index,
+    delta: { type: 'text_delta', text: 'a' },
+  }));
+  assert.throws(() => events('messages', many), /too many texts/);
+});
+
 test('an answer that has no texts is refused', () => {
   for (const type of ['image/png', 'application/octet-stream', 'audio/mpeg'])
     assert.throws(() => rewriteAnswer(type, rewriterOf('none')), /cannot be rewritten/);
