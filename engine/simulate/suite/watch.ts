@@ -1,6 +1,7 @@
 /** Watches a plan at work: which stages ran, what their guards saw, which facts they wrote, what they raised. */
 
 import { StageError } from '../../contract/errors.ts';
+import type { Rewriting } from '../../contract/rewriting.ts';
 import type { AttemptRecord, FactView, Services } from '../../contract/services.ts';
 import type { Answer, Relay, StageContext, StageHooks } from '../../contract/stage.ts';
 import { flatFacts } from '../../rules/fact-view.ts';
@@ -155,8 +156,13 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     return around(pipeline, id, ctx, hook);
   }
 
-  function watchedHooks(pipeline: PipelineSpec, id: string, hooks: StageHooks): StageHooks {
-    const { request, attempt, response, event, finish, finally: last, close } = hooks;
+  /** What replaces a text runs later, and is the stage's all the same. */
+  function watchedRewrite(pipeline: PipelineSpec, id: string, hooks: StageHooks): NonNullable<StageHooks['rewrite']> {
+    return (ctx) => around(pipeline, id, ctx, () => hooks.rewrite!(ctx)) as Rewriting | undefined;
+  }
+
+  function watchedHooks(pipeline: PipelineSpec, { id, mode }: StageEntry, hooks: StageHooks): StageHooks {
+    const { request, attempt, response, rewrite, event, finish, finally: last, close } = hooks;
     // A stage that only watches is known to have been on duty by its finish hook.
     const is_observer = request === undefined && last === undefined;
     return {
@@ -165,6 +171,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
       ...(response && {
         response: (ctx, head) => void around(pipeline, id, ctx, () => response.call(hooks, ctx, head)),
       }),
+      ...(rewrite && { rewrite: mode === 'shadow' ? rewrite.bind(hooks) : watchedRewrite(pipeline, id, hooks) }),
       ...(event && { event: event.bind(hooks) }),
       ...((finish || is_observer) && { finish: (ctx) => around(pipeline, id, ctx, () => finish?.call(hooks, ctx)) }),
       ...(last && { finally: (ctx) => around(pipeline, id, ctx, () => last.call(hooks, ctx)) }),
@@ -174,7 +181,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
 
   return {
     observer: {
-      onCreate: (pipeline, { id }, create) => watchedHooks(pipeline, id, confinement.run(id, create)),
+      onCreate: (pipeline, entry, create) => watchedHooks(pipeline, entry, confinement.run(entry.id, create)),
       onGuard(pipeline, entry, facts, held) {
         activity++;
         stageTrace(pipeline, entry).guard = { held, facts };
