@@ -29,7 +29,13 @@ export class FakeContext extends RequestContext {
   constructor(definition: StageDefinition, { facts = {}, headers = {}, url = '/', body }: RequestWishes, clock: Clock) {
     const req = Object.assign(new EventEmitter(), { headers, url }) as unknown as IncomingMessage;
     const environment = { clock, under_way: new Occupancy(clock) } as unknown as RequestEnvironment;
-    super({} as CompiledPipeline, req, new EventEmitter() as unknown as ServerResponse, environment, 0);
+    super(
+      { rewrites: false } as CompiledPipeline,
+      req,
+      new EventEmitter() as unknown as ServerResponse,
+      environment,
+      0,
+    );
     if (body !== undefined)
       this.body = new HeldBody(Buffer.from(body), (key) => {
         this.rewrites = [...this.rewrites, key];

@@ -59,7 +59,7 @@ describe('the reference has', () => {
       assert.doesNotMatch(text, /\n\n|\n$/);
     }
     // Their examples would be too long, need stages of an operator or are no text.
-    const described = ['C1003', 'C1004', 'C1016', 'C5025', 'W7010', 'W7013', 'W7057'];
+    const described = ['C1003', 'C1004', 'C1016', 'C5025', 'W7010', 'W7013', 'W7057', 'W7160', 'W7161'];
     const shown = printed.map(([code]) => code);
     assert.deepEqual([...shown, ...described].toSorted(), Object.keys(DIAGNOSTICS).toSorted());
   });

@@ -109,6 +109,7 @@ describe('audit', () => {
       'outcome.drained': true,
       'outcome.duration_ms': 1234.5,
       'outcome.shadow': ['routing:to-spare'],
+      'outcome.replaced': { redact: 2 },
       'translation.losses': ['foreign_reasoning'],
     });
     assert.deepEqual(records, [
@@ -155,6 +156,7 @@ describe('audit', () => {
         aborted: false,
         drained: true,
         rewrites: [],
+        replaced: { redact: 2 },
         losses: ['foreign_reasoning'],
         shadow: ['routing:to-spare'],
         input_tokens: 10,
