@@ -1,4 +1,17 @@
 import { type Answer, defineStage, type ModelCaller, type ModelConfig, StageError } from '../engine/api.ts';
+import { createAlwaysRefuses } from '../engine/upstreams/index.ts';
+
+/** What is known of a caller without a request for a model. */
+const CALLER_FACTS = [
+  'principal.id',
+  'principal.kind',
+  'principal.team',
+  'principal.project',
+  'principal.roles',
+  'principal.token.id',
+  'principal.token.name',
+  'principal.token.group',
+] as const;
 
 /** Largest page a client may ask for. */
 const PAGE_MAX = 1000;
@@ -176,11 +189,12 @@ export default defineStage({
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: list-models' }],
   reads: ['principal.email', 'principal.groups'],
-  readsIfSet: ['principal.token.group'],
+  readsIfSet: CALLER_FACTS,
   raises: ['invalid_request', 'model_not_found'],
   needs: ['respond'],
   terminal: true,
-  create(_options, { models }) {
+  create(_options, { config, models }) {
+    const alwaysRefuses = createAlwaysRefuses(config);
     const all = models.all.map((model): Entry => ({ model, json: JSON.stringify(describe(model)) }));
     const by_name = new Map(all.flatMap((entry) => entry.model.aliases.map((alias) => [alias, entry] as const)));
     for (const entry of all) by_name.set(entry.model.id, entry);
@@ -191,7 +205,13 @@ export default defineStage({
           groups: ctx.get('principal.groups'),
           token_group: ctx.get('principal.token.group'),
         };
-        const isUsable = ({ model }: Entry) => models.refusal(caller, model) === undefined;
+        const known = new Map<string, unknown>([
+          ...CALLER_FACTS.map((path) => [path, ctx.get(path)] as const),
+          ['principal.email', caller.email],
+          ['principal.groups', caller.groups],
+        ]);
+        const isUsable = ({ model }: Entry) =>
+          models.refusal(caller, model) === undefined && alwaysRefuses?.(model, known) !== true;
         const id = idIn(ctx.url);
         if (id === undefined) return listOf(pageOf(all.filter(isUsable), readQuery(ctx.url)));
         const entry = by_name.get(id);

@@ -19,6 +19,7 @@ import {
   type Choice,
   type Choosing,
   chooseCandidates,
+  createAccessCheck,
   createDecisiveCheck,
   createRoute,
   createSessionKeeper,
@@ -180,7 +181,7 @@ export default defineStage({
   reads: READS,
   readsIfSet: READS_IF_SET,
   writes: WRITES,
-  raises: ['model_not_found', 'invalid_request', 'upstream_unavailable'],
+  raises: ['model_not_found', 'invalid_request', 'forbidden', 'upstream_unavailable'],
   needs: ['raw-body'],
   create(_options, services) {
     const { models, config, clock } = services;
@@ -189,6 +190,7 @@ export default defineStage({
     const default_upstream = config.routing.default_upstreams[0]!.upstream;
     const default_route = routeTo(config.routing.default_upstreams);
     const checkDecisive = createDecisiveCheck(config, models);
+    const checkAccess = createAccessCheck(config, services.condition);
     const sessions = createSessionKeeper(services.upstreams);
     const routes = [default_route, ...[...rules_by_model.values()].flat().map(({ route }) => route)];
     const keeps_responses = services.pipeline.protocol === 'responses' && routes.some((route) => route.has_boundaries);
@@ -210,6 +212,22 @@ export default defineStage({
         const servesThere = (other: ModelConfig) => routeOf(other).upstreams.has(upstream.name);
         return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere });
       };
+    }
+
+    /** Refuses the model, or one that the request names beside it, where a rule does. */
+    function askRules(
+      check: NonNullable<typeof checkAccess>,
+      ctx: RouteContext,
+      model: ModelConfig,
+      others: readonly string[] = [],
+    ): void {
+      const facts = services.facts(ctx);
+      const noteShadow = (name: string) => ctx.noteShadow(name);
+      check(model, facts, noteShadow);
+      for (const id of others) {
+        const other = models.find(id);
+        if (other !== undefined) check(other, factsFor(facts, other), noteShadow);
+      }
     }
 
     /** Facts about a route of several upstreams. */
@@ -277,6 +295,7 @@ export default defineStage({
         ctx.candidates = candidates;
         const { facts } = candidates[0]!;
         for (const path of CANDIDATE_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
+        if (checkAccess !== undefined) askRules(checkAccess, ctx, model, facts['request.other_models']);
         if (places.length > 1) noteSeveral(ctx, route, { candidates, spare, dropped });
         return undefined;
       },

@@ -242,6 +242,15 @@ export interface GatewayFile {
     readonly families?: readonly string[];
     readonly members?: readonly string[];
   }[];
+  readonly access: {
+    readonly rules: readonly ({
+      readonly name: string;
+      readonly when?: unknown;
+      readonly models?: readonly string[];
+      readonly message?: string;
+      readonly mode: 'enforce' | 'shadow';
+    })[];
+  };
   readonly routing: {
     readonly default_upstream?: string;
     readonly default_upstreams?: readonly RouteEntry[];

@@ -2,13 +2,14 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { FactView } from '../contract/services.ts';
 import { describeLimit, type SpendLimit, spendLimits } from '../money/limits/spend-limits.ts';
 import type { RequestAttempt } from '../money/reports/request-attempts.ts';
-import { formatRoute, routingRules } from '../rules/config-rules.ts';
+import { accessRules, formatRoute, routingRules } from '../rules/config-rules.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import { formatCondition } from '../rules/format-condition.ts';
 import { type Reason, reasonsOf } from '../rules/reasons.ts';
 import { traceCondition } from '../rules/trace.ts';
 import type { Loaded, StageEntry } from '../source/spec.ts';
 import type { LimitStep } from './limits.ts';
+import { ACCESS_EFFECT } from './rules.ts';
 import type { UpstreamStep } from './upstreams.ts';
 
 /** A condition as it turned out for a request. */
@@ -85,6 +86,7 @@ export interface DryRun {
   readonly routing: readonly RuleStep[];
   /** The upstreams of the route, where it has several. */
   readonly upstreams: readonly UpstreamStep[];
+  readonly access: readonly RuleStep[];
   readonly spending: readonly RuleStep[];
   readonly limits: readonly LimitStep[];
   readonly shadow: readonly string[];
@@ -123,6 +125,23 @@ export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactV
       line: loaded.positionOf(`/routing/rules/${index}`)?.line,
       after_decision: decided,
       effect: `goes to ${formatRoute(rule)}`,
+    };
+    decided ||= step.held && mode === 'enforce';
+    return step;
+  });
+}
+
+/** Every access rule, with what it said about these facts; those below the first that refuses are not asked. */
+export function accessSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
+  let decided = false;
+  return accessRules(config).map(({ index, name, mode, logic }) => {
+    const step: RuleStep = {
+      ...decisionOf(logic, facts),
+      name,
+      mode,
+      line: loaded.positionOf(`/access/rules/${index}`)?.line,
+      after_decision: decided,
+      effect: ACCESS_EFFECT,
     };
     decided ||= step.held && mode === 'enforce';
     return step;

@@ -10,7 +10,15 @@ import { findAuditRecord } from '../money/reports/usage.ts';
 import { factView } from '../rules/fact-view.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../source/spec.ts';
 import type { Database } from '../store/database.ts';
-import { type DryRun, decisionOf, entryStep, routingSteps, type StageStep, spendingSteps } from './dry-run.ts';
+import {
+  accessSteps,
+  type DryRun,
+  decisionOf,
+  entryStep,
+  routingSteps,
+  type StageStep,
+  spendingSteps,
+} from './dry-run.ts';
 import { limitsOfPast } from './limits.ts';
 import { pastRoute } from './past-route.ts';
 import { attemptsOf, traceOf } from './trace.ts';
@@ -133,6 +141,7 @@ export function replayRecord(
     facts,
     stages,
     routing: routed ? routingSteps(loaded, config, view) : [],
+    access: routed ? accessSteps(loaded, config, view) : [],
     upstreams: upstreamSteps(config, facts),
     spending: charge === undefined ? [] : spendingSteps(loaded, config, view, charge),
     limits: charge === undefined ? [] : limitsOfPast(config, facts, view, counted, charge),

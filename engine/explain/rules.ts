@@ -1,7 +1,7 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import { ERRORS, type ErrorCode } from '../contract/errors.ts';
 import { describeLimit, spendLimits } from '../money/limits/spend-limits.ts';
-import { formatRoute, formatUpstreams, routingRules } from '../rules/config-rules.ts';
+import { accessRules, formatRoute, formatUpstreams, routingRules } from '../rules/config-rules.ts';
 import { formatCondition } from '../rules/format-condition.ts';
 import { shownPath } from '../source/diagnostics/render.ts';
 import type { SourcePosition } from '../source/node.ts';
@@ -9,7 +9,7 @@ import type { Loaded, StageEntry } from '../source/spec.ts';
 
 /** A rule in force with the position it comes from. */
 export interface EffectiveRule {
-  readonly kind: 'routing' | 'spend' | 'guard' | 'on_error' | 'named';
+  readonly kind: 'routing' | 'access' | 'spend' | 'guard' | 'on_error' | 'named';
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
   /** JSON-Logic after expansion; `true` for always. */
@@ -53,8 +53,21 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     effect: `goes to ${formatUpstreams(config.routing.default_upstreams)}`,
     ...at(loaded.positionOf('/routing/default_upstream') ?? loaded.positionOf('/routing/default_upstreams')),
   };
-  return [...routing, otherwise, ...spendingRules(loaded, config, at, format), ...pipelineRules(loaded, at, format)];
+  const access = accessRules(config).map(({ index, name, mode, logic }): EffectiveRule => {
+    const position = loaded.positionOf(`/access/rules/${index}`);
+    return { kind: 'access', name, mode, logic, text: format(logic), effect: ACCESS_EFFECT, ...at(position) };
+  });
+  return [
+    ...routing,
+    otherwise,
+    ...access,
+    ...spendingRules(loaded, config, at, format),
+    ...pipelineRules(loaded, at, format),
+  ];
 }
+
+/** What becomes of a request for which an access rule holds. */
+export const ACCESS_EFFECT = 'refuses: 403 forbidden';
 
 type At = (position: SourcePosition | undefined) => { file: string; line: number };
 type FormatLogic = (logic: unknown) => string;
@@ -119,6 +132,7 @@ function pipelineRules({ pipelines }: Loaded, at: At, format: FormatLogic): Effe
 /** What rules of a kind do, as a title above them; in the order to be shown. */
 export const RULE_TITLES: Readonly<Record<EffectiveRule['kind'], string>> = {
   routing: 'Routing: the first that holds decides',
+  access: 'Access: whatever holds refuses',
   spend: 'Spending: every limit that applies must have room',
   guard: 'Guards of stages',
   on_error: 'Answers to errors: the first that holds',

@@ -24,7 +24,7 @@ export interface ToldStage extends ToldPlace {
 
 /** How one rule of gateway.yaml turned out. */
 export interface ToldRule extends ToldPlace {
-  readonly kind: 'routing' | 'spend';
+  readonly kind: 'routing' | 'access' | 'spend';
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
   /** `null`: it was not asked, because an earlier one had decided, or nobody knows. */

@@ -123,7 +123,7 @@ function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[
   const asked_limits = Array.isArray(record.limits) || record.reserved_usd !== undefined;
   let is_decided = decided === null;
   return rules.flatMap((rule): ToldRule[] => {
-    if (rule.kind !== 'routing' && rule.kind !== 'spend') return [];
+    if (rule.kind !== 'routing' && rule.kind !== 'access' && rule.kind !== 'spend') return [];
     const { name, mode, text: condition, effect, file, line, logic } = rule;
     const kind: ToldRule['kind'] = rule.kind;
     const told = { kind, name, mode, condition, effect, file, line };
@@ -131,6 +131,11 @@ function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[
       if (!asked_limits) return [{ ...told, held: null, reasons: [] }];
       const held = logic === undefined ? null : logic === true || holds(logic, facts);
       return [{ ...told, held, reasons: held === null ? [] : reasonsOf(logic, facts, held) }];
+    }
+    if (kind === 'access') {
+      if (decided === null) return [{ ...told, held: null, reasons: [] }];
+      const held = shadows.includes(`access:${name}`) || record.refused_by === `access rule ${name}`;
+      return [{ ...told, held, reasons: reasonsOf(logic, facts, held) }];
     }
     const is_it = mode === 'enforce' && name === decided;
     const held = is_decided ? null : mode === 'shadow' ? shadows.includes(`routing:${name}`) : is_it;

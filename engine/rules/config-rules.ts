@@ -1,4 +1,5 @@
 import type { GatewayConfig, RouteUpstream, RoutingRuleConfig, RuleMode } from '../contract/config.ts';
+import { matchesGlob } from '../kit/glob.ts';
 
 /** A rule of gateway.yaml with all that it asks of a request in one condition. */
 interface ConfigRule {
@@ -26,6 +27,32 @@ export function routingRules(config: GatewayConfig): readonly RoutingRule[] {
       logic: routingCondition(rule),
       upstreams,
       ...(on_unsupported_cache && { on_unsupported_cache }),
+    };
+  });
+}
+
+/** An entry of `access.rules` as it is evaluated: requests for which `logic` holds are refused. */
+export interface AccessRule extends ConfigRule {
+  /** What clients are told. */
+  readonly message: string;
+  /** Whether the rule is about a model, by its id. */
+  covers(id: string): boolean;
+}
+
+/** The entries of `access.rules`, in order, those in shadow mode included. */
+export function accessRules({ access: { rules } }: GatewayConfig): readonly AccessRule[] {
+  return rules.map(({ name, mode, models, when, message }, index) => {
+    const conditions = [
+      ...(models === undefined ? [] : [modelCondition(models)]),
+      ...(when === undefined ? [] : [when]),
+    ];
+    return {
+      index,
+      name,
+      mode,
+      logic: conditions.length === 1 ? conditions[0] : { and: conditions },
+      message: message ?? `The access rule "${name}" of this gateway does not allow this request.`,
+      covers: (id) => models?.some((glob) => matchesGlob(glob, id)) ?? true,
     };
   });
 }

@@ -1,2 +1,3 @@
 /** What shipped stages use of this room. */
-export { type RoutingRule, routingRules } from './config-rules.ts';
+export { type AccessRule, accessRules, type RoutingRule, routingRules } from './config-rules.ts';
+export { type KnownFacts, simplify } from './simplify.ts';

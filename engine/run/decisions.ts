@@ -9,7 +9,7 @@ import type { FactPath } from '../contract/facts.ts';
 import type { AuditRecord, LimitStatus } from '../contract/services.ts';
 import { nanoToUsd } from '../kit/money.ts';
 import { spendLimits } from '../money/limits/spend-limits.ts';
-import { routingRules } from '../rules/config-rules.ts';
+import { accessRules, routingRules } from '../rules/config-rules.ts';
 import { factsRead, isFact } from '../rules/fact-paths.ts';
 import type { PipelineSpec } from '../source/spec.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
@@ -38,7 +38,7 @@ const LIMIT_CODES: ReadonlySet<string> = new Set(['spend_limit_exceeded', 'rate_
 /** The facts that the rules of a pipeline and those of gateway.yaml look at. */
 export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, config: GatewayConfig): FactPath[] {
   const guards = [...stages, ...on_error, ...last].map(({ when }) => when);
-  const rules = [...routingRules(config), ...spendLimits(config)].map(({ logic }) => logic);
+  const rules = [...routingRules(config), ...accessRules(config), ...spendLimits(config)].map(({ logic }) => logic);
   return [...new Set([...guards, ...rules].flatMap(factsRead))].filter(isFact);
 }
 
@@ -68,8 +68,10 @@ export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): Audi
 /** What refused a request, and for a limit the sentence that its client was told: no other error is made of our own words alone. */
 function describeRefusal(error: StageError | undefined): AuditRecord {
   if (error === undefined) return {};
-  const { policy, token_group } = error.details;
-  const by = typeof policy === 'string' ? `policy ${policy}` : token_group && `token group ${token_group}`;
+  const { policy, token_group, access_rule } = error.details;
+  const group = token_group && `token group ${token_group}`;
+  const rule = access_rule && `access rule ${access_rule}`;
+  const by = typeof policy === 'string' ? `policy ${policy}` : (group ?? rule);
   return {
     ...(typeof by === 'string' && { refused_by: by.slice(0, TEXT_LENGTH_MAX) }),
     ...(LIMIT_CODES.has(error.code) && { reason: error.message.slice(0, REASON_LENGTH_MAX) }),

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { GatewayConfig } from '../contract/config.ts';
 import {
+  accessSteps,
   type DryRun,
   decisionOf,
   entryStep,
@@ -108,6 +109,7 @@ export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Pl
     stages,
     routing: known['route.rule'] === undefined ? [] : routingSteps(loaded, config, facts),
     upstreams: upstreamSteps(config, known),
+    access: known['route.upstream'] === undefined ? [] : accessSteps(loaded, config, facts),
     spending: charge === undefined ? [] : spendingSteps(loaded, config, facts, charge),
     limits: played.reservations.flatMap(({ statuses }) => limitSteps(statuses)),
     shadow,

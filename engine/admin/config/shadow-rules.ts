@@ -50,7 +50,7 @@ function together(rules: readonly KeptRule[]): KeptRule[] {
 }
 
 function recordedAs({ kind, name }: KeptRule): string {
-  if (kind === 'routing' || kind === 'spend') return `${kind}:${name}`;
+  if (kind === 'routing' || kind === 'access' || kind === 'spend') return `${kind}:${name}`;
   return name.slice(name.indexOf('/') + 1);
 }
 

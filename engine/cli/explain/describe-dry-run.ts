@@ -160,6 +160,7 @@ export function describeDryRun(run: DryRun, line_width: number): string[] {
           ...wrapText(run.past.why, line_width, '  '),
           ...attemptLines(run.past, line_width),
         ])),
+    ...section('Access rules', ruleLines(run.access, line_width)),
     ...section('Spend rules', ruleLines(run.spending, line_width)),
     ...section('Limits', run.limits.length === 0 ? [] : limitLines(run, line_width)),
     ...section(

@@ -361,7 +361,7 @@ export interface RequestTrace {
     readonly line: number | null;
   })[];
   readonly rules: readonly ({
-    readonly kind: 'routing' | 'spend';
+    readonly kind: 'routing' | 'access' | 'spend';
     readonly name: string;
     readonly mode: 'enforce' | 'shadow';
     readonly held: boolean | null;
@@ -737,7 +737,7 @@ export interface ConfigFile {
 
 /** undefined */
 export interface ConfigRule {
-  readonly kind: 'routing' | 'spend' | 'guard' | 'on_error' | 'named';
+  readonly kind: 'routing' | 'access' | 'spend' | 'guard' | 'on_error' | 'named';
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
   readonly text: string;
@@ -750,7 +750,7 @@ export interface ConfigRule {
 
 /** undefined */
 export interface ShadowRule {
-  readonly kind: 'routing' | 'spend' | 'guard' | 'on_error' | 'named';
+  readonly kind: 'routing' | 'access' | 'spend' | 'guard' | 'on_error' | 'named';
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
   readonly text: string;

@@ -57,7 +57,7 @@ export function decidingGroups(
   const add = (names: readonly string[] = []) => {
     for (const name of names) found.names.add(name);
   };
-  const { auth, token_groups, routing, spend_limits } = config;
+  const { auth, token_groups, routing, access, spend_limits } = config;
   add(auth?.oidc?.allowed_groups);
   add(auth?.admin_groups);
   for (const { groups } of [...(auth?.teams ?? []), ...(auth?.projects ?? [])]) add(groups);
@@ -65,7 +65,7 @@ export function decidingGroups(
   for (const { group } of routing.rules) if (group !== undefined) add([group]);
   for (const { limit_usd_by_group } of spend_limits?.rules ?? []) add(Object.keys(limit_usd_by_group ?? {}));
   for (const { match } of policies) add(match.groups);
-  collect([routing, spend_limits], found);
+  collect([routing, access, spend_limits], found);
   for (const { rules, stages, on_error, finally: last } of pipelines) {
     collect(
       rules.map(({ logic }) => logic),

@@ -38,6 +38,7 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   checkAliases(modelsOf(root), findings);
   checkTokenGroups(linked);
   checkRouting(linked);
+  checkAccess(linked);
   checkRegions(linked);
   linkMoney(root, names, findings);
   linkAuth(root, findings);
@@ -55,6 +56,7 @@ function checkNames({ root, findings }: Linked): void {
   reportTwins('token group', itemsOf(childOf(root, 'token_groups')), 'name', findings);
   reportTwins('spend rule', spend_rules, 'name', findings);
   reportTwins('routing rule', routingRulesOf(root), 'name', findings);
+  reportTwins('access rule', itemsOf(childOf(root, 'access', 'rules')), 'name', findings);
   for (const name of routingRulesOf(root).map((rule) => childOf(rule, 'name'))) {
     if (name === undefined || textOf(name) !== 'default') continue;
     findings.report('C4005', name.mark, 'the name "default" belongs to the default route', {
@@ -202,6 +204,12 @@ function checkRouting(linked: Linked): void {
     for (const glob of itemsOf(childOf(rule, 'models'))) checkMatch(glob, 'C4019', linked);
     const group = childOf(rule, 'group');
     if (group !== undefined) checkGroupName(group, findings);
+  }
+}
+
+function checkAccess(linked: Linked): void {
+  for (const rule of itemsOf(childOf(linked.root, 'access', 'rules'))) {
+    for (const glob of itemsOf(childOf(rule, 'models'))) checkMatch(glob, 'C4019', linked);
   }
 }
 

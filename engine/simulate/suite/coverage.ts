@@ -3,7 +3,7 @@
 import { constantGuard } from '../../load/lint/constant-guard.ts';
 import { spendLimits } from '../../money/limits/spend-limits.ts';
 import { compileCondition } from '../../rules/compile.ts';
-import { routingRules } from '../../rules/config-rules.ts';
+import { accessRules, routingRules } from '../../rules/config-rules.ts';
 import type { SourcePosition } from '../../source/node.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import type { Played } from './played.ts';
@@ -11,7 +11,7 @@ import type { Played } from './played.ts';
 /** A decision and the ways it can fall, each with whether a test saw it. */
 export interface Point {
   readonly position: SourcePosition;
-  readonly kind: 'guard' | 'on_error' | 'routing rule' | 'spend rule';
+  readonly kind: 'guard' | 'on_error' | 'routing rule' | 'access rule' | 'spend rule';
   readonly name: string;
   readonly outcomes: ReadonlyMap<string, boolean>;
 }
@@ -97,6 +97,17 @@ export function createCoverage(): Coverage {
     }
   }
 
+  /** Rules are asked until one refuses, once the route is chosen. */
+  function seeAccess(loaded: Loaded, { facts }: Played): void {
+    const { upstream } = (facts.route as { upstream?: string } | undefined) ?? {};
+    if (upstream === undefined || loaded.config === undefined) return;
+    for (const { index, logic, mode } of accessRules(loaded.config)) {
+      const holds = compileCondition(logic)(facts);
+      note(loaded.positionOf(`/access/rules/${index}`), 'access rule', holds ? 'matching' : 'not matching');
+      if (holds && mode === 'enforce') return;
+    }
+  }
+
   function seeSpending(loaded: Loaded, { reservations }: Played): void {
     const limits = loaded.config === undefined ? [] : spendLimits(loaded.config);
     for (const { statuses } of reservations) {
@@ -125,6 +136,7 @@ export function createCoverage(): Coverage {
     see(loaded, played) {
       seeStages(played);
       seeRouting(loaded, played);
+      seeAccess(loaded, played);
       seeSpending(loaded, played);
     },
     files,
@@ -180,6 +192,10 @@ function expectRules(loaded: Loaded, file: string, expectPoint: ExpectPoint): vo
     if (isSameFile(position, file)) {
       expectPoint(position, 'routing rule', name, logic === true ? ['matching'] : ['matching', 'not matching']);
     }
+  }
+  for (const { index, name } of accessRules(config)) {
+    const position = loaded.positionOf(`/access/rules/${index}`);
+    if (isSameFile(position, file)) expectPoint(position, 'access rule', name, ['matching', 'not matching']);
   }
   // A rule with several amounts is one decision: it refuses when any of them has no room.
   for (const { pointer, name } of spendLimits(config)) {

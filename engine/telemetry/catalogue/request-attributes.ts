@@ -169,8 +169,9 @@ export const REQUEST_ATTRIBUTES = {
   'gateway.rule.mode': { kind: 'string', meaning: 'Whether it is in force', values: ['enforce', 'shadow'] },
   'gateway.decision.kind': {
     kind: 'string',
-    meaning: 'What decided: a routing rule, a spend rule, a managed policy, a token group or a stage of the pipeline',
-    values: ['route', 'spend', 'policy', 'token_group', 'stage'],
+    meaning:
+      'What decided: a routing rule, an access rule, a spend rule, a managed policy, a token group or a stage of the pipeline',
+    values: ['route', 'access', 'spend', 'policy', 'token_group', 'stage'],
   },
   'gateway.decision.outcome': {
     kind: 'string',

@@ -2,7 +2,7 @@ import type { EndedRequest } from '../../contract/telemetry.ts';
 
 /** A rule or policy that decided over a request, or would have. */
 export interface Decision {
-  readonly kind: 'route' | 'spend' | 'policy' | 'token_group' | 'stage';
+  readonly kind: 'route' | 'access' | 'spend' | 'policy' | 'token_group' | 'stage';
   readonly rule: string;
   readonly mode: 'enforce' | 'shadow';
   readonly outcome: 'routed' | 'refused' | 'served' | 'matched';
@@ -10,6 +10,7 @@ export interface Decision {
 
 const SHADOWS: readonly (readonly [prefix: string, kind: Decision['kind']])[] = [
   ['routing:', 'route'],
+  ['access:', 'access'],
   ['spend:', 'spend'],
 ];
 
@@ -21,7 +22,8 @@ export function decisionsOf(request: EndedRequest): readonly Decision[] {
   const refused_by = limitOf(request);
   if (refused_by !== undefined) add(found, 'spend', refused_by, 'refused');
   for (const name of request.peek('policy.names') ?? []) add(found, 'policy', name, 'served');
-  const { policy, token_group } = request.notes.error?.details ?? {};
+  const { policy, token_group, access_rule } = request.notes.error?.details ?? {};
+  if (typeof access_rule === 'string') add(found, 'access', access_rule, 'refused');
   if (typeof policy === 'string') add(found, 'policy', policy, 'refused');
   if (typeof token_group === 'string') add(found, 'token_group', token_group, 'refused');
   for (const name of request.shadows) found.push(shadowOf(name));
@@ -35,8 +37,8 @@ export function limitOf(request: EndedRequest): string | undefined {
 
 /** The rule, policy or token group that refused a request. */
 export function refusedBy(request: EndedRequest): string | undefined {
-  const { policy, token_group } = request.notes.error?.details ?? {};
-  const by = limitOf(request) ?? policy ?? token_group;
+  const { policy, token_group, access_rule } = request.notes.error?.details ?? {};
+  const by = limitOf(request) ?? policy ?? token_group ?? access_rule;
   return typeof by === 'string' ? by : undefined;
 }
 

@@ -1,0 +1,49 @@
+/** `access.rules`: which requests for a model are refused, whoever may use it otherwise. */
+import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
+import { StageError } from '../contract/errors.ts';
+import type { FactView } from '../contract/services.ts';
+import { type AccessRule, accessRules, type KnownFacts, simplify } from '../rules/index.ts';
+
+interface CompiledRule extends Pick<AccessRule, 'name' | 'mode' | 'message'> {
+  readonly holds: (facts: FactView) => boolean;
+}
+
+/** Raises forbidden when a rule refuses a request for a model; tells `noteShadow` of those in shadow mode that would. */
+export type CheckAccess = (model: ModelConfig, facts: FactView, noteShadow: (name: string) => void) => void;
+
+/** The check that the rules of a configuration make; `undefined` when there are none. */
+export function createAccessCheck(
+  config: GatewayConfig,
+  condition: (logic: unknown) => (facts: FactView) => boolean,
+): CheckAccess | undefined {
+  const rules = accessRules(config);
+  if (rules.length === 0) return undefined;
+  const compiled = rules.map(
+    (rule) => [rule, { ...rule, holds: condition(rule.logic) } satisfies CompiledRule] as const,
+  );
+  const rulesOf = ({ id }: ModelConfig) => compiled.flatMap(([rule, each]) => (rule.covers(id) ? [each] : []));
+  const by_model = new Map(config.models.map((model) => [model.id, rulesOf(model)]));
+  return ({ id }, facts, noteShadow) => {
+    for (const { name, mode, message, holds } of by_model.get(id) ?? []) {
+      if (!holds(facts)) continue;
+      if (mode === 'enforce') throw new StageError('forbidden', message, { details: { access_rule: name } });
+      noteShadow(`access:${name}`);
+    }
+  };
+}
+
+/** Facts of requests, of which a list of models knows nothing. */
+export type Refuses = (model: ModelConfig, caller: KnownFacts) => boolean;
+
+/**
+ * Whether a model is refused to somebody whatever the request is like: a rule that depends on the request, its route or the time
+ * leaves the model in the list. `undefined` when there are no rules.
+ */
+export function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined {
+  const rules = accessRules(config).filter(({ mode }) => mode === 'enforce');
+  if (rules.length === 0) return undefined;
+  return ({ id, family }, caller) => {
+    const known = new Map<string, unknown>([...caller, ['request.model', id], ['model.family', family]]);
+    return rules.some((rule) => rule.covers(id) && simplify(rule.logic, known) === true);
+  };
+}

@@ -1,0 +1,76 @@
+/** examples/policies: every directory is sound, covered by its tests, and free of warnings; the queries of a README find whom they are about. */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it, type TestContext, test } from 'node:test';
+import pg from 'pg';
+import { parse } from 'yaml';
+import { cli } from '../cli/support.ts';
+import { ask } from '../e2e/support/client.ts';
+import { bootGateway, makeToken } from '../support/gateway.ts';
+import { answerJson, message, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { until } from '../support/until.ts';
+
+const POLICIES = join(import.meta.dirname, '../../examples/policies');
+const NAMES = readdirSync(POLICIES, { withFileTypes: true }).flatMap((entry) =>
+  entry.isDirectory() ? [entry.name] : [],
+);
+
+describe('each policy', () => {
+  for (const name of NAMES) {
+    it(`${name}: passes its tests, which see every decision fall both ways, and gives no warning`, async () => {
+      const directory = join(POLICIES, name);
+      const tested = await cli(['test', directory, '--min-coverage', '100']);
+      assert.equal(tested.exit_code, 0, tested.stdout + tested.stderr);
+      const config = ['--config', join(directory, 'gateway.yaml')];
+      const variables = readFileSync(join(directory, 'gateway.yaml'), 'utf8').matchAll(/_env: (\w+)/g);
+      const env = { ...process.env, ...Object.fromEntries([...variables].map(([, variable]) => [variable, 'set'])) };
+      const checked = await cli(['check', '--deny-warnings', ...config], { env });
+      assert.equal(checked.exit_code, 0, checked.stdout);
+    });
+  }
+});
+
+/** The queries of a policy's README, in order. */
+const queriesOf = (name: string) =>
+  [...readFileSync(join(POLICIES, name, 'README.md'), 'utf8').matchAll(/```sql\n(.*?)```/gs)].map(([, sql]) => sql!);
+
+async function bootWith(t: TestContext, change: (rule: { mode?: string }) => void) {
+  const upstream = await startUpstream();
+  t.after(() => upstream.close());
+  upstream.script = answerJson(message());
+  const { access } = parse(readFileSync(join(POLICIES, 'model-refused-for-project', 'gateway.yaml'), 'utf8'));
+  for (const rule of access.rules) {
+    rule.models = ['coder-1'];
+    change(rule);
+  }
+  const gateway = await bootGateway({ upstream_url: upstream.url, config: { access } });
+  t.after(() => gateway.close());
+  return gateway;
+}
+
+test('the first query finds whom a rule in shadow mode would refuse, the second whom it refuses', async (t) => {
+  const [would, does] = queriesOf('model-refused-for-project');
+  for (const [mode, query, status] of [
+    ['shadow', would!, 200],
+    ['enforce', does!, 403],
+  ] as const) {
+    const gateway = await bootWith(t, (rule) => {
+      rule.mode = mode;
+    });
+    const client = new pg.Client(gateway.env.TEST_DATABASE_URL);
+    const hit = await makeToken(gateway.database, { user: 'ann@example.com', project: 'payments', name: 'ann' });
+    const other = await makeToken(gateway.database, { user: 'ben@example.com', project: 'search', name: 'ben' });
+    assert.equal((await ask(gateway.url, hit)).status, status);
+    assert.equal((await ask(gateway.url, other)).status, 200);
+    await client.connect();
+    const rows = await until('the record is stored', async () => {
+      const { rows: found } = await client.query<{ person: string; requests: string }>(query);
+      return found.length > 0 ? found : undefined;
+    }).finally(() => client.end());
+    assert.deepEqual(
+      rows.map(({ person, requests }) => [person, Number(requests)]),
+      [['ann@example.com', 1]],
+    );
+  }
+});
