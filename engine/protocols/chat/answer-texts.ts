@@ -12,24 +12,24 @@ import type { Path } from '../rewriting/edit-json.ts';
 import type { Json } from '../translation/adapter.ts';
 
 function kindOf(path: Path): TextKind {
-  const field = path[3];
+  const field = path[2] === 'text' ? 'content' : path[3];
   if (field === 'content') return 'text';
   if (field === 'refusal') return 'refusal';
   if (field === 'tool_calls' || field === 'function_call') return 'tool_input';
   return typeof field === 'string' && field.startsWith('reasoning') ? 'reasoning' : 'other';
 }
 
-/** What a place in a delta is called in each chunk: elements of lists by their own index. */
+/** What a place in a choice is called in each chunk: elements of lists by their own index. */
 function stepsOf(path: Path, chunk: Json): readonly unknown[] {
-  return path.slice(3).map((step, at) => {
-    const index = typeof step === 'number' ? valueAt(chunk, [...path.slice(0, 4 + at), 'index']) : undefined;
+  return path.slice(2).map((step, at) => {
+    const index = typeof step === 'number' ? valueAt(chunk, [...path.slice(0, 3 + at), 'index']) : undefined;
     return index ?? step;
   });
 }
 
-/** Whether a delta brings a piece of the text at these steps. */
-function brings(delta: unknown, steps: readonly unknown[]): boolean {
-  let value = delta;
+/** Whether a choice brings a piece of the text at these steps. */
+function brings(choice: unknown, steps: readonly unknown[]): boolean {
+  let value = choice;
   for (const step of steps) {
     if (Array.isArray(value)) value = value.find((one, at) => ((isObject(one) && one.index) ?? at) === step);
     else value = isObject(value) ? value[String(step)] : undefined;
@@ -68,10 +68,11 @@ export const chatTexts: AnswerTexts = {
     const key = keyOf(path);
     if (key === 'logprobs' && path.length === 3) return { is: 'put', json: 'null' };
     const found = textUnlessKnown(path, kindOf(path));
-    if (found === undefined || path[0] !== 'choices' || path.length < 4) return found;
+    const is_text = path.length > 3 || path[2] === 'text';
+    if (found === undefined || path[0] !== 'choices' || !is_text) return found;
     const is_json = key === 'arguments';
     const kind = kindOf(path);
-    if (path[2] !== 'delta') return { is: is_json ? 'json' : 'text', kind };
+    if (path[2] !== 'delta' && path[2] !== 'text') return { is: is_json ? 'json' : 'text', kind };
     const part = { choice: choiceOf(path, chunk), steps: stepsOf(path, chunk) };
     const last = typeof valueAt(chunk, [...path.slice(0, 2), 'finish_reason']) === 'string';
     const id: ChatText = { key: JSON.stringify(part), part, kind };
@@ -82,14 +83,14 @@ export const chatTexts: AnswerTexts = {
     const { choice: index, steps } = part as ChatText['part'];
     const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
     const choice: unknown = choices.find((one, at) => isObject(one) && (one.index ?? at) === index);
-    if (!isObject(choice) || brings(choice.delta, steps)) return false;
+    if (!isObject(choice) || brings(choice, steps)) return false;
     // What is said of another kind comes after it.
     const said = saidKinds(choice);
     return typeof choice.finish_reason === 'string' || (said.size > 0 && !said.has(kind));
   },
   pieceLike({ usage: _usage, choices, ...chunk }, path, text) {
     const index = choiceOf(path, { choices });
-    const delta = along(valueAt({ choices }, path.slice(0, 3)), path.slice(3), text);
-    return { ...chunk, choices: [{ index, delta, finish_reason: null }] };
+    const said = along(valueAt({ choices }, path.slice(0, 2)), path.slice(2), text) as Json;
+    return { ...chunk, choices: [{ ...said, index, finish_reason: null }] };
   },
 };

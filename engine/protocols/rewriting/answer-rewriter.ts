@@ -3,7 +3,7 @@ import type { TextKind } from '../../contract/rewriting.ts';
 import { isObject } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import { isMade } from '../translation/proof.ts';
-import type { AnswerTexts, Place, TextId } from './answer-texts.ts';
+import { type AnswerTexts, type Place, type TextId, unknownTexts } from './answer-texts.ts';
 import { type Edit, editJson, type Path } from './edit-json.ts';
 import { JsonTextRewriter } from './json-text-rewriter.ts';
 import { type CompiledRewriting, inTurn, TextRewriter, type TextStream } from './text-rewriter.ts';
@@ -53,6 +53,8 @@ export class AnswerRewriter {
   /** How often each stage replaced something, by the name of the events that said it. */
   readonly #counts = new Map<string, Map<string, number>>();
   #saying = '';
+  /** Whether a document is read, behind which nothing follows. */
+  #is_whole = false;
   /** The text that comes in pieces and is being rewritten. */
   #replacing: string | undefined;
   /** Events that were added. */
@@ -66,6 +68,11 @@ export class AnswerRewriter {
     this.#mark = mark;
   }
 
+  /** Whether the pieces of texts are known that streams of this protocol are made of. */
+  get reads_streams(): boolean {
+    return this.#texts !== unknownTexts;
+  }
+
   /** How often each stage replaced something. What an answer says several times counts once. */
   get replaced(): ReadonlyMap<string, number> {
     const totals = new Map<string, number>();
@@ -77,6 +84,7 @@ export class AnswerRewriter {
   /** A whole JSON document; what is no JSON is one text. */
   document(text: string): string {
     const value = parsed(text);
+    this.#is_whole = true;
     return value === undefined ? this.#whole(text, 'other') : this.#edit(text, isObject(value) ? value : {}, undefined);
   }
 
@@ -180,8 +188,9 @@ export class AnswerRewriter {
     }
     Object.assign(open, opened);
     const { stream } = open;
-    const said = this.#inPieces(id.key, () => stream.push(text) + (last ? stream.end() : ''));
-    if (last) this.#open.delete(id.key);
+    const ends = last || this.#is_whole;
+    const said = this.#inPieces(id.key, () => stream.push(text) + (ends ? stream.end() : ''));
+    if (ends) this.#open.delete(id.key);
     return said;
   }
 

@@ -96,7 +96,7 @@ export function valueAt(value: unknown, path: Path): unknown {
   return found;
 }
 
-/** Answers of which nothing is known. */
+/** Answers of which nothing is known. Of their streams nobody could say which strings go on in the next event. */
 export const unknownTexts: AnswerTexts = {
   placeOf: (path) => textUnlessKnown(path),
   endsBefore: () => false,

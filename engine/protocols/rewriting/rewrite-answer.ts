@@ -144,12 +144,14 @@ function rewriteDocument(rewriter: AnswerRewriter): ResponseConverter {
 
 /**
  * Converts an answer of the client's protocol into one whose texts are rewritten. Raises upstream_invalid for what has no texts
- * that could be, such as an image: nothing passes that was not looked through.
+ * that could be, such as an image, and for a stream of an API whose pieces of texts nobody knows: nothing passes that was not
+ * looked through.
  */
 export function rewriteAnswer(content_type: string | undefined, rewriter: AnswerRewriter): ResponseConverter {
-  if (isEventStream(content_type)) return rewriteEvents(rewriter);
   const type = mediaType(content_type);
-  if (type === '' || isJson(content_type) || type.startsWith('text/')) return rewriteDocument(rewriter);
+  if (isEventStream(content_type)) {
+    if (rewriter.reads_streams) return rewriteEvents(rewriter);
+  } else if (type === '' || isJson(content_type) || type.startsWith('text/')) return rewriteDocument(rewriter);
   const problem = `The upstream answered with ${printableWord(type)}, whose texts cannot be rewritten.`;
   throw new StageError('upstream_invalid', problem);
 }

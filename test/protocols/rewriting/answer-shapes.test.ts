@@ -190,6 +190,17 @@ describe('chat', () => {
   });
 });
 
+test('old completions say their text in another place', () => {
+  const piece = (text: string, finish_reason: string | null = null) => ({
+    choices: [{ index: 0, text, finish_reason }],
+  });
+  const { said } = events('chat', [piece('ann@'), piece('example'), piece('.com', 'stop')]);
+  assert.deepEqual(said, [piece(''), piece(''), piece(X, 'stop')]);
+  const [, , rest] = events('chat', [piece('ann@'), piece('example.com')]).said;
+  assert.deepEqual(rest, piece(X));
+  assert.deepEqual(document('chat', piece(`a ${ANN}`)).said, piece(`a ${X}`));
+});
+
 describe('responses', () => {
   test('what is said several times counts once, also where no pieces of it come', () => {
     const part = { type: 'output_text', text: `${ANN} ${ANN}`, annotations: [] };
@@ -270,5 +281,6 @@ test('an answer nested without end, or of texts without end, is refused at once'
 test('an answer that has no texts is refused', () => {
   for (const type of ['image/png', 'application/octet-stream', 'audio/mpeg'])
     assert.throws(() => rewriteAnswer(type, rewriterOf('none')), /cannot be rewritten/);
+  assert.throws(() => rewriteAnswer('text/event-stream', rewriterOf('none')), /cannot be rewritten/);
   assert.equal(document('none', { anything: [ANN], id: ANN }, ADDRESSES).said.anything[0], X);
 });
