@@ -196,8 +196,7 @@ export default defineStage({
   create(_options, { config, models }) {
     const alwaysRefuses = createAlwaysRefuses(config);
     const all = models.all.map((model): Entry => ({ model, json: JSON.stringify(describe(model)) }));
-    const by_name = new Map(all.flatMap((entry) => entry.model.aliases.map((alias) => [alias, entry] as const)));
-    for (const entry of all) by_name.set(entry.model.id, entry);
+    const by_id = new Map(all.map((entry) => [entry.model.id, entry]));
     return {
       request(ctx) {
         const caller: ModelCaller = {
@@ -214,7 +213,7 @@ export default defineStage({
           models.refusal(caller, model) === undefined && alwaysRefuses?.(model, known) !== true;
         const id = idIn(ctx.url);
         if (id === undefined) return listOf(pageOf(all.filter(isUsable), readQuery(ctx.url)));
-        const entry = by_name.get(id);
+        const entry = by_id.get(models.find(id, caller.groups)?.id ?? id);
         // What the caller may not use is answered like what is not there.
         if (entry !== undefined && isUsable(entry)) return answer(entry.json);
         throw notFound(id);

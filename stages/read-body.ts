@@ -142,7 +142,7 @@ export default defineStage({
         const session_headers = wants_session ? ctx.headers : undefined;
         const facts = await readBodyFacts(ctx.get('request.protocol'), body, { isModel, session_headers });
         // A model nobody has is refused by the stage that routes.
-        const model = models.find(facts.model)?.id ?? facts.model;
+        const model = models.find(facts.model, ctx.get('principal.groups'))?.id ?? facts.model;
         ctx.set('request.body_bytes', body.bytes.length);
         ctx.set('request.model', model);
         if (model !== facts.model) ctx.set('request.alias', facts.model);

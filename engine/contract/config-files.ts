@@ -209,7 +209,10 @@ export interface GatewayFile {
   })[];
   readonly models: readonly ({
     readonly id: string;
-    readonly aliases: readonly string[];
+    readonly aliases: readonly (string | {
+      readonly name: string;
+      readonly groups: readonly string[];
+    })[];
     readonly family?: string;
     readonly display_name?: string;
     readonly context_window?: number;

@@ -52,7 +52,11 @@ export interface UpstreamConfig
 }
 
 /** One entry of `models`. */
-export interface ModelConfig extends FileModel {
+export interface ModelConfig extends Omit<FileModel, 'aliases'> {
+  /** Other names, for everybody. */
+  readonly aliases: readonly string[];
+  /** Other names, for members of groups. */
+  readonly group_aliases: readonly GroupAlias[];
   readonly context_window: number;
   /** The most it may say in one answer; as much as its window holds where gateway.yaml doesn't tell. */
   readonly max_output_tokens: number;
@@ -60,6 +64,12 @@ export interface ModelConfig extends FileModel {
   readonly default_output_tokens: number;
   /** Settings that gateway.yaml leaves out, so that they have their defaults. */
   readonly assumed: readonly ModelSetting[];
+}
+
+/** A name that stands for a model where a member of one of the groups uses it. */
+export interface GroupAlias {
+  readonly name: string;
+  readonly groups: readonly string[];
 }
 
 /** Settings of a model that have defaults. */

@@ -114,7 +114,11 @@ export interface BearerTokens {
 export interface ModelCatalog {
   /** All models, in file order. */
   readonly all: readonly ModelConfig[];
-  find(id: string): ModelConfig | undefined;
+  /**
+   * The model that an identifier or an alias stands for.
+   * @param groups of whoever uses it, where that is known: an alias may be for some groups only.
+   */
+  find(id: string, groups?: readonly string[]): ModelConfig | undefined;
   /** Why a caller may not use a model; `undefined` when it may. */
   refusal(caller: ModelCaller, model: ModelConfig): ModelRefusal | undefined;
   upstream(name: string): UpstreamConfig;

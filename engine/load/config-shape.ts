@@ -75,6 +75,8 @@ function shapeModel(model: GatewayFile['models'][number], isWritten: (setting: M
   const share = Math.max(1, Math.floor(context_window * DEFAULT_OUTPUT_SHARE));
   return {
     ...model,
+    aliases: model.aliases.filter((alias) => typeof alias === 'string'),
+    group_aliases: model.aliases.filter((alias) => typeof alias !== 'string'),
     context_window,
     max_output_tokens: max_output_tokens ?? context_window,
     default_output_tokens: max_output_tokens ?? Math.min(DEFAULT_OUTPUT_TOKENS, share),

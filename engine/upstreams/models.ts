@@ -19,7 +19,6 @@ const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
 
 /** The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that cannot be kept. */
 export function createModelCatalog(config: GatewayConfig, policies: ManagedPolicies = NO_POLICIES): ModelCatalog {
-  const models = byName(config.models);
   const prices = createPriceBook(config);
   const upstreams = new Map<string, UpstreamConfig>(config.upstreams.map((upstream) => [upstream.name, upstream]));
   const token_groups = config.token_groups.length === 0 ? EVERY_MODEL : config.token_groups;
@@ -34,7 +33,7 @@ export function createModelCatalog(config: GatewayConfig, policies: ManagedPolic
   }
   return {
     all: config.models,
-    find: (id) => models.get(id),
+    find: createFind(config.models),
     refusal(caller, model): ModelRefusal | undefined {
       const { token_group } = caller;
       if (!isAllowed(token_group, model)) return { by: 'token_group', token_group };
@@ -49,8 +48,15 @@ export function createModelCatalog(config: GatewayConfig, policies: ManagedPolic
   };
 }
 
-function byName(models: readonly ModelConfig[]): ReadonlyMap<string, ModelConfig> {
-  return new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model])));
+function createFind(models: readonly ModelConfig[]): ModelCatalog['find'] {
+  const by_name = new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model])));
+  const of_groups = models.flatMap((model) => model.group_aliases.map((alias) => ({ ...alias, model })));
+  const by_alias = Map.groupBy(of_groups, ({ name }) => name);
+  if (by_alias.size === 0) return (name) => by_name.get(name);
+  return (name, groups = []) => {
+    const theirs = by_alias.get(name)?.find((alias) => alias.groups.some((group) => groups.includes(group)));
+    return theirs?.model ?? by_name.get(name);
+  };
 }
 
 /** Somebody with an access token of a group, about whom nothing else is known. */

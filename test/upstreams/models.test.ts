@@ -9,6 +9,7 @@ function model(id: string, more: Partial<ModelConfig> = {}): ModelConfig {
   return {
     id,
     aliases: [],
+    group_aliases: [],
     supports: { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true },
     context_window: 200_000,
     max_output_tokens: 64_000,

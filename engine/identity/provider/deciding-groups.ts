@@ -57,11 +57,12 @@ export function decidingGroups(
   const add = (names: readonly string[] = []) => {
     for (const name of names) found.names.add(name);
   };
-  const { auth, token_groups, routing, access, spend_limits } = config;
+  const { auth, token_groups, models, routing, access, spend_limits } = config;
   add(auth?.oidc?.allowed_groups);
   add(auth?.admin_groups);
   for (const { groups } of [...(auth?.teams ?? []), ...(auth?.projects ?? [])]) add(groups);
   for (const { members } of token_groups) add(members);
+  for (const { groups } of models.flatMap(({ group_aliases }) => group_aliases)) add(groups);
   for (const { group } of routing.rules) if (group !== undefined) add([group]);
   for (const { limit_usd_by_group } of spend_limits?.rules ?? []) add(Object.keys(limit_usd_by_group ?? {}));
   for (const { match } of policies) add(match.groups);

@@ -145,25 +145,47 @@ function checkModels({ root, names: { upstream: upstreams }, findings }: Linked)
   });
 }
 
-/** A request names one model: by its id, or by one of its aliases. */
+/** An alias as it is written: for everybody, or for some groups. */
+interface Alias {
+  readonly node: Node;
+  readonly name: string | undefined;
+  readonly groups: readonly (string | undefined)[] | undefined;
+}
+
+function aliasesOf(model: Node): readonly Alias[] {
+  return itemsOf(childOf(model, 'aliases')).map((item) => {
+    if (item.kind !== 'map') return { node: item, name: textOf(item), groups: undefined };
+    const node = childOf(item, 'name') ?? item;
+    return { node, name: textOf(node), groups: itemsOf(childOf(item, 'groups')).map(textOf) };
+  });
+}
+
+/** A request names one model: by its id, or by one of its aliases, which for each group is that of one model. */
 function checkAliases(models: readonly Node[], findings: Findings): void {
   const taken = new Map<string, { readonly node: Node; readonly what: string }>();
+  const claim = (key: string, name: string, node: Node, what: string, of = '') => {
+    const first = taken.get(key);
+    if (first === undefined) taken.set(key, { node, what });
+    // Twice in one list is for the schema to tell.
+    if (first === undefined || first.what === what) return;
+    findings.report('C4005', node.mark, `${quote(name)} is ${first.what} already${of}`, {
+      help: `that is in line ${first.node.mark.line}; a request names one model`,
+    });
+  };
   for (const model of models) {
     const node = childOf(model, 'id');
     const id = textOf(node);
     if (node !== undefined && id !== undefined && !taken.has(id)) taken.set(id, { node, what: 'the id of a model' });
   }
+  const ids = new Set(taken.keys());
   for (const model of models) {
     const what = `an alias of ${quote(textOf(childOf(model, 'id')) ?? '')}`;
-    for (const node of itemsOf(childOf(model, 'aliases'))) {
-      const alias = textOf(node);
-      const first = alias === undefined ? undefined : taken.get(alias);
-      if (alias !== undefined && first === undefined) taken.set(alias, { node, what });
-      // Twice in one list is for the schema to tell.
-      if (alias === undefined || first === undefined || first.what === what) continue;
-      findings.report('C4005', node.mark, `${quote(alias)} is ${first.what} already`, {
-        help: `that is in line ${first.node.mark.line}; a request names one model`,
-      });
+    for (const { node, name, groups } of aliasesOf(model)) {
+      if (name === undefined) continue;
+      if (groups === undefined || ids.has(name)) claim(name, name, node, what);
+      else
+        for (const group of groups)
+          claim(`${name}\n${group}`, name, node, what, ` for the group ${quote(group ?? '')}`);
     }
   }
 }
@@ -187,9 +209,7 @@ function checkTokenGroups(linked: Linked): void {
 function checkMatch(glob: Node, code: 'W7002' | 'C4019', { root, names: { model: ids }, findings }: Linked): void {
   const pattern = textOf(glob);
   if (pattern === undefined || ids === undefined || ids.some((id) => matchesGlob(pattern, id))) return;
-  const meant = modelsOf(root).find((model) =>
-    itemsOf(childOf(model, 'aliases')).some((alias) => textOf(alias) === pattern),
-  );
+  const meant = modelsOf(root).find((model) => aliasesOf(model).some(({ name }) => name === pattern));
   const id = meant && textOf(childOf(meant, 'id'));
   findings.report(code, glob.mark, `no model matches ${quote(pattern)}`, {
     help: id === undefined ? oneOf(pattern, ids, 'models') : `that is an alias; the id of the model is ${quote(id)}`,
