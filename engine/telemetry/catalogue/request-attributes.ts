@@ -109,6 +109,10 @@ export const REQUEST_ATTRIBUTES = {
     meaning: 'Rules of translation that changed or dropped something, by name',
   },
   'gateway.rewrites': { kind: 'strings', meaning: 'Body fields that the gateway changed on the way up, by name' },
+  'gateway.replaced': {
+    kind: 'strings',
+    meaning: 'Stages that replaced something in the texts of the answer, or in shadow mode would have, by id',
+  },
   'gateway.cache.requested': {
     kind: 'string',
     meaning: 'Longest lifetime of the prompt cache that was asked for',

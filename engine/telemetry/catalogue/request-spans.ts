@@ -83,6 +83,7 @@ export const REQUEST_SPANS = {
       'gateway.unconfirmed_attempts',
       'gateway.translation.losses',
       'gateway.rewrites',
+      'gateway.replaced',
       'gateway.cache.requested',
       'gateway.cache.effective',
       'gateway.cache.downgraded',

@@ -97,6 +97,8 @@ function addRoute(attributes: Record<string, AttributeValue>, { request, ending 
   put(attributes, 'gateway.route.dropped', request.peek('route.dropped'));
   put(attributes, 'gateway.translation.losses', request.peek('translation.losses'));
   put(attributes, 'gateway.rewrites', request.peek('outcome.rewrites'));
+  const replaced = request.peek('outcome.replaced');
+  put(attributes, 'gateway.replaced', replaced && Object.keys(replaced));
   if (attempts.length > 1) attributes['gateway.attempts'] = attempts.length;
   if (ending.fallbacks.length > 0) attributes['gateway.fallback'] = true;
   if (ending.unconfirmed > 0) attributes['gateway.unconfirmed_attempts'] = ending.unconfirmed;

@@ -47,6 +47,7 @@ const REQUESTS = [
       'cache.effective_ttl': '5m',
       'cache.downgraded': true,
       'outcome.rewrites': ['model'],
+      'outcome.replaced': { redact: 2 },
       'outcome.drained': true,
       'outcome.aborted': true,
       'spend.unreserved': true,
