@@ -50,6 +50,13 @@ interface Match {
   readonly pattern: Pattern;
 }
 
+/** Up to where a pattern was looked for, and how long the match is that begins there. */
+interface Seen {
+  readonly pattern: Pattern;
+  until: number;
+  length: number;
+}
+
 function isHighSurrogate(code: number): boolean {
   return code >= 0xd800 && code < 0xdc00;
 }
@@ -65,11 +72,14 @@ export class TextRewriter implements TextStream {
   #text = '';
   /** Where in it begins what was not passed on. */
   #from = 0;
+  /** How far each pattern was looked for. */
+  readonly #seen: readonly Seen[];
 
   /** @param onReplace called for each match that is replaced; what it or a replacement throws is passed on */
   constructor(rules: CompiledRewriting, onReplace: () => void) {
     this.#rules = rules;
     this.#onReplace = onReplace;
+    this.#seen = rules.patterns.map((pattern) => ({ pattern, until: 0, length: 0 }));
   }
 
   push(piece: string): string {
@@ -106,6 +116,7 @@ export class TextRewriter implements TextStream {
     const dropped = Math.max(0, at - this.#rules.window);
     this.#text = this.#text.slice(dropped);
     this.#from = at - dropped;
+    for (const seen of this.#seen) seen.until -= dropped;
     return out;
   }
 
@@ -119,21 +130,31 @@ export class TextRewriter implements TextStream {
 
   /** The first match that begins in a stretch of the text. */
   #next(from: number, to: number): Match | undefined {
-    const { patterns, window } = this.#rules;
     for (let at = from; at < to; ) {
       const stop = Math.min(to, at + STRIDE_CHARS);
-      const offset = Math.max(0, at - window);
-      const view = this.#text.slice(offset, stop + window);
       let first: Match | undefined;
-      for (const pattern of patterns) {
-        const found = this.#find(pattern, view, at - offset, (first?.start ?? stop) - offset);
-        if (found !== undefined)
-          first = { start: offset + found.index, end: offset + found.index + found[0].length, pattern };
+      for (const seen of this.#seen) {
+        const found = this.#look(seen, at, stop);
+        if (found > 0 && seen.until < (first?.start ?? stop))
+          first = { start: seen.until, end: seen.until + found, pattern: seen.pattern };
       }
       if (first !== undefined) return first;
       at = stop;
     }
     return undefined;
+  }
+
+  /** Looks for a pattern in a stretch, as far as that was not done; returns the length of the match that begins at `until`. */
+  #look(seen: Seen, at: number, stop: number): number {
+    if (seen.until < at) seen.length = 0;
+    if (seen.length > 0 || seen.until >= stop) return seen.length;
+    const from = Math.max(at, seen.until);
+    const offset = Math.max(0, from - this.#rules.window);
+    const view = this.#text.slice(offset, stop + this.#rules.window);
+    const found = this.#find(seen.pattern, view, from - offset, stop - offset);
+    seen.until = found === undefined ? stop : offset + found.index;
+    seen.length = found?.[0].length ?? 0;
+    return seen.length;
   }
 
   #find(pattern: Pattern, view: string, from: number, stop: number): RegExpExecArray | undefined {

@@ -30,7 +30,11 @@ function byDefinition({ replacements, window_characters = 256, never_contains }:
 }
 
 describe('a text that comes in pieces', () => {
-  for (const [name, rewriting] of Object.entries({ ADDRESSES, WORDS })) {
+  const several: Rewriting = {
+    ...WORDS,
+    replacements: [{ find: /example|a{3,}/, replace: '?' }, ...WORDS.replacements, { find: /[ab]b?/, replace: '*' }],
+  };
+  for (const [name, rewriting] of Object.entries({ ADDRESSES, WORDS, several })) {
     test(`is rewritten the same however it is cut: ${name}`, () => {
       fc.assert(
         fc.property(texts, places, (text, at) => {
@@ -91,6 +95,9 @@ describe('a text that comes in pieces', () => {
   test('is looked through in a time that grows with its length, whatever is in it', () => {
     const begun = performance.now();
     rewritten(ADDRESSES, ['a'.repeat(500_000)]);
+    const rare = ['zz', 'zy', 'yz'].map((text) => ({ find: new RegExp(text), replace: '' }));
+    const { count } = rewritten({ replacements: [...rare, { find: /a/, replace: 'b' }] }, ['a'.repeat(2_000_000)]);
+    assert.equal(count, 2_000_000);
     assert.ok(performance.now() - begun < 20_000);
   });
 });
