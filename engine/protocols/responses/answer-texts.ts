@@ -1,6 +1,13 @@
 import type { TextKind } from '../../contract/rewriting.ts';
 import { isObject } from '../read-json.ts';
-import { type AnswerTexts, keyOf, type Place, type TextId, textUnlessKnown } from '../rewriting/answer-texts.ts';
+import {
+  type AnswerTexts,
+  keyOf,
+  type Place,
+  type TextId,
+  textUnlessKnown,
+  valueAt,
+} from '../rewriting/answer-texts.ts';
 import type { Path } from '../rewriting/edit-json.ts';
 import type { Json } from '../translation/adapter.ts';
 
@@ -57,7 +64,7 @@ export const responsesTexts: AnswerTexts = {
     }
     if (IMAGES.has(key)) return undefined;
     if (key === 'arguments') {
-      const is_object = path.at(-1) === key && isObject(valueIn(event, path));
+      const is_object = path.at(-1) === key && isObject(valueAt(event, path));
       return { is: is_object ? 'values' : 'json', kind: 'tool_input' };
     }
     // What a program of the provider is, is a text; elsewhere this is a word for an error.
@@ -83,9 +90,3 @@ export const responsesTexts: AnswerTexts = {
     ...(Array.isArray(event.logprobs) && { logprobs: [] }),
   }),
 };
-
-function valueIn(event: Json, path: Path): unknown {
-  let value: unknown = event;
-  for (const step of path) value = (value as Json)[step];
-  return value;
-}
