@@ -23,6 +23,8 @@ const READS_IF_SET = [
   'principal.token.name',
   'principal.token.group',
   'route.estimate_nano_usd',
+  'route.worst_case_nano_usd',
+  'request.agent',
   'request.client.name',
   'request.client.version',
   'request.session_id',
@@ -83,6 +85,7 @@ type AuditContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[n
 /** What rules may have looked at, so that a decision can be followed later. Left out where it is not known. */
 function describeInputs(ctx: AuditContext): AuditRecord {
   const estimate = ctx.get('route.estimate_nano_usd');
+  const worst_case = ctx.get('route.worst_case_nano_usd');
   return {
     received_at: new Date(ctx.get('request.received_at')).toISOString(),
     address: ctx.get('request.client.address'),
@@ -107,7 +110,9 @@ function describeInputs(ctx: AuditContext): AuditRecord {
     speed: ctx.get('request.speed'),
     inference_geo: ctx.get('request.inference_geo'),
     dropped_headers: ctx.get('request.dropped_headers'),
+    agent: ctx.get('request.agent'),
     estimate_usd: estimate === undefined ? undefined : nanoToUsd(estimate),
+    worst_case_usd: worst_case === undefined ? undefined : nanoToUsd(worst_case),
   };
 }
 

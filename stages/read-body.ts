@@ -22,6 +22,7 @@ const WRITES = [
   'request.stream',
   'request.choices',
   'request.tool_count',
+  'request.tools',
   'request.server_tool_uses',
   'request.output_bounds',
   'request.iterations',
@@ -134,6 +135,7 @@ export default defineStage({
     const isModel = modelNames(services.config);
     const words = servedNames(services.config);
     const wants_session = sharesSessions(services.config);
+    const wants_tools = services.pipeline.facts_read.has('request.tools');
     return {
       async request(ctx) {
         refuseOtherThanJson(ctx.headers);
@@ -150,6 +152,7 @@ export default defineStage({
         ctx.set('request.stream', facts.stream);
         ctx.set('request.choices', facts.choices);
         ctx.set('request.tool_count', facts.tool_count);
+        if (wants_tools) ctx.set('request.tools', facts.tool_names());
         ctx.set('request.server_tool_uses', facts.server_tool_uses);
         ctx.set('request.output_bounds', facts.output_bounds);
         ctx.set('request.iterations', facts.iterations ?? 0);

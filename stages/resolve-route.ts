@@ -71,6 +71,7 @@ const READS_IF_SET = [
 
 const WRITES = [
   'route.estimate_nano_usd',
+  'route.worst_case_nano_usd',
   'route.rule',
   'route.candidates',
   'route.dropped',
@@ -152,7 +153,7 @@ function factsFor(facts: FactView, { id, family }: ModelConfig): FactView {
  * What the request costs if it has as many tokens as it seems to have and gets as long an answer as it asks for. The rules
  * that choose the upstream may ask for it, so the default one's price has to do.
  */
-function likelyCost(
+function worstCase(
   models: Services['models'],
   model: ModelConfig,
   asked: { readonly input: number; readonly output: number | undefined; readonly choices: number },
@@ -182,9 +183,9 @@ export default defineStage({
   readsIfSet: READS_IF_SET,
   writes: WRITES,
   raises: ['model_not_found', 'invalid_request', 'forbidden', 'upstream_unavailable'],
-  needs: ['raw-body'],
+  needs: ['raw-body', 'database'],
   create(_options, services) {
-    const { models, config, clock } = services;
+    const { models, config, clock, ledger } = services;
     const routeTo = routeMaker(services);
     const rules_by_model = compileRules(services, routeTo);
     const default_upstream = config.routing.default_upstreams[0]!.upstream;
@@ -272,7 +273,9 @@ export default defineStage({
         const priced_as = { upstream: default_upstream, at: ctx.get('request.received_at') };
         const protocol = ctx.get('request.protocol');
         const is_free = protocol === 'count_tokens';
-        ctx.set('route.estimate_nano_usd', is_free ? 0 : likelyCost(models, model, tokens, priced_as));
+        const worst_case = is_free ? 0 : worstCase(models, model, tokens, priced_as);
+        ctx.set('route.worst_case_nano_usd', worst_case);
+        ctx.set('route.estimate_nano_usd', Math.min(worst_case, ledger.typicalCost(caller.email, id) ?? worst_case));
         const rules = rules_by_model.get(model)!;
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 

@@ -38,7 +38,9 @@ const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRec
   token_id: ['principal.token.id', same],
   token_group: ['principal.token.group', same],
   token_name: ['principal.token.name', same],
+  agent: ['request.agent', same],
   estimate_usd: ['route.estimate_nano_usd', usdToNano],
+  worst_case_usd: ['route.worst_case_nano_usd', usdToNano],
 };
 
 /** The facts that fields of an audit record tell; rules that look at others find them in its field `seen`. */

@@ -245,6 +245,9 @@ export interface GatewayFile {
     readonly families?: readonly string[];
     readonly members?: readonly string[];
   }[];
+  readonly facts: {
+    readonly headers: readonly string[];
+  };
   readonly access: {
     readonly rules: readonly ({
       readonly name: string;

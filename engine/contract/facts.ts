@@ -48,6 +48,12 @@ export const FACTS = {
     meaning:
       'Hash of what the turns of a session have in common: what the client calls it, else how its prompts begin, else the caller; only where a route has several upstreams',
   },
+  'request.agent': {
+    kind: 'string',
+    meaning:
+      'What asks, where the client tells: the agent that somebody talks to, one that it started, or one that works in the background',
+    values: ['main', 'subagent', 'background'],
+  },
   'request.continues': {
     kind: 'string',
     meaning:
@@ -71,6 +77,11 @@ export const FACTS = {
   'request.max_tokens': { kind: 'number', meaning: 'Output bound the client asked for, in tokens' },
   'request.stream': { kind: 'boolean', meaning: 'Whether the client asked for a stream' },
   'request.tool_count': { kind: 'number', meaning: 'Number of tool definitions' },
+  'request.tools': {
+    kind: 'strings',
+    meaning:
+      'Names of the tools that the request defines, and types of those that are not plain functions; only where a rule looks at it',
+  },
   'request.server_tool_uses': {
     kind: 'object',
     meaning: 'The most uses asked for of tools that the upstream runs, by name, where the request bounds them',
@@ -169,7 +180,12 @@ export const FACTS = {
   'route.estimate_nano_usd': {
     kind: 'number',
     meaning:
-      'Likely cost of the request in nano-USD, known before the routing rules are evaluated; 0 for counting tokens',
+      'What such a request usually costs, in nano-USD: what 95 of 100 of the caller to this model cost, or the worst case while too little is known; 0 for counting tokens',
+  },
+  'route.worst_case_nano_usd': {
+    kind: 'number',
+    meaning:
+      'Cost in nano-USD of a request with as many tokens as this one seems to have and as long an answer as it may get, known before the routing rules are evaluated; 0 for counting tokens',
   },
   'route.rule': { kind: 'string', meaning: 'Routing rule that matched, or "default"' },
   'route.supports.count_tokens': { kind: 'boolean', meaning: 'Whether the upstream counts tokens' },
@@ -316,7 +332,7 @@ export type FactValue<P extends FactPath> = KindTypes[(typeof FACTS)[P]['kind']]
 /** Facts the engine itself writes before the first stage or after the last; no stage may declare them in `writes`. */
 export const ENGINE_FACTS: readonly FactPath[] = (Object.keys(FACTS) as FactPath[]).filter(
   (path) =>
-    /^request\.(id|method|path|protocol|received_at|region|client\.|session_id)/.test(path) ||
+    /^request\.(id|method|path|protocol|received_at|region|agent|client\.|session_id)/.test(path) ||
     path.startsWith('outcome.') ||
     path.startsWith('error.'),
 );

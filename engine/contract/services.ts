@@ -48,6 +48,8 @@ export interface PipelineNotes {
   readonly protocol: string;
   /** Names of the stages in force, in order. */
   readonly stages: readonly string[];
+  /** Facts that its guards, the rules of gateway.yaml and the operator's own stages look at. */
+  readonly facts_read: ReadonlySet<string>;
 }
 
 /** The services that all pipelines have in common. */

@@ -53,7 +53,7 @@ export function limitsOfPast(
     upstream: text('route.upstream'),
   };
   const { spend_limits } = config;
-  const amount_nano_usd = number('route.estimate_nano_usd');
+  const amount_nano_usd = number('route.worst_case_nano_usd') || number('route.estimate_nano_usd');
   const likely: Needs = {
     amount_nano_usd,
     most_nano_usd: amount_nano_usd,

@@ -195,7 +195,7 @@ export class GatewayServer {
     const { limits, timeouts, public_url } = plan.config.server;
     this.#plan = plan;
     this.#prefix = prefixOf(public_url);
-    this.#noteClient = createClientNotes(plan.config.server);
+    this.#noteClient = createClientNotes(plan.config);
     this.#budget.limit_bytes = limits.buffered_bytes;
     this.#budget.share_bytes = shareOf(limits);
     this.#environment = {

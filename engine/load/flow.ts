@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
+import { HEADER_FACTS } from '../contract/own-facts.ts';
 import type { Capability, StageDefinition } from '../contract/stage.ts';
 import { excludes, implies } from '../rules/guards.ts';
 import { quote } from '../source/describe.ts';
@@ -32,7 +33,8 @@ export const isEnforced = ({ entry }: LinkedStage): boolean => entry.mode === 'e
 const isLate = (path: FactPath): boolean => /^(usage|upstream|outcome)\./.test(path);
 
 /** Facts about the request alone, which the engine writes before the first stage, where it can. */
-const isEarly = (path: FactPath): boolean => engine_facts.has(path) && !/^(outcome|error)\./.test(path);
+const isEarly = (path: FactPath): boolean =>
+  (engine_facts.has(path) && !/^(outcome|error)\./.test(path)) || path.startsWith(HEADER_FACTS);
 
 /** Checks the order of stages: somebody always answers, and no fact is read before it is written. */
 export function checkFlow(
@@ -245,7 +247,7 @@ class FactCheck {
   /** Clauses and `finally` stages run after anything may have failed: only the engine's own facts are certain. */
   private handler(stage: LinkedStage, before: readonly LinkedStage[], isKnown: (path: FactPath) => boolean): void {
     for (const { path, mark } of stage.guard_reads) {
-      if (isKnown(path) && (engine_facts.has(path) || before.some(written(path)))) continue;
+      if (isKnown(path) && (engine_facts.has(path) || isEarly(path) || before.some(written(path)))) continue;
       this.missing('the guard', [path], mark, !isKnown(path));
     }
     const unsure = stage.entry.definition.reads.find((path) => !engine_facts.has(path) && !initial_facts.has(path));

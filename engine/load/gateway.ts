@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
-import { type ConditionChecker, createConditionChecker } from '../rules/check.ts';
+import { type ConditionChecker, createGatewayChecker } from '../rules/check.ts';
 import { childOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
 import { GATEWAY_SCHEMA } from '../source/schemas.ts';
 import { validate } from '../source/validate.ts';
@@ -56,7 +56,8 @@ export function checkGateway(
     model: namesOf(root, 'models', 'id'),
     'token-group': childOf(root, 'token_groups') === undefined ? ['all'] : namesOf(root, 'token_groups', 'name'),
   };
-  const conditions = createConditionChecker(childOf(root, 'rules'), findings);
+  const headers = itemsOf(childOf(root, 'facts', 'headers')).flatMap((node) => textOf(node)?.toLowerCase() ?? []);
+  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, headers);
   // The checker looks at named rules itself, each once.
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });

@@ -2,6 +2,7 @@ import { usdToNano } from '../kit/money.ts';
 import { rangeProblem } from '../kit/net/address-range.ts';
 import { describe, quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
+import { BUCKETS_MAX } from './bucket.ts';
 import type { Expression } from './expression.ts';
 import { windowProblem } from './time-window.ts';
 import { withHelp } from './type-help.ts';
@@ -65,4 +66,20 @@ function checkAmount(value: unknown, mark: Expression['mark'], findings: Finding
     const expected = 'a number that is not negative, with at most 9 decimals';
     findings.report('C5020', mark, `the amount cannot be used: ${(error as Error).message}`, { expected });
   }
+}
+
+/** Checks the salt and the number of buckets, which are written out. */
+export function checkBuckets(salt: Expression, count: Expression, findings: Findings): void {
+  if (salt.kind !== 'broken' && (salt.kind !== 'literal' || typeof salt.value !== 'string' || salt.value === '')) {
+    findings.report('C5017', salt.mark, 'the salt of `bucket` is not a text', {
+      expected:
+        'a text that is written out, another one for each split: { bucket: [{ var: principal.id }, "new-model", 100] }',
+    });
+  }
+  const value = count.kind === 'literal' ? count.value : undefined;
+  const fits = typeof value === 'number' && Number.isInteger(value) && value >= 2 && value <= BUCKETS_MAX;
+  if (count.kind === 'broken' || fits) return;
+  findings.report('C5017', count.mark, 'the number of buckets is not a whole number', {
+    expected: `a number from 2 to ${BUCKETS_MAX}, such as 100`,
+  });
 }

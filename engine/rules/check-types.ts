@@ -1,7 +1,7 @@
 import { keyName } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { checkEquality, checkMembership, checkNumber, checkOrdering, reportWrongOperand } from './check-comparisons.ts';
-import { checkLiteral } from './check-literals.ts';
+import { checkBuckets, checkLiteral } from './check-literals.ts';
 import type { Call, Expression } from './expression.ts';
 import { conditionHelp, eachItemHelp, literalHelp, withHelp } from './type-help.ts';
 import { ANY, branchesOf, formatKind, formatTyped, type Type, type Typed, typeOf } from './types.ts';
@@ -43,6 +43,10 @@ export class TypeChecker {
         // Literals in the place of the value were taken for it: they are no second mistake.
         if (!this.subject(call.operator, this.check(first!)) && first!.kind === 'literal') break;
         for (const literal of more) checkLiteral(call.operator, literal, this.findings);
+        break;
+      case 'bucket':
+        this.subject('glob', this.check(first!), 'principal.id', '`bucket` takes a text first');
+        checkBuckets(more[0]!, more[1]!, this.findings);
         break;
       case 'usd':
         checkLiteral('usd', first!, this.findings);
@@ -138,7 +142,12 @@ export class TypeChecker {
   }
 
   /** Whether the first operand fits an operator that looks at one value, or at the items of one. */
-  private subject(operator: Call['operator'], subject: Typed): boolean {
+  private subject(
+    operator: Call['operator'],
+    subject: Typed,
+    fact = operator === 'cidr' ? 'request.client.address' : 'request.model',
+    message = `${keyName(operator)} looks at a text first`,
+  ): boolean {
     const { findings } = this;
     const { expression, type } = subject;
     if (type.kind === 'any') return true;
@@ -146,11 +155,10 @@ export class TypeChecker {
       if (type.unit === 'moment') return true;
       reportWrongOperand(findings, subject, '`time_window` looks at a moment', '{ var: request.received_at }');
     } else if (operator === 'glob' || operator === 'cidr') {
-      const fact = operator === 'cidr' ? 'request.client.address' : 'request.model';
       const expected = `a text that differs from request to request, such as { var: ${fact} }`;
       if (type.kind === 'text' && expression.kind !== 'literal') return true;
       const help = literalHelp(subject, 'any') ?? eachItemHelp(subject, `{ ${operator}: [{ var: "" }, "..."] }`);
-      reportWrongOperand(findings, subject, `${keyName(operator)} looks at a text first`, expected, help);
+      reportWrongOperand(findings, subject, message, expected, help);
     } else {
       if (type.kind === 'list') return true;
       const help = literalHelp(subject, 'list');

@@ -53,13 +53,15 @@ class Checker implements ConditionChecker {
   private readonly reader: ExpressionReader;
   private readonly types: TypeChecker;
   private readonly shared: Checker | undefined;
+  readonly headers: readonly string[];
   /** Names of the rules that are being resolved, outermost first. */
   private readonly open: string[] = [];
 
-  constructor(rules: Node | undefined, findings: Findings, shared: Checker | undefined) {
+  constructor(rules: Node | undefined, findings: Findings, shared: Checker | undefined, headers: readonly string[]) {
     this.findings = findings;
     this.shared = shared;
-    this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node));
+    this.headers = headers;
+    this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node), headers);
     this.types = new TypeChecker(findings);
     this.rules = new Map(
       entriesOf(rules).map(({ key, key_mark, value }) => [
@@ -175,12 +177,22 @@ function noRules({ file, chain }: Mark, in_pipeline: boolean): string {
 
 /**
  * @param rules the `rules:` mapping of the file, where there is one.
- * @param shared that of gateway.yaml, whose rules can be used, too.
+ * @param shared that of gateway.yaml, whose rules and headers can be used, too.
  */
 export function createConditionChecker(
   rules: Node | undefined,
   findings: Findings,
   shared?: ConditionChecker,
 ): ConditionChecker {
-  return new Checker(rules, findings, shared instanceof Checker ? shared : undefined);
+  const of_gateway = shared instanceof Checker ? shared : undefined;
+  return new Checker(rules, findings, of_gateway, of_gateway?.headers ?? []);
+}
+
+/** The checker of gateway.yaml. @param headers those that `facts.headers` names. */
+export function createGatewayChecker(
+  rules: Node | undefined,
+  findings: Findings,
+  headers: readonly string[],
+): ConditionChecker {
+  return new Checker(rules, findings, undefined, headers);
 }

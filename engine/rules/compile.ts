@@ -3,6 +3,7 @@ import type { FactView } from '../contract/services.ts';
 import { compileGlob } from '../kit/glob.ts';
 import { usdToNano } from '../kit/money.ts';
 import { compileRanges } from '../kit/net/address-range.ts';
+import { bucketOf } from './bucket.ts';
 import { expressionOf, truthy } from './logic.ts';
 import { type Operator, operatorSpec, takesOperands } from './operators.ts';
 import { compileWindow } from './time-window.ts';
@@ -139,6 +140,12 @@ const OPERATIONS: Readonly<Record<Operator, Operation>> = {
       return isText(value) && (first!(value) || more.some((matches) => matches(value)));
     };
   },
+  bucket:
+    ([text], [, salt, count]) =>
+    (data) => {
+      const value = text!(data);
+      return isText(value) ? bucketOf(value, String(salt), Number(count)) : null;
+    },
   cidr: ([address], written) => {
     const contains = compileRanges(literalTexts(written));
     return (data) => {

@@ -1,4 +1,5 @@
-import { FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
+import { type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
+import { factSpec } from '../contract/own-facts.ts';
 import { compileExpression } from './compile.ts';
 import type { Call, Expression } from './expression.ts';
 import { truthy } from './logic.ts';
@@ -26,7 +27,7 @@ function numbersAround(mentioned: ReadonlySet<unknown>): readonly number[] {
 }
 
 function factValues(path: FactPath, mentioned: ReadonlySet<unknown>): readonly unknown[] {
-  const spec: { kind: string; values?: readonly string[] } = FACTS[path];
+  const spec = factSpec(path)!;
   const unset = initial_facts.has(path) ? [] : [null];
   if (spec.values !== undefined) return [...spec.values, ...unset];
   if (spec.kind === 'boolean') return [true, false, ...unset];

@@ -1,4 +1,5 @@
-import { FACTS, type FactPath } from '../contract/facts.ts';
+import type { FactPath } from '../contract/facts.ts';
+import { factSpec, HEADER_FACTS } from '../contract/own-facts.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
 import { looksSecret } from '../source/diagnostics/secrets.ts';
@@ -75,12 +76,15 @@ function unknownOperatorHelp(key: string): string | undefined {
 export class ExpressionReader {
   private readonly findings: Findings;
   private readonly findRule: FindRule;
+  private readonly headers: readonly string[];
   /** Errors there were before the condition that is read now. */
   private before = 0;
 
-  constructor(findings: Findings, findRule: FindRule) {
+  /** @param headers that `facts.headers` names. */
+  constructor(findings: Findings, findRule: FindRule, headers: readonly string[]) {
     this.findings = findings;
     this.findRule = findRule;
+    this.headers = headers;
   }
 
   /** Reads a whole condition. */
@@ -185,6 +189,11 @@ export class ExpressionReader {
     return this.broken(node.mark);
   }
 
+  private unknownHeader(name: string, mark: Mark): void {
+    const help = didYouMean(name, this.headers, `name it in gateway.yaml: facts: { headers: [${name}] }`);
+    this.findings.report('C5030', mark, `the header ${keyName(name)} is no fact here`, { help });
+  }
+
   private unknownOperator(key: string, mark: Mark): Expression {
     const instead = REFUSED_OPERATORS.get(key);
     if (instead !== undefined) {
@@ -220,11 +229,13 @@ export class ExpressionReader {
         expected: '{ var: "" }, the item',
         help: 'compare with facts outside of some, all and none',
       });
+    } else if (path.startsWith(HEADER_FACTS) && !this.headers.includes(path.slice(HEADER_FACTS.length))) {
+      this.unknownHeader(path.slice(HEADER_FACTS.length), operand.mark);
     } else if (!isFact(path)) {
       const help = unknownFactHelp(path);
       const message = path === '' ? 'the path of the fact is empty' : `unknown fact ${keyName(path)}`;
       this.findings.report('C5002', operand.mark, message, help === undefined ? {} : { help });
-    } else if (FACTS[path].kind === 'object') {
+    } else if (factSpec(path)?.kind === 'object') {
       this.findings.report('C5023', operand.mark, `${keyName(path)} is a group of values that no operator can compare`);
     } else {
       return { ...common, kind: 'fact', path, path_mark: operand.mark };

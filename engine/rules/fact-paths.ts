@@ -1,16 +1,17 @@
 import { FACTS, type FactPath } from '../contract/facts.ts';
+import { factSpec, stageFacts } from '../contract/own-facts.ts';
 import { closest, closestKey, listed } from '../kit/text/suggest.ts';
 
 const FACT_PATHS = Object.keys(FACTS);
 
-/** Whether there is a fact of this path. */
+/** Whether there is a fact of this path, here or in some configuration. */
 export function isFact(path: string): path is FactPath {
-  return Object.hasOwn(FACTS, path);
+  return factSpec(path) !== undefined;
 }
 
 /** The fact that was probably meant: spelt alike, named alike in the same section, or of this name in another one. */
 function closestFact(path: string): string | undefined {
-  const alike = closest(path, FACT_PATHS);
+  const alike = closest(path, [...FACT_PATHS, ...stageFacts()]);
   if (alike !== undefined) return alike;
   const section = path.slice(0, path.lastIndexOf('.') + 1);
   const last = path.slice(section.length);

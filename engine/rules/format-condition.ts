@@ -1,4 +1,5 @@
-import { FACTS, type FactKind } from '../contract/facts.ts';
+import type { FactKind } from '../contract/facts.ts';
+import { factSpec } from '../contract/own-facts.ts';
 import { expressionOf } from './logic.ts';
 
 /** How tightly a phrase holds together: a looser part of a tighter whole is put in parentheses. */
@@ -27,7 +28,7 @@ function pathOf(logic: unknown): string | undefined {
 function kindOf(logic: unknown): FactKind | undefined {
   const path = pathOf(logic);
   if (path === undefined) return expressionOf(logic) === undefined ? undefined : 'boolean';
-  return path !== '' && Object.hasOwn(FACTS, path) ? FACTS[path as keyof typeof FACTS].kind : 'string';
+  return factSpec(path)?.kind ?? 'string';
 }
 
 const grouped = ({ text, bond }: Phrase): string => (bond === 'loose' ? `(${text})` : text);
@@ -106,6 +107,8 @@ function describeOperation(operator: string, operands: readonly unknown[]): Phra
       return choice(operands);
     case 'glob':
       return tight(`${value(first)} matches ${either(more.map(value))}`);
+    case 'bucket':
+      return tight(`the bucket of ${value(first)} of ${String(more[1])} (${String(more[0])})`);
     case 'cidr':
       return tight(`${value(first)} is in ${either(more.map(String))}`);
     case 'time_window':

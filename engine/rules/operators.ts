@@ -89,6 +89,12 @@ export const OPERATORS = {
     meaning: 'Whether a text matches one of some patterns, in which * stands for any characters',
     example: '{ glob: [{ var: request.model }, "coder-*", "*-latest"] }',
   },
+  bucket: {
+    operands: [3, 3],
+    meaning:
+      'Which of so many equally likely buckets a text falls into, from 0: always the same one for the same text and salt; null when the text is not set',
+    example: '{ "<": [{ bucket: [{ var: principal.id }, "new-model", 100] }, 10] }',
+  },
   cidr: {
     operands: [2, MANY],
     meaning: 'Whether an IP address lies in one of some ranges, IPv4 or IPv6',

@@ -1,4 +1,5 @@
-import { FACTS, type FactPath } from '../contract/facts.ts';
+import type { FactPath } from '../contract/facts.ts';
+import { factSpec } from '../contract/own-facts.ts';
 import { describe } from '../source/describe.ts';
 import type { Expression } from './expression.ts';
 import type { Operator } from './operators.ts';
@@ -42,7 +43,7 @@ export function isMoney(path: FactPath): boolean {
 
 /** The type of a fact. */
 export function factType(path: FactPath): Type {
-  const spec: { kind: string; values?: readonly string[] } = FACTS[path];
+  const spec = factSpec(path)!;
   if (spec.kind === 'number') {
     if (isMoney(path)) return { kind: 'number', unit: 'money' };
     return path.endsWith('_at') ? { kind: 'number', unit: 'moment' } : NUMBER;
@@ -94,7 +95,7 @@ export function typeOf(expression: Expression, item: Type = ANY): Type {
     case 'call': {
       const { operator, operands } = expression;
       if (operator === 'usd') return { kind: 'number', unit: 'money' };
-      if (ARITHMETIC.has(operator)) return NUMBER;
+      if (operator === 'bucket' || ARITHMETIC.has(operator)) return NUMBER;
       if (operator !== 'if') return BOOLEAN;
       const branches = branchesOf(operands).map((branch) => typeOf(branch, item));
       const first = branches.find(({ kind }) => kind !== 'nothing') ?? { kind: 'nothing' };

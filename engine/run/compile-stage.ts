@@ -1,3 +1,4 @@
+import type { GatewayConfig } from '../contract/config.ts';
 import { ENGINE_FACTS } from '../contract/facts.ts';
 import type { PipelineNotes, Services, SharedServices } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
@@ -6,6 +7,7 @@ import { compileCondition } from '../rules/compile.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../source/spec.ts';
 import type { CompiledClause, CompiledStage, PlanObserver } from './compiled.ts';
 import { containHooks } from './contained/contain.ts';
+import { ruleFacts } from './decisions.ts';
 import { factMask } from './fact-store.ts';
 
 const HOOKS: readonly string[] = [
@@ -35,9 +37,23 @@ function servicesFor({ name, needs }: StageDefinition, services: Services): Serv
   return { ...services, ...Object.fromEntries(withheld) };
 }
 
-function notesOn({ match, stages }: PipelineSpec): PipelineNotes {
+/** Stages that ship know what they need, and read what everybody may want to know of only to write it down. */
+const SHIPPED_READERS: ReadonlySet<string> = new Set(['audit']);
+
+/** Facts that are only found out where somebody looks at them. */
+function factsLookedAt(spec: PipelineSpec, config: GatewayConfig): ReadonlySet<string> {
+  const readers = [...spec.stages, ...spec.on_error, ...spec.finally].filter(
+    ({ definition }) => !SHIPPED_READERS.has(definition.name),
+  );
+  const read = readers.flatMap(({ definition: { reads, readsIfSet } }) => [...reads, ...readsIfSet]);
+  return new Set([...ruleFacts(spec, config), ...read]);
+}
+
+function notesOn(spec: PipelineSpec, config: GatewayConfig): PipelineNotes {
+  const { match, stages } = spec;
   const in_force = stages.filter(({ mode }) => mode === 'enforce');
-  return { protocol: match.protocol, stages: in_force.map(({ definition }) => definition.name) };
+  const names = in_force.map(({ definition }) => definition.name);
+  return { protocol: match.protocol, stages: names, facts_read: factsLookedAt(spec, config) };
 }
 
 /** What is wrong with what `create` returned, in words; `undefined` when nothing is. */
@@ -88,7 +104,7 @@ export function compileStage(
   observer: PlanObserver | undefined,
 ): CompiledStage {
   const { id, definition } = entry;
-  const services: Services = { ...shared, pipeline: notesOn(pipeline) };
+  const services: Services = { ...shared, pipeline: notesOn(pipeline, shared.config) };
   const shadow = entry.mode === 'shadow';
   const stage: CompiledStage & { hooks: StageHooks } = {
     id,

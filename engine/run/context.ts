@@ -118,10 +118,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.#facts.view;
   }
 
-  /** The facts for a stage that might change what it is given. */
-  copyFacts(): FactView {
-    return this.#facts.copy();
-  }
+  copyFacts = (): FactView => this.#facts.copy();
 
   get state(): unknown {
     return this.stateOf(this.stage);
@@ -164,6 +161,9 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   note<P extends FactPath>(path: P, value: FactValue<P>): void {
     this.#facts[this.preparation.is_running ? 'replace' : 'set'](path, value);
   }
+
+  /** Writes a fact that only this configuration knows: a header that it names, or what a stage of its finds out. */
+  setOwnFact = (path: string, value: unknown): void => this.#facts.setOwn(path, value);
 
   noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
     this.#require('network', 'noting an attempt');

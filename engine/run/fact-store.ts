@@ -1,4 +1,5 @@
 import { FACTS, type FactPath, type FactValue } from '../contract/facts.ts';
+import { isOwnFact } from '../contract/own-facts.ts';
 import type { FactView } from '../contract/services.ts';
 
 const PATHS = Object.keys(FACTS) as FactPath[];
@@ -11,10 +12,10 @@ export function factIndex(path: string): number {
   return index;
 }
 
-/** A set of facts that can be asked by position: 1 where the fact is in it. */
+/** A set of facts that can be asked by position: 1 where the fact is in it. Facts of one configuration have no position. */
 export function factMask(paths: readonly FactPath[]): Uint8Array {
   const mask = new Uint8Array(PATHS.length);
-  for (const path of paths) mask[factIndex(path)] = 1;
+  for (const path of paths) if (!isOwnFact(path)) mask[factIndex(path)] = 1;
   return mask;
 }
 
@@ -50,7 +51,19 @@ function openSection(views: (View | undefined)[], index: number): View {
   return view;
 }
 
-function buildView(values: readonly unknown[]): FactView {
+/** Puts a fact of one configuration into a view. */
+function place(root: View, path: string, value: unknown): void {
+  const keys = path.split('.');
+  const last = keys.pop()!;
+  let section = root;
+  for (const key of keys) {
+    section[key] ??= Object.create(null) as View;
+    section = section[key] as View;
+  }
+  section[last] = value;
+}
+
+function buildView(values: readonly unknown[], own: ReadonlyMap<string, unknown> | undefined): FactView {
   const root = Object.create(null) as View;
   const views: (View | undefined)[] = new Array(SECTIONS.length).fill(undefined);
   views[0] = root;
@@ -60,6 +73,7 @@ function buildView(values: readonly unknown[]): FactView {
     const { section, key } = LEAVES[index]!;
     openSection(views, section)[key] = value;
   }
+  if (own !== undefined) for (const [path, value] of own) place(root, path, value);
   return root;
 }
 
@@ -67,21 +81,31 @@ function buildView(values: readonly unknown[]): FactView {
 export class FactStore {
   // A flat array: nested objects would be built for every request, and only rules need them.
   readonly #values: unknown[] = new Array(PATHS.length).fill(undefined);
+  /** Facts of this configuration only. */
+  #own: Map<string, unknown> | undefined;
   #view: FactView | undefined;
 
   /** The facts as rules see them: nested and null-prototype; a copy, so nothing done to it changes a fact. */
   get view(): FactView {
-    this.#view ??= buildView(this.#values);
+    this.#view ??= buildView(this.#values, this.#own);
     return this.#view;
   }
 
   /** A view of its own for somebody who might change it. */
   copy(): FactView {
-    return buildView(this.#values);
+    return buildView(this.#values, this.#own);
   }
 
   get<P extends FactPath>(path: P): FactValue<P> | undefined {
-    return this.at(factIndex(path)) as FactValue<P> | undefined;
+    return (isOwnFact(path) ? this.#own?.get(path) : this.at(factIndex(path))) as FactValue<P> | undefined;
+  }
+
+  /** Writes a fact of this configuration only. Throws when it was already written. */
+  setOwn(path: string, value: unknown): void {
+    if (this.#own?.has(path)) throw new Error(`the fact "${path}" was already written`);
+    this.#own ??= new Map();
+    this.#own.set(path, value);
+    this.#view = undefined;
   }
 
   /** Throws when there is no such fact or it was already written. */

@@ -115,6 +115,7 @@ export interface ServiceWishes {
   /** What the pipeline serves; Messages unless this says otherwise. */
   readonly protocol?: string;
   /** Names of the stages of the pipeline; one that translates unless this says otherwise. */
+  readonly facts_read?: readonly string[];
   readonly stages?: readonly string[];
   /** Nobody has a policy unless this says so. */
   readonly policies?: ManagedPolicies;
@@ -195,7 +196,11 @@ function fakeServices(
     },
     upstreams: createUpstreamStates({ upstreams: config.upstreams, clock, log, random: () => 0.5 }),
     limits_in_force: { amount: async (_name, written) => written },
-    pipeline: { protocol: wishes.protocol ?? 'messages', stages: wishes.stages ?? ['translate'] },
+    pipeline: {
+      protocol: wishes.protocol ?? 'messages',
+      stages: wishes.stages ?? ['translate'],
+      facts_read: new Set(wishes.facts_read),
+    },
     health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
     condition: compileCondition,
     facts: (ctx) => (ctx as unknown as FakeContext).facts,

@@ -15,11 +15,24 @@ function visibleFacts(known: unknown): FactPath[] {
   return paths.filter((path) => known.some((name) => path === name || path.startsWith(`${name}.`)));
 }
 
+const SECTIONS = [...new Set(Object.keys(FACTS).map((path) => path.split('.')[0]))];
+
+/** Facts that only a configuration knows. */
+const HEADER_FACT = {
+  pattern: '^request\\.headers\\.[a-z][a-z0-9-]*$',
+  description: 'A header that gateway.yaml names under facts.headers.',
+};
+const STAGE_FACT = {
+  pattern: `^(?!(?:${SECTIONS.join('|')})\\.)[a-z][a-z0-9-]*\\.[a-z][a-z0-9_]*$`,
+  description: 'What a stage of yours finds out: <stage>.<fact>.',
+};
+
 /** The path of a fact, as it is or in brackets. In one list: where there are several, editors show the meanings of all. */
 export function factsSchema(name: string, known: unknown): JsonSchema {
   const paths = choice(Object.fromEntries(visibleFacts(known).map((path) => [path, factMeaning(path)])));
   const items = { $ref: `#/definitions/${name}` };
-  return { anyOf: [...paths.anyOf, { type: 'array', items, minItems: 1, maxItems: 1 }] };
+  const own = [HEADER_FACT, ...(Array.isArray(known) ? [] : [STAGE_FACT])];
+  return { anyOf: [...paths.anyOf, ...own, { type: 'array', items, minItems: 1, maxItems: 1 }] };
 }
 
 /** The operands of an operator: `operand` for each, but `item` for what is evaluated once per item of a list. */

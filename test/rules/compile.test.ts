@@ -43,6 +43,8 @@ describe('a compiled condition', () => {
       true,
     ],
     ['finds no address that is not set', { cidr: [{ var: 'principal.team' }, '0.0.0.0/0'] }, false],
+    ['finds the bucket of a text', { '===': [{ bucket: [{ var: 'request.model' }, 'new-model', 100] }, 17] }, true],
+    ['finds no bucket of a text that is not set', { '<': [{ bucket: [{ var: 'principal.team' }, 'a', 2] }, 2] }, false],
     ['tells the time', { time_window: [{ var: 'request.received_at' }, 'mon 11:00-13:00 Europe/Berlin'] }, true],
     ['is in no window when the moment is not set', { time_window: [{ var: 'no.moment' }, '00:00-24:00'] }, false],
     ['compares money with an amount in USD', { '>': [{ var: 'route.estimate_nano_usd' }, { usd: 0.5 }] }, true],

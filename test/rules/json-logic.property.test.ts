@@ -68,7 +68,7 @@ const EXCEPTIONS: readonly {
 ];
 
 /** Operators that the library does not have, by what they make of their values. */
-const OURS = ['glob', 'cidr', 'time_window', 'usd'];
+const OURS = ['glob', 'cidr', 'time_window', 'bucket', 'usd'];
 
 function addOurs(library: typeof JsonLogic): void {
   for (const operator of OURS) {
@@ -117,7 +117,8 @@ const call = (operators: readonly string[], ...operands: fc.Arbitrary<unknown>[]
 const list = (item: fc.Arbitrary<unknown>) => fc.array(item, { minLength: 1, maxLength: 10 });
 
 const text = fc.oneof(among(TEXTS), fact(TEXT_FACTS));
-const plain_number = fc.oneof(fc.integer({ min: -2, max: 5 }), fact(NUMBER_FACTS));
+const bucket = call(['bucket'], fact(TEXT_FACTS), among(['new-model', 'b']), among([2, 100]));
+const plain_number = fc.oneof(fc.integer({ min: -2, max: 5 }), fact(NUMBER_FACTS), bucket);
 const computed = fc.oneof(
   call(['+', '-', '*', '/', '%', 'min', 'max'], plain_number, plain_number),
   call(['+', '*', 'min', 'max'], plain_number, plain_number, plain_number),

@@ -192,6 +192,8 @@ describe('what the loader accepts is accepted', () => {
       'gateway',
       `${GATEWAY}everywhere: { insert: [{ after: read-body, stages: [{ use: fragments/a }] }], finally: [{ stage: audit }] }`,
     ],
+    ['a header that is a fact', 'gateway', routed('{ "===": [{ var: request.headers.x-project }, search] }')],
+    ['a fact of a stage', 'pipeline', guarded('{ ">": [{ var: count-addresses.found }, 50] }')],
     ['a named rule of gateway.yaml', 'gateway', `${routed('{ rule: big }')}rules: { big: { var: request.stream } }`],
     ['a routing rule over facts', 'gateway', routed('{ var: request.stream }')],
     [
@@ -346,7 +348,7 @@ test('facts stand in one flat list: of nested ones an editor shows what every on
   const { definitions } = readSchema('shared') as { definitions: Record<string, { anyOf?: readonly object[] }> };
   for (const [name, { anyOf }] of Object.entries(definitions).filter(([key]) => key.startsWith('facts'))) {
     assert.ok(
-      anyOf?.every((each) => 'const' in each || 'items' in each),
+      anyOf?.every((each) => 'const' in each || 'pattern' in each || 'items' in each),
       name,
     );
   }

@@ -69,6 +69,8 @@ describe('audit', () => {
       'cache.requested_ttl': '1h',
       'cache.effective_ttl': '5m',
       'cache.downgraded': true,
+      'request.agent': 'main',
+      'route.worst_case_nano_usd': 1_500_000_000,
       'route.estimate_nano_usd': 1_500_000_000,
       'spend.reserved_nano_usd': 2_000_000,
       'request.client.name': 'coder-cli',
@@ -188,7 +190,9 @@ describe('audit', () => {
         cache_requested_ttl: '1h',
         cache_effective_ttl: '5m',
         cache_downgraded: true,
+        agent: 'main',
         estimate_usd: 1.5,
+        worst_case_usd: 1.5,
       },
     ]);
     assert.equal(lines.size, 0);

@@ -46,6 +46,7 @@ describe('resolve-route', () => {
   it('takes the default upstream when no rule matches', () => {
     assert.deepEqual(route([], { 'request.input_tokens_estimate': 1000, 'request.max_tokens': 500 }), {
       'route.estimate_nano_usd': 1000 * 3000 + 500 * 15_000,
+      'route.worst_case_nano_usd': 1000 * 3000 + 500 * 15_000,
       'model.family': 'coder',
       'model.context_window': 200_000,
       'model.max_output_tokens': 64_000,
@@ -67,9 +68,11 @@ describe('resolve-route', () => {
 
   it('says what the chosen upstream calls the model and what it supports', () => {
     const facts = route([{ name: 'to-spare', upstream: 'spare' }]);
-    const { 'route.estimate_nano_usd': _, ...routed } = Object.fromEntries(
-      Object.entries(facts).filter(([path]) => path.startsWith('route.')),
-    );
+    const {
+      'route.estimate_nano_usd': _,
+      'route.worst_case_nano_usd': _worst,
+      ...routed
+    } = Object.fromEntries(Object.entries(facts).filter(([path]) => path.startsWith('route.')));
     assert.deepEqual(routed, {
       'route.upstream': 'spare',
       'route.protocol': 'messages',

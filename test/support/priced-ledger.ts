@@ -33,7 +33,7 @@ export function twice(pricing: PricingConfig): PricingConfig {
 
 /** Two upstreams, one of them at half the price, and one model. */
 export function pricedConfig(pricing: PricingConfig, prices?: PricesConfig): GatewayConfig {
-  const models = [{ id: 'coder-1', aliases: [], upstream_ids: {}, pricing }];
+  const models = [{ id: 'coder-1', aliases: [], group_aliases: [], upstream_ids: {}, pricing }];
   const upstreams = [{ name: 'main' }, { name: 'spare', price_multiplier: 0.5 }];
   return { models, upstreams, token_groups: [], ...(prices && { prices }) } as unknown as GatewayConfig;
 }

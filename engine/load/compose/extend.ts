@@ -1,5 +1,5 @@
 /** Pipelines made from others: a file with `extends` says what is different. */
-import { dirname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { oneOf } from '../../kit/text/suggest.ts';
 import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
@@ -47,7 +47,7 @@ export function applyExtensions(
       const other = extended.get(source);
       if (other !== undefined && !is_new) {
         const message = `the pipeline ${quote(source.name ?? '')} is extended already`;
-        findings.report('C2013', name.mark, message, { help: `add to ${other.by.file}, or extend it there` });
+        findings.report('C2013', name.mark, message, { help: `say both in ${basename(other.by.file)}` });
         continue;
       }
       const result = extend(source, extension, findings);
@@ -121,7 +121,7 @@ function withAdded(root: MapNode, key: string, extension: MapNode, findings: Fin
     const twin = taken.find((other) => other.key === entry.key);
     if (twin !== undefined && key === 'rules') {
       findings.report('C2016', entry.key_mark, `the pipeline has a rule ${keyName(entry.key)} already`, {
-        help: `it stands in ${twin.key_mark.file}:${twin.key_mark.line}; give this one another name`,
+        help: `it stands in ${basename(twin.key_mark.file)}:${twin.key_mark.line}; give this one another name`,
       });
     }
     return twin === undefined;

@@ -39,6 +39,7 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   checkTokenGroups(linked);
   checkRouting(linked);
   checkAccess(linked);
+  checkHeaders(linked);
   checkRegions(linked);
   linkMoney(root, names, findings);
   linkAuth(root, findings);
@@ -224,6 +225,19 @@ function checkRouting(linked: Linked): void {
     for (const glob of itemsOf(childOf(rule, 'models'))) checkMatch(glob, 'C4019', linked);
     const group = childOf(rule, 'group');
     if (group !== undefined) checkGroupName(group, findings);
+  }
+}
+
+/** Headers that hold who somebody is, and must be known to nobody else. */
+const CREDENTIALS = /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|api-key)$|token|secret|password/;
+
+function checkHeaders({ root, findings }: Linked): void {
+  for (const node of itemsOf(childOf(root, 'facts', 'headers'))) {
+    const name = textOf(node);
+    if (name === undefined || !CREDENTIALS.test(name)) continue;
+    findings.report('C5031', node.mark, `the header ${quote(name)} holds a credential`, {
+      help: 'facts are written to the audit log; conditions tell callers apart by `principal.*`',
+    });
   }
 }
 

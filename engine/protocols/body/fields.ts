@@ -35,6 +35,8 @@ export interface BodyReading {
   /** Answers to the same prompt. */
   readonly choices: number;
   readonly tool_count: number;
+  /** Names of the tools, and types of those that are not plain functions. */
+  readonly tool_names: () => readonly string[];
   readonly message_count: number;
   readonly image_count: number;
   /** The most uses of tools that the provider runs and may charge for, by name, where the request bounds them. */

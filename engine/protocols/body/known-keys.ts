@@ -23,6 +23,7 @@ const DECISIVE_IN_ALL_BUT_MESSAGES = [
 /** Those of a prompt say what it only refers to, and what it costs to keep. */
 const DECISIVE_ANYWHERE = [
   ...['type', 'content', 'source', 'url', 'image_url', 'data', 'audio', 'tools', 'tool_calls', 'output', 'id'],
+  ...['name', 'function', 'custom'],
   ...['file_id', 'encrypted_content', 'action', 'cache_control', 'ttl', 'prompt_cache_breakpoint'],
 ];
 

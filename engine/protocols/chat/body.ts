@@ -17,6 +17,7 @@ import {
   withThinking,
 } from '../body/fields.ts';
 import { definedTools } from '../body/mid-conversation.ts';
+import { toolNames } from '../body/tool-names.ts';
 import { invalid } from '../read-json.ts';
 
 /** What the protocol itself allows. */
@@ -46,6 +47,7 @@ export function readChatBody(body: Fields): BodyReading {
     compacts: false,
     choices: choicesOf(body.n),
     tool_count: tools.length + functions.length,
+    tool_names: () => toolNames([...tools, ...functions]),
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: NO_USES,

@@ -16,6 +16,7 @@ import {
   withThinking,
 } from '../body/fields.ts';
 import { definedTools } from '../body/mid-conversation.ts';
+import { toolNames } from '../body/tool-names.ts';
 import { type Unproven, unprovenBlock } from '../translation/proof.ts';
 
 /** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
@@ -54,6 +55,7 @@ export function readMessagesBody(body: Fields): BodyReading {
     compacts: summarizes(body),
     choices: 1,
     tool_count: tools.length,
+    tool_names: () => toolNames(tools),
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: serverToolUses(of_provider),

@@ -20,6 +20,7 @@ import {
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
+import { toolNames } from '../body/tool-names.ts';
 import { invalid, kindOf } from '../read-json.ts';
 import { isMadeItem } from '../translation/proof.ts';
 
@@ -89,6 +90,7 @@ export function readResponsesBody(body: Fields): BodyReading {
     compacts: listOf(body, 'context_management').length > 0,
     choices: 1,
     tool_count: tools.length,
+    tool_names: () => toolNames(tools),
     message_count: items.length,
     image_count: attached.images,
     server_tool_uses: usesOf(run_by_provider, most_calls),

@@ -83,6 +83,7 @@ const model = (id: string, family: string) => ({
   id,
   family,
   aliases: [],
+  group_aliases: [],
   pricing,
   context_window: 1,
   max_output_tokens: 1,

@@ -147,4 +147,16 @@ export const RULE_CODES = {
       'The path of a fact by itself is only a text, the same for every request. `{ var: path }` reads the fact.',
     example: 'when: { "===": [request.model, coder-1] }',
   },
+  C5030: {
+    title: 'The header is no fact here',
+    explanation:
+      "A condition can look at a header of requests once gateway.yaml names it under `facts.headers`; other headers are nobody's business.",
+    example:
+      'routing:\n  default_upstream: main\n  rules: [{ name: a, when: { "===": [{ var: request.headers.x-project }, search] }, upstream: main }]',
+  },
+  C5031: {
+    title: 'A header with a credential would become a fact',
+    explanation: 'Facts are written to the audit log and shown to administrators. A credential must never be.',
+    example: 'facts: { headers: [authorization] }',
+  },
 } as const;

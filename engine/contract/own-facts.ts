@@ -1,0 +1,38 @@
+/** Facts beside those that are the same everywhere: headers that a configuration names, and what stages find out. */
+import { FACTS, type FactKind, type FactPath } from './facts.ts';
+
+/** What is known of a fact. */
+export interface FactSpec {
+  readonly kind: FactKind;
+  readonly meaning: string;
+  readonly values?: readonly string[];
+}
+
+/** How the path of a header's fact begins. */
+export const HEADER_FACTS = 'request.headers.';
+
+const HEADER: FactSpec = {
+  kind: 'string',
+  meaning: 'Header of the request, as gateway.yaml names it under facts.headers',
+};
+
+/** By path, `<stage>.<fact>`: what stages that were loaded say they find out. */
+const of_stages = new Map<string, FactSpec>();
+
+/** Makes the facts of a stage known, by its name and theirs; what it declared before is forgotten. */
+export function declareStageFacts(stage: string, facts: Readonly<Record<string, FactSpec>>): void {
+  for (const path of of_stages.keys()) if (path.startsWith(`${stage}.`)) of_stages.delete(path);
+  for (const [name, spec] of Object.entries(facts)) of_stages.set(`${stage}.${name}`, spec);
+}
+
+/** What is known of a fact; `undefined` when there is none of this path. */
+export function factSpec(path: string): FactSpec | undefined {
+  if (Object.hasOwn(FACTS, path)) return FACTS[path as FactPath];
+  return path.startsWith(HEADER_FACTS) ? HEADER : of_stages.get(path);
+}
+
+/** Whether a fact is known to this configuration only. */
+export const isOwnFact = (path: string): boolean => !Object.hasOwn(FACTS, path);
+
+/** Paths of the facts of stages that were loaded. */
+export const stageFacts = (): readonly string[] => [...of_stages.keys()];
