@@ -79,9 +79,9 @@ export function wantsWebSocket({ headers, httpVersion }: http.IncomingMessage): 
 }
 
 /** Answers 426 and names the protocol to use instead (RFC 9110 section 15.5.22); the connection can be used again. @returns the error */
-export function refuseWebSocket(res: http.ServerResponse, path: string): StageError {
+export function webSocketRefusal(res: http.ServerResponse): StageError {
   const problem =
     'This is a WebSocket handshake; model requests are taken as plain HTTP. Send a POST request to this path, or switch WebSockets off in the client.';
   const headers = { connection: res.shouldKeepAlive ? 'upgrade' : 'upgrade, close', upgrade: 'HTTP/1.1' };
-  return sendError(res, path, new StageError('upgrade_required', problem, { headers }));
+  return new StageError('upgrade_required', problem, { headers });
 }

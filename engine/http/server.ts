@@ -26,7 +26,7 @@ import type { ServedPlan } from './app.ts';
 import { createClientNotes, noteAnswered } from './client.ts';
 import { belowPrefix, pathOf, prefixOf } from './path.ts';
 import { identityOf } from './request-identity.ts';
-import { answerClientError, refuseWebSocket, sendError, wantsWebSocket, writeErrorResponse } from './send-error.ts';
+import { answerClientError, sendError, wantsWebSocket, webSocketRefusal, writeErrorResponse } from './send-error.ts';
 import { isConsoleFile } from './sign-in/paths.ts';
 
 type ServerConfig = GatewayConfig['server'];
@@ -227,7 +227,7 @@ export class GatewayServer {
     server.on('checkExpectation', (req: http.IncomingMessage, res: http.ServerResponse) => {
       const problem = 'The gateway meets no expectation but "100-continue"; leave the Expect header out.';
       const headers = { connection: 'close' };
-      this.#tell(sendError(res, pathOf(req.url!), new StageError('expectation_failed', problem, { headers })));
+      this.#refuse(req, res, new StageError('expectation_failed', problem, { headers }));
     });
     server.on('connect', (_req: http.IncomingMessage, socket: Socket) => {
       const problem = 'The gateway is no tunnel: CONNECT is not served.';
@@ -239,6 +239,12 @@ export class GatewayServer {
       if (!(Number(req.headers['content-length'] ?? 0) > body_bytes)) res.writeContinue();
       this.#handle(req, res);
     });
+  }
+
+  /** Answers a request that no pipeline gets to see. */
+  #refuse(req: http.IncomingMessage, res: http.ServerResponse, error: StageError): void {
+    this.#runAfterwards(req, res);
+    this.#tell(sendError(res, pathOf(req.url!), error));
   }
 
   /** No pipeline has the request that was answered with this error. */
@@ -269,23 +275,21 @@ export class GatewayServer {
     // Where one request was framed oddly, what looks like the next may be part of it.
     if (this.#refused.has(req.socket)) return;
     req.url = belowPrefix(req.url!, this.#prefix);
-    const path = pathOf(req.url);
     const problem = framingProblem(req);
     if (problem !== undefined) {
       this.#refused.add(req.socket);
-      this.#tell(sendError(res, path, new StageError('bad_http', problem, { headers: { connection: 'close' } })));
-    } else if (wantsWebSocket(req)) this.#tell(refuseWebSocket(res, path));
+      this.#refuse(req, res, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
+    } else if (wantsWebSocket(req)) this.#refuse(req, res, webSocketRefusal(res));
     else {
-      const pipeline = this.#plan.pipelinesAt(path)?.get(req.method!);
+      const pipeline = this.#plan.pipelinesAt(pathOf(req.url))?.get(req.method!);
       if (pipeline === undefined) this.#handToApp(req, res);
-      else this.#run(pipeline, path, req, res);
+      else this.#run(pipeline, req, res);
     }
   }
 
   #handToApp(req: http.IncomingMessage, res: http.ServerResponse): void {
     this.#answering++;
-    const pipeline = this.#plan.other_requests;
-    if (pipeline !== undefined && !isConsoleFile(pathOf(req.url!))) this.#runAfterwards(pipeline, req, res);
+    this.#runAfterwards(req, res);
     res.on('close', () => {
       this.#answering--;
       this.#noteIdle();
@@ -293,8 +297,8 @@ export class GatewayServer {
     this.#plan.app(req, res);
   }
 
-  #run(pipeline: CompiledPipeline, path: string, req: http.IncomingMessage, res: http.ServerResponse): void {
-    const ctx = this.#begin(pipeline, randomUUID(), path, req, res);
+  #run(pipeline: CompiledPipeline, req: http.IncomingMessage, res: http.ServerResponse): void {
+    const ctx = this.#begin(pipeline, randomUUID(), req, res);
     this.#running.add(ctx);
     void runRequest(this.#plan, ctx, () => {
       this.#running.remove(ctx);
@@ -302,17 +306,11 @@ export class GatewayServer {
     });
   }
 
-  #begin(
-    pipeline: CompiledPipeline,
-    request_id: string,
-    path: string,
-    req: http.IncomingMessage,
-    res: http.ServerResponse,
-  ): RequestContext {
+  #begin(pipeline: CompiledPipeline, request_id: string, req: http.IncomingMessage, res: http.ServerResponse) {
     const ctx = new RequestContext(pipeline, req, res, this.#environment, this.#clock.monotonic());
     ctx.note('request.id', request_id);
     ctx.note('request.method', req.method!);
-    ctx.note('request.path', path);
+    ctx.note('request.path', pathOf(req.url!));
     ctx.note('request.protocol', pipeline.spec.match.protocol);
     ctx.note('request.received_at', this.#clock.now());
     this.#noteClient(ctx);
@@ -320,9 +318,11 @@ export class GatewayServer {
   }
 
   /** What no pipeline answers is told to the stages that hear of every request. */
-  #runAfterwards(pipeline: CompiledPipeline, req: http.IncomingMessage, res: http.ServerResponse): void {
+  #runAfterwards(req: http.IncomingMessage, res: http.ServerResponse): void {
+    const pipeline = this.#plan.other_requests;
+    if (pipeline === undefined || isConsoleFile(pathOf(req.url!))) return;
     const identity = identityOf(res);
-    const ctx = this.#begin(pipeline, identity.request_id, pathOf(req.url!), req, res);
+    const ctx = this.#begin(pipeline, identity.request_id, req, res);
     void runAfterwards(this.#plan, ctx, () => noteAnswered(ctx, identity));
   }
 

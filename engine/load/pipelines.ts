@@ -1,5 +1,5 @@
 import { existsSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { StageDefinition } from '../contract/stage.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
@@ -76,11 +76,11 @@ export function composePipelines(directory: string | undefined, context: Pipelin
   const kept = shipped.filter(
     ({ name, family }) => !replaced.has(name) && (family === undefined || !replaced.has(family)),
   );
-  reportTwins(own.sources, context);
   // What replaces one of several pipelines of a file is still one of them, for those who name them together.
   const families = new Map(shipped.map(({ name, family }) => [name, family]));
   const replacing = own.sources.map((source) => ({ family: families.get(source.name), ...source }));
   const sources = applyExtensions([...kept, ...replacing], own.extensions, findings);
+  reportTwins(sources, context);
   reportClaims(sources, context);
   checkEverywhere(context.everywhere, sources, findings);
   return sources;
@@ -109,10 +109,14 @@ export function loadPipelines(directory: string | undefined, given: PipelineCont
 }
 
 function reportTwins(files: readonly PipelineSource[], { findings }: PipelineContext): void {
-  for (const [{ root, name }, first] of repeated(files, (file) => file.name)) {
+  for (const [{ root, name, file }, first] of repeated(files, (each) => each.name)) {
     const { mark } = childOf(root, 'pipeline')!;
+    const other = childOf(first.root, 'pipeline')!.mark;
     findings.report('C4005', mark, `there are two pipelines named ${quote(name!)}`, {
-      help: `the other is ${first.file}`,
+      help:
+        first.file === file
+          ? `the first one is in line ${other.line}`
+          : `the other is in ${basename(other.file)}:${other.line}`,
     });
   }
 }
@@ -128,7 +132,7 @@ function reportClaims(files: readonly PipelineSource[], context: PipelineContext
     for (const path of itemsOf(childOf(match, 'paths'))) {
       const taken = methods.filter((method) => {
         const other = claims.get(`${method} ${textOf(path)}`);
-        return other !== undefined && other.file !== pipeline.file;
+        return other !== undefined && other !== pipeline;
       });
       const other = claims.get(`${taken[0]} ${textOf(path)}`);
       for (const method of methods) claims.set(`${method} ${textOf(path)}`, pipeline);
@@ -229,15 +233,21 @@ function sendsUpstream(root: MapNode, stages: ReadonlyMap<string, StageDefinitio
 
 function reportSameIds(
   lists: Readonly<Record<StageList, readonly LinkedStage[]>>,
-  { findings }: PipelineContext,
+  { findings, shipped }: PipelineContext,
 ): void {
   // A stage in the wrong list is reported as such, and most often the right list has it, too.
   const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
     lists[list].filter(({ entry }) => list === 'on_error' || entry.definition.place === list),
   );
-  for (const [{ entry, mark }, first] of repeated(stages, (stage) => stage.entry.id)) {
+  for (const [later, first] of repeated(stages, (stage) => stage.entry.id)) {
+    // What an operator put into a shipped pipeline is theirs to name.
+    const is_theirs = dirname(later.mark.file) === shipped && dirname(first.mark.file) !== shipped;
+    const [{ entry, mark }, other] = is_theirs ? [first, later] : [later, first];
+    const which = mark.file === other.mark.file ? 'the first one is in' : 'the other one is in';
+    const place =
+      mark.file === other.mark.file ? `line ${other.mark.line}` : `${basename(other.mark.file)}:${other.mark.line}`;
     findings.report('C4006', mark, `there are two stages with the id ${quote(entry.id)}`, {
-      help: `the first one is in line ${first.mark.line}; give this one an id: id: ${entry.id}-2`,
+      help: `${which} ${place}; give this one an id: id: ${entry.id}-2`,
     });
   }
 }

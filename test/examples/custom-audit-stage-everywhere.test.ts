@@ -96,6 +96,21 @@ test('a path that nothing serves is audited', async () => {
   assert.equal((await recordOf('/v1/embeddings', 404))['outcome.error'], 'path_not_found');
 });
 
+test('a request that is refused before any pipeline sees it is audited', async () => {
+  const headers = ['connection', 'upgrade', 'upgrade', 'websocket', 'sec-websocket-version', '13'];
+  const { status } = await send(gateway.url, { method: 'GET', path: '/v1/responses', headers });
+  assert.equal(status, 426);
+  assert.equal((await recordOf('/v1/responses', 426))['outcome.error'], 'upgrade_required');
+  const unmet = await send(gateway.url, { method: 'POST', path: '/v1/expected', headers: ['expect', 'planted'] });
+  assert.equal(unmet.status, 417);
+  assert.equal((await recordOf('/v1/expected', 417))['outcome.error'], 'expectation_failed');
+});
+
+test('a method that a path does not serve is audited', async () => {
+  assert.equal((await send(gateway.url, { method: 'DELETE', path: '/v1/messages' })).status, 405);
+  assert.equal((await recordOf('/v1/messages', 405))['outcome.error'], 'method_not_allowed');
+});
+
 test('sign-ins are audited, those that come to nothing as well', async () => {
   await signIn(gateway.url, 'anna');
   assert.equal((await recordOf('/oauth/token', 200))['principal.email'], 'anna@example.com');

@@ -15,6 +15,11 @@ export function idOf(entry: Node): string | undefined {
   return written ?? textOf(childOf(entry, 'use'))?.replace(/^fragments\//, '');
 }
 
+/** The ids of a pipeline's entries. */
+export function idsOf(root: MapNode): ReadonlySet<string> {
+  return new Set(LISTS.flatMap((list) => itemsOf(childOf(root, list)).flatMap((entry) => idOf(entry) ?? [])));
+}
+
 /** The lists of a pipeline while they are changed. */
 export class StageLists {
   readonly removed = new Map<string, Mark>();

@@ -15,7 +15,7 @@ import {
 } from '../../source/node.ts';
 import { EXTENSION_SCHEMA } from '../../source/schemas.ts';
 import { validate } from '../../source/validate.ts';
-import { StageLists } from './edit-stages.ts';
+import { idOf, idsOf, StageLists } from './edit-stages.ts';
 import type { PipelineSource } from './split.ts';
 
 /** A file with `extends`. */
@@ -43,14 +43,16 @@ export function applyExtensions(
     const { root, file } = extension;
     if (!validate(EXTENSION_SCHEMA, root, dirname(file), findings).ok) continue;
     const is_new = entryOf(root, 'pipeline') !== undefined;
-    for (const [name, source] of targetsOf(extension, sources, findings)) {
+    const targets = targetsOf(extension, sources, findings);
+    const ids = new Set(targets.flatMap(([, { root }]) => [...idsOf(root)]));
+    for (const [name, source] of targets) {
       const other = extended.get(source);
       if (other !== undefined && !is_new) {
         const message = `the pipeline ${quote(source.name ?? '')} is extended already`;
         findings.report('C2013', name.mark, message, { help: `say both in ${basename(other.by.file)}` });
         continue;
       }
-      const result = extend(source, extension, findings);
+      const result = extend(source, extension, ids, findings);
       if (is_new) made.push(result);
       else extended.set(source, { by: extension, result });
     }
@@ -78,14 +80,32 @@ function targetsOf(
     return targets.map((target) => [node, target] as const);
   });
   const pipeline = entryOf(root, 'pipeline');
-  if (pipeline === undefined || found.length < 2) return found;
-  findings.report('C2017', pipeline.key_mark, 'a new pipeline is made from one other, and `extends` names several', {
+  const match = entryOf(root, 'match');
+  if (pipeline !== undefined && match === undefined) {
+    findings.report('C3002', pipeline.key_mark, 'missing key `match`: a new pipeline serves requests of its own', {
+      help: 'write `match: { methods: [...], paths: [...], protocol: ... }`, or leave `pipeline` out to change the other',
+    });
+    return [];
+  }
+  const own = pipeline ?? match;
+  if (own === undefined || found.length < 2) return found;
+  const message =
+    own === pipeline
+      ? 'a new pipeline is made from one other, and `extends` names several'
+      : '`match` is for one pipeline, and `extends` names several';
+  findings.report('C2017', own.key_mark, message, {
     help: 'leave `pipeline` and `match` out to change those, or extend one',
   });
   return [];
 }
 
-function extend(source: PipelineSource, { file, root }: Extension, findings: Findings): PipelineSource {
+/** @param ids of the entries of all pipelines that the extension names. */
+function extend(
+  source: PipelineSource,
+  { file, root }: Extension,
+  ids: ReadonlySet<string>,
+  findings: Findings,
+): PipelineSource {
   const replaced = source.root.entries.map(
     (entry) => (REPLACED.includes(entry.key) && entryOf(root, entry.key)) || entry,
   );
@@ -93,8 +113,11 @@ function extend(source: PipelineSource, { file, root }: Extension, findings: Fin
   const base: MapNode = { ...source.root, entries: [...replaced, ...more] };
   const name = textOf(childOf(root, 'pipeline')) ?? source.name;
   const lists = new StageLists(base, name ?? '', findings);
-  for (const id of itemsOf(childOf(root, 'remove'))) lists.remove(id);
-  for (const entry of itemsOf(childOf(root, 'replace'))) lists.replace(entry);
+  // Of several pipelines, some have entries that the others do not need.
+  const own = idsOf(base);
+  const isOfOthers = (id = '') => ids.has(id) && !own.has(id);
+  for (const id of itemsOf(childOf(root, 'remove'))) if (!isOfOthers(textOf(id))) lists.remove(id);
+  for (const entry of itemsOf(childOf(root, 'replace'))) if (!isOfOthers(idOf(entry))) lists.replace(entry);
   for (const edit of itemsOf(childOf(root, 'insert'))) lists.insert(edit);
   // The first clause that handles an error answers.
   lists.add('on_error', itemsOf(childOf(root, 'on_error')), 'front');

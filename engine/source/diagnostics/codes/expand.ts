@@ -92,7 +92,7 @@ export const EXPAND_CODES = {
   C2017: {
     title: 'A new pipeline is made from several',
     explanation:
-      'An extension with `pipeline` makes a new pipeline out of one other. Without it, it changes every pipeline that it names.',
+      'An extension with `pipeline` makes a new pipeline out of one other, and one with `match` says which requests that is for. Without them, it changes every pipeline that it names.',
     example: 'extends: model-requests\npipeline: mine',
   },
   C2018: {

@@ -1,0 +1,142 @@
+/** What pipelines that are extended, and stages put into all of them, come to. */
+import assert from 'node:assert/strict';
+import { basename } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { load } from '../../engine/load/index.ts';
+import type { StageEntry } from '../../engine/source/spec.ts';
+import { stages } from '../../stages/index.ts';
+import { createProject, GATEWAY, type Project } from './support/project.ts';
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+const guarded = (id: string, condition = '{ var: request.stream }') =>
+  `{ stage: fail, id: ${id}, when: ${condition}, options: { error: forbidden } }`;
+
+const MODEL_REQUESTS = ['messages', 'chat-completions', 'responses'];
+
+/** The pipelines of a project whose files have no mistake, by name. */
+async function pipelinesOf(more: string, files: Readonly<Record<string, string>> = {}) {
+  const project = createProject({ 'gateway.yaml': `${GATEWAY}${more}`, ...files });
+  projects.push(project);
+  const loaded = await load(project.path('gateway.yaml'), {
+    stages,
+    env: { UPSTREAM_KEY: 'a-key' },
+    environment: 'required',
+  });
+  const errors = loaded.diagnostics.filter(({ severity }) => severity === 'error');
+  assert.deepEqual(
+    errors.map(({ code, message }) => `${code} ${message}`),
+    [],
+  );
+  return new Map(loaded.pipelines.map((pipeline) => [pipeline.name, pipeline]));
+}
+
+const idsOf = (entries: readonly StageEntry[] = []) => entries.map(({ id }) => id);
+
+describe('a pipeline that extends', () => {
+  test('several gets its stages into each of them, in the order they are written', async () => {
+    const pipelines = await pipelinesOf('pipelines: pipelines\n', {
+      'pipelines/more.yaml': `extends: model-requests
+insert:
+  - { after: read-body, stages: [${guarded('a')}, ${guarded('b')}] }
+  - { after: read-body, stages: [${guarded('c')}] }
+  - { before: resolve-route, stages: [${guarded('d')}] }
+  - { before: forward, stages: [${guarded('e')}] }
+`,
+    });
+    for (const name of MODEL_REQUESTS) {
+      const ids = idsOf(pipelines.get(name)?.stages);
+      assert.deepEqual(ids.slice(0, 7), ['authenticate', 'read-body', 'a', 'b', 'c', 'd', 'resolve-route'], name);
+      assert.deepEqual(ids.slice(-2), ['e', 'forward'], name);
+    }
+    assert.ok(!idsOf(pipelines.get('count-tokens')?.stages).includes('a'));
+  });
+
+  test('may take out and replace what only some of them have', async () => {
+    const pipelines = await pipelinesOf('pipelines: pipelines\n', {
+      'pipelines/more.yaml': 'extends: model-requests\nremove: [ask-for-usage]\n',
+    });
+    for (const name of MODEL_REQUESTS) assert.ok(!idsOf(pipelines.get(name)?.stages).includes('ask-for-usage'), name);
+    const replaced = await pipelinesOf('pipelines: pipelines\n', {
+      'pipelines/more.yaml': `extends: model-requests
+replace: [{ id: ask-for-usage, stage: ask-for-usage, timeout_seconds: 3 }]
+`,
+    });
+    const asking = MODEL_REQUESTS.filter((name) => idsOf(replaced.get(name)?.stages).includes('ask-for-usage'));
+    assert.deepEqual(asking, ['chat-completions']);
+    const entry = replaced.get('chat-completions')?.stages.find(({ id }) => id === 'ask-for-usage');
+    assert.equal(entry?.timeout_seconds, 3);
+  });
+
+  test('says where each entry was written', async () => {
+    const pipelines = await pipelinesOf('pipelines: pipelines\n', {
+      'pipelines/more.yaml': `extends: responses\ninsert:\n  - after: read-body\n    stages: [${guarded('a')}]\n`,
+    });
+    const places = pipelines.get('responses')?.stages.map(({ id, position }) => [id, basename(position.file)]);
+    assert.deepEqual(places?.slice(1, 4), [
+      ['read-body', 'model-requests.yaml'],
+      ['a', 'more.yaml'],
+      ['resolve-route', 'model-requests.yaml'],
+    ]);
+    assert.equal(pipelines.get('responses')?.stages[2]?.position.line, 4);
+  });
+
+  test('and has a name and requests of its own leaves the other as it is', async () => {
+    const pipelines = await pipelinesOf('pipelines: pipelines\n', {
+      'pipelines/more.yaml': `extends: messages
+pipeline: mine
+match: { methods: [POST], paths: [/mine], protocol: messages }
+insert: [{ after: read-body, stages: [${guarded('a')}] }]
+`,
+    });
+    assert.deepEqual(pipelines.get('mine')?.match.paths, ['/mine']);
+    assert.ok(idsOf(pipelines.get('mine')?.stages).includes('a'));
+    assert.ok(!idsOf(pipelines.get('messages')?.stages).includes('a'));
+  });
+});
+
+describe('stages for all pipelines', () => {
+  const everywhere = `everywhere:
+  insert: [{ after: read-body, stages: [${guarded('a')}] }]
+  finally: [{ stage: audit, id: again }]
+`;
+
+  test('are in every one that sends requests upstream, and at the end of all', async () => {
+    const pipelines = await pipelinesOf(everywhere);
+    for (const [name, { stages, finally: last }] of pipelines) {
+      const is_sending = stages.some(({ definition }) => definition.name === 'forward');
+      assert.equal(idsOf(stages).includes('a'), is_sending, name);
+      assert.equal(idsOf(last).at(-1), 'again', name);
+    }
+    assert.deepEqual(
+      [...pipelines]
+        .filter(([, { stages }]) => idsOf(stages).includes('a'))
+        .map(([name]) => name)
+        .sort(),
+      ['chat-completions', 'count-tokens', 'messages', 'responses'],
+    );
+  });
+
+  test('are in those of the operator, too, behind what extends them', async () => {
+    const pipelines = await pipelinesOf(`pipelines: pipelines\n${everywhere}`, {
+      'pipelines/more.yaml': `extends: messages
+insert: [{ after: read-body, stages: [${guarded('b', '{ "!": { var: request.stream } }')}] }]
+finally: [{ stage: audit, id: own }]
+`,
+    });
+    const { stages, finally: last } = pipelines.get('messages')!;
+    assert.deepEqual(idsOf(stages).slice(1, 5), ['read-body', 'a', 'b', 'resolve-route']);
+    assert.deepEqual(idsOf(last), ['audit', 'own', 'again']);
+  });
+
+  test('may be for some of them', async () => {
+    const pipelines = await pipelinesOf(
+      `everywhere: { insert: [{ after: read-body, pipelines: [model-requests], stages: [${guarded('a')}] }] }\n`,
+    );
+    const having = [...pipelines.values()].filter(({ stages }) => idsOf(stages).includes('a'));
+    assert.deepEqual(having.map(({ name }) => name).sort(), [...MODEL_REQUESTS].sort());
+  });
+});
