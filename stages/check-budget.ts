@@ -14,6 +14,7 @@ import {
 } from '../engine/api.ts';
 import {
   ASKED_FACTS,
+  askWithin,
   attemptPrices,
   cacheLifetime,
   chargeFailed,
@@ -135,7 +136,7 @@ export default defineStage({
   raises: ['invalid_request', 'spend_limit_exceeded', 'rate_limit_exceeded', 'store_unavailable'],
   needs: ['database'],
   create({ charge }, services) {
-    const { config, models, ledger, clock, log } = services;
+    const { config, models, ledger, clock, log, limits_in_force } = services;
     const limits = compileLimits(config, services.condition, { charge });
     const { reserve, overshoot_percent, status = 429, advice } = config.spend_limits ?? {};
     const headers = limitHeaders(config.server.profile.header_prefix);
@@ -230,7 +231,6 @@ export default defineStage({
       }
     }
 
-    /** Earlier attempts, whose money stays reserved where they were made. */
     function heldFor(ctx: BudgetContext): readonly ChargedAttempt[] {
       const prices = attemptPrices(ctx, services, isBilled);
       return ctx.attempts.map((attempt: AttemptRecord) => chargeFailed(attempt, prices));
@@ -252,7 +252,7 @@ export default defineStage({
       const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
       const request = reservationFor(ctx, expected);
       const { amount_nano_usd, upstream, upstream_model } = request;
-      const decision = await moveInStore(ctx, request);
+      const { decision } = await askWithin(request, (it) => moveInStore(ctx, it), limits_in_force);
       const { exceeded, shadows, statuses } = decision;
       for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
       if (exceeded.length > 0) {
@@ -271,8 +271,8 @@ export default defineStage({
     async function reserveFirst(ctx: BudgetContext) {
       for (;;) {
         const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
-        const request = reservationFor(ctx, expected);
-        const decision = await inStore(() => ledger.reserve(request));
+        const ask = (wish: ReservationRequest) => inStore(() => ledger.reserve(wish));
+        const { request, decision } = await askWithin(reservationFor(ctx, expected), ask, limits_in_force);
         const { exceeded, shadows } = decision;
         for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
         if (exceeded.length === 0) return { expected, request, decision };

@@ -307,6 +307,7 @@ export interface GatewayFile {
     readonly rules: readonly ({
       readonly name: string;
       readonly when?: unknown;
+      readonly count?: 'all' | 'matching';
       readonly scope: 'user' | 'team' | 'project' | 'token' | 'model' | 'upstream' | readonly ('user' | 'team' | 'project' | 'token' | 'model' | 'upstream')[];
       readonly window?: 'day' | 'week' | 'month';
       readonly limit_usd?: number;

@@ -134,8 +134,8 @@ export type SpendRuleConfig = SpendLimitsConfig['rules'][number];
 /** Keys of `spend_limits.defaults`, each the limit of every user, team, project or token by window. */
 export type SpendDefault = keyof SpendLimitsConfig['defaults'];
 
-/** Whose spending a limit can count, in the order in which a combination names them. */
-export const SPEND_SCOPES = ['user', 'team', 'project', 'token', 'model', 'upstream'] as const;
+/** Whose spending a limit can count, in the order in which a combination names them; `rule` is of a rule that counts only what matches. */
+export const SPEND_SCOPES = ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule'] as const;
 
 /** Whose spending a limit counts. */
 export type SpendScope = (typeof SPEND_SCOPES)[number];

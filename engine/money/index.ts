@@ -17,6 +17,7 @@ export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
 export { highestCost } from './limits/highest-cost.ts';
 export { compileLimits } from './limits/limit-demands.ts';
 export { limitHeaders } from './limits/limit-headers.ts';
+export { askWithin } from './limits/personal-room.ts';
 export { refuseForLimits } from './limits/refusals.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, emptyBill } from './prices/bill.ts';

@@ -105,6 +105,11 @@ export interface Spent {
   readonly tokens?: number;
 }
 
+/** Room on top of a limit, until a moment. */
+export interface Granted extends Omit<Spent, 'reserved_usd'> {
+  readonly until: string;
+}
+
 /** One request and what must become of it. */
 export interface Step {
   readonly at?: string;
@@ -124,6 +129,7 @@ export interface PipelineCase {
   readonly name: string;
   readonly at: string;
   readonly spent: readonly Spent[];
+  readonly grants: readonly Granted[];
   readonly database: 'there' | 'away';
   /** At least one. */
   readonly steps: readonly Step[];

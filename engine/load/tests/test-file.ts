@@ -32,6 +32,7 @@ import {
   type CaseUpstreams,
   DEFAULT_START,
   type Expectations,
+  type Granted,
   type PipelineCase,
   type Spent,
   type Step,
@@ -154,7 +155,11 @@ interface RawStep {
 }
 
 type RawCase = RawStep &
-  Pick<PipelineCase, 'name' | 'database'> & { readonly spent?: readonly Spent[]; readonly then?: readonly RawStep[] };
+  Pick<PipelineCase, 'name' | 'database'> & {
+    readonly spent?: readonly Spent[];
+    readonly grants?: readonly Granted[];
+    readonly then?: readonly RawStep[];
+  };
 
 const SILENT = { upstream: undefined, upstreams: undefined };
 
@@ -162,11 +167,11 @@ const SILENT = { upstream: undefined, upstreams: undefined };
 const says = ({ upstream, upstreams }: RawStep) => upstream !== undefined || upstreams !== undefined;
 
 function shapeCase(raw: RawCase, start: string): PipelineCase {
-  const { name, at = start, database, spent = [], then: more = [] } = raw;
+  const { name, at = start, database, spent = [], grants = [], then: more = [] } = raw;
   const { caller = {}, request = {}, drained = [], upstream, upstreams, expect } = raw;
   const first: Step = { caller, request, drained, upstream, upstreams, expect };
   const later = more.map((step): Step => ({ ...first, ...(says(step) && SILENT), ...step }));
-  return { name, at, database, spent, steps: [first, ...later] };
+  return { name, at, database, spent, grants, steps: [first, ...later] };
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Checks what a case says is spent before its first request. */
+/** Checks what a case says is spent, and granted, before its first request. */
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, entryOf, itemsOf, type Node, textOf } from '../../source/node.ts';
@@ -13,9 +13,9 @@ const AMOUNTS: Readonly<Record<string, readonly string[]>> = {
 };
 const ALL_AMOUNTS = ['usd', 'reserved_usd', 'requests', 'tokens'];
 
-/** Checks the entries under `spent:` of a case. */
+/** Checks the entries under `spent:` and `grants:` of a case. */
 export function checkSpent(node: Node, findings: Findings): void {
-  for (const item of itemsOf(childOf(node, 'spent'))) {
+  for (const item of ['spent', 'grants'].flatMap((key) => itemsOf(childOf(node, key)))) {
     checkAmount(item, findings);
     checkKey(item, childOf(node, 'caller'), findings);
   }

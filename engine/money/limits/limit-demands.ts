@@ -4,7 +4,7 @@ import { factsRead } from '../../rules/fact-paths.ts';
 import { counterKey, type SpendLimit, spendLimits } from './spend-limits.ts';
 
 /** Who and what a request is counted under; a scope it has no part in is `undefined`. */
-export type LimitKeys = Readonly<Record<SpendScope, string | undefined>>;
+export type LimitKeys = Readonly<Record<Exclude<SpendScope, 'rule'>, string | undefined>>;
 
 /** What a request asks of the ledger. */
 export interface DemandsOfRequest {
@@ -51,7 +51,7 @@ interface CompiledLimit extends Pick<SpendLimit, 'limit' | 'on_store_error'> {
 }
 
 /** All limits on counters of one name; what differs is only the key. */
-interface CompiledCounter extends Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit'> {
+interface CompiledCounter extends Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit' | 'matching'> {
   /** Who is named where nothing limits a request that is counted all the same. */
   readonly rule: string;
   readonly limits: CompiledLimit[];
@@ -72,8 +72,8 @@ export function compileLimits(
     demandsOf(keys, groups, facts) {
       const demands: LimitDemand[] = [];
       let on_store_error: 'deny' | 'allow' | undefined;
-      for (const { scopes, scope, window, unit, rule, limits } of counters) {
-        const key = keyOf(scopes, keys);
+      for (const { scopes, scope, window, unit, rule, matching, limits } of counters) {
+        const key = keyOf(scopes, { ...keys, rule });
         if (key === undefined) continue;
         let limited = false;
         for (const compiled of limits) {
@@ -87,7 +87,7 @@ export function compileLimits(
           demands.push({ scope, key, window, unit, limit, rule: compiled.rule });
           if (on_store_error !== 'deny') on_store_error = compiled.on_store_error;
         }
-        if (!limited && unit === 'nano_usd') demands.push({ scope, key, window, unit, limit: null, rule });
+        if (!limited && !matching && unit === 'nano_usd') demands.push({ scope, key, window, unit, limit: null, rule });
       }
       return { demands, on_store_error: on_store_error ?? otherwise };
     },
@@ -102,17 +102,17 @@ function compileCounters(
 ): readonly CompiledCounter[] {
   const counters = new Map<string, CompiledCounter>();
   const counterOf = (counter: Omit<CompiledCounter, 'limits'>): CompiledCounter => {
-    const name = `${counter.scope} ${counter.window} ${counter.unit}`;
+    const name = `${counter.scope} ${counter.window} ${counter.unit}${counter.matching ? ` ${counter.rule}` : ''}`;
     const found = counters.get(name) ?? { ...counter, limits: [] };
     counters.set(name, found);
     return found;
   };
   // A limit on money may have been set below what is spent; a request that costs nothing is not even counted there.
-  if (charge === 'full') for (const counter of ALWAYS_COUNTED) counterOf(counter);
+  if (charge === 'full') for (const counter of ALWAYS_COUNTED) counterOf({ ...counter, matching: false });
   for (const limit of spendLimits(config)) {
-    const { scopes, scope, window, unit, name: rule, logic } = limit;
+    const { scopes, scope, window, unit, name: rule, matching, logic } = limit;
     if ((charge === 'nothing' && unit !== 'requests') || !factsRead(logic).every(knows)) continue;
-    counterOf({ scopes, scope, window, unit, rule }).limits.push({
+    counterOf({ scopes, scope, window, unit, rule, matching }).limits.push({
       rule,
       shadow: limit.mode === 'shadow',
       by_group: Object.entries(limit.by_group ?? {}),
@@ -125,7 +125,10 @@ function compileCounters(
 }
 
 /** The key of a counter; `undefined` when the request has no part in one of the scopes. */
-function keyOf(scopes: readonly SpendScope[], keys: LimitKeys): string | undefined {
+function keyOf(
+  scopes: readonly SpendScope[],
+  keys: Readonly<Record<SpendScope, string | undefined>>,
+): string | undefined {
   if (scopes.length === 1) return keys[scopes[0]!];
   const parts: string[] = [];
   for (const scope of scopes) {

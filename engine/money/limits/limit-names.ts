@@ -34,8 +34,27 @@ export function countedBy(config: Pick<GatewayConfig, 'spend_limits'>): readonly
   const found = new Map<string, CountedName>();
   for (const { scope, window, unit } of [...ALWAYS_COUNTED, ...spendLimits(config)]) {
     found.set(`${scope} ${window} ${unit}`, { scope, window, unit });
+    const own = personalScope(scope);
+    if (own !== undefined) found.set(`${own} ${window} ${unit}`, { scope: own, window, unit });
   }
   return [...found.values()];
+}
+
+/**
+ * The scope of what one person is granted within a limit that several share; `undefined` for one of a person alone. What is
+ * granted there is used when the shared limit has no more room.
+ */
+export function personalScope(scope: string): string | undefined {
+  const scopes = scope.split('+');
+  return scopes.includes('user') || scopes.includes('token') ? undefined : ['user', ...scopes].join('+');
+}
+
+/** The counter of what a person is granted within a limit that several share. */
+export function personalCounter({ scope, key, window, unit }: CounterName, user: string): CounterName | undefined {
+  const own = personalScope(scope);
+  if (own === undefined) return undefined;
+  const keys = scope.includes('+') ? (JSON.parse(key) as string[]) : [key];
+  return { scope: own, key: counterKey([user, ...keys]), window, unit };
 }
 
 /** The counter of a limit that can be set or granted. Raises OperationError when gateway.yaml does not count it. */

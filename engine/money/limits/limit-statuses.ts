@@ -6,7 +6,15 @@ import { databaseTime } from '../ledger/ledger-statements.ts';
 import { type Forecast, forecastOf } from './forecast.ts';
 import { MOMENT } from './limit-change.ts';
 import { ALWAYS_COUNTED } from './limit-demands.ts';
-import { type AmountUnit, amountUnit, type CountedName, type LimitParts, partsOf, shownAmount } from './limit-names.ts';
+import {
+  type AmountUnit,
+  amountUnit,
+  type CountedName,
+  type LimitParts,
+  partsOf,
+  personalScope,
+  shownAmount,
+} from './limit-names.ts';
 import { limitInForce, roomLeft } from './room.ts';
 import { type SpendLimit, spendLimits } from './spend-limits.ts';
 import { type RuleInForce, ruleInForce } from './written-limits.ts';
@@ -152,10 +160,13 @@ function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit
   const show = (amount: number) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
   const isOfIt = (each: CountedName) => each.scope === scope && each.window === window && each.unit === unit;
-  const counted = [...ALWAYS_COUNTED, ...limits].some(isOfIt);
+  const all = [...ALWAYS_COUNTED, ...limits];
+  const is_personal = all.some((each) => isOfIt({ ...each, scope: personalScope(each.scope) ?? '' }));
+  const counted = is_personal || all.some(isOfIt);
   const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, row.groups ?? []));
   const enforced = rules.flatMap(({ mode, always, limit }) => (mode === 'enforce' && always ? [limit!] : []));
-  const [least = null] = enforced.toSorted((a, b) => a - b);
+  // Within a limit that several share, a person has what is granted and nothing else.
+  const [least = is_personal && !all.some(isOfIt) ? 0 : null] = enforced.toSorted((a, b) => a - b);
   const granted = grants.reduce((sum, { amount }) => sum + amount, if_granted);
   const limit = counted ? limitInForce(least, { set: row.set_amount, granted }) : null;
   const [spent, reserved] = [Number(row.spent), Number(row.reserved)];

@@ -28,6 +28,8 @@ export interface SpendLimit {
   readonly limit?: number;
   /** In the unit, by group of the caller. */
   readonly by_group?: Readonly<Record<string, number>>;
+  /** Whether only requests that the condition holds for are counted: on a counter of the rule's own. */
+  readonly matching: boolean;
   readonly on_store_error: 'deny' | 'allow';
 }
 
@@ -49,6 +51,7 @@ export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'
       window: DEFAULT_WINDOWS[adjective],
       unit: 'nano_usd',
       limit: usdToNano(usd),
+      matching: false,
       on_store_error,
     };
   });
@@ -57,7 +60,8 @@ export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'
 
 function limitsOfRule(rule: SpendRuleConfig, index: number, on_store_error: 'deny' | 'allow'): SpendLimit[] {
   const { name, mode, when: logic = true, window } = rule;
-  const scopes = inOrder(rule.scope);
+  const matching = rule.count === 'matching';
+  const scopes: readonly SpendScope[] = [...inOrder(rule.scope), ...(matching ? (['rule'] as const) : [])];
   const common = {
     pointer: `/spend_limits/rules/${index}`,
     name,
@@ -65,6 +69,7 @@ function limitsOfRule(rule: SpendRuleConfig, index: number, on_store_error: 'den
     logic,
     scopes,
     scope: scopes.join('+'),
+    matching,
     on_store_error: rule.on_store_error ?? on_store_error,
   };
   const limits: SpendLimit[] = [];
@@ -90,7 +95,9 @@ function amountsOf({ limit_usd, limit_usd_by_group }: SpendRuleConfig): Pick<Spe
 
 /** The scopes of a rule in the one order in which counters name them. */
 function inOrder(scope: SpendRuleConfig['scope']): readonly SpendScope[] {
-  return typeof scope === 'string' ? [scope] : SPEND_SCOPES.filter((each) => scope.includes(each));
+  return typeof scope === 'string'
+    ? [scope]
+    : SPEND_SCOPES.filter((each) => (scope as readonly SpendScope[]).includes(each));
 }
 
 /** The key of a counter: the key of its scope, or a JSON array of those of several. */
@@ -121,7 +128,7 @@ export function describeAmount(amount: number, unit: LimitUnit): string {
 
 /** What a limit allows: `20 USD per user and day`, `8 requests at once per user`. */
 export function describeLimit(limit: Pick<SpendLimit, 'scopes' | 'window' | 'unit' | 'limit' | 'by_group'>): string {
-  const who = limit.scopes.join(' and ');
+  const who = limit.scopes.filter((scope) => scope !== 'rule').join(' and ');
   const amounts = [
     ...Object.entries(limit.by_group ?? {}).map(([group, most]) => `${describeAmount(most, limit.unit)} for ${group}`),
     ...(limit.limit === undefined

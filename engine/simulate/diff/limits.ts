@@ -38,6 +38,8 @@ const KEYS: Readonly<Record<SpendScope, (row: SpendingRow) => string | null>> = 
   token: (row) => row.token_id,
   model: (row) => row.model,
   upstream: (row) => row.upstream,
+  // The ledger does not know which requests a condition held for.
+  rule: () => null,
 };
 
 /** The counter that a row counts under; `undefined` when it has no part in one of the scopes. */

@@ -1,5 +1,5 @@
 import type { CounterName, CounterStatus, LimitDemand } from '../../contract/services.ts';
-import type { CountedDemand, CounterNumbers } from '../../money/limits/room.ts';
+import { type CountedDemand, type CounterNumbers, limitInForce } from '../../money/limits/room.ts';
 import { isUncounted } from '../../money/reports/spent-by-day.ts';
 import { windowAt } from '../calendar.ts';
 
@@ -54,6 +54,11 @@ export class Counters {
     const active = (this.#grants.get(id) ?? []).filter(({ expires_at }) => this.#now() < expires_at);
     const granted = active.reduce((sum, { amount }) => sum + amount, 0);
     return { ...numbers, set: this.#settings.get(id) ?? null, granted };
+  }
+
+  /** The amount in force on a counter that the configuration limits to `written`. */
+  inForce(name: CounterName, written: number): number {
+    return limitInForce(written, this.#numbersOf(this.at(name)))!;
   }
 
   /** The status of a user's week or month that nothing limits with what the user spent on its days. */

@@ -194,6 +194,10 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
     },
     advance: (milliseconds) => clock.advance(milliseconds),
     spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
+    grant(granted, caller) {
+      const { spent, reserved, ...name } = balanceOf(granted, caller, config);
+      ledger.counters.grant(name, spent || reserved, Date.parse(granted.until));
+    },
     count: (counted) => ledger.count(counted),
     async play(wish) {
       const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());

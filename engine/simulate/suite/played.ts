@@ -2,7 +2,7 @@
 
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { AttemptRecord, AuditRecord, FactView } from '../../contract/services.ts';
-import type { Caller, CaseRequest, CaseUpstream, CaseUpstreams, Spent } from '../../load/tests/test-case.ts';
+import type { Caller, CaseRequest, CaseUpstream, CaseUpstreams, Granted, Spent } from '../../load/tests/test-case.ts';
 import type { Counted } from '../../money/limits/counted.ts';
 import type { Loaded } from '../../source/spec.ts';
 import type { ClientResponse } from '../client.ts';
@@ -78,6 +78,8 @@ export interface Playground {
   drain(names: readonly string[]): void;
   /** Puts something on a counter; the key of a user, team, project or token is the caller's own unless it is given. */
   spend(spent: Spent, caller: Caller): void;
+  /** Grants room on top of a limit; keys as for `spend`. */
+  grant(granted: Granted, caller: Caller): void;
   /** Takes over what another ledger counts. */
   count(counted: Counted): void;
   play(wish: PlayWish): Promise<Played>;

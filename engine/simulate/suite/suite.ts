@@ -207,12 +207,13 @@ async function playCase(
   pipeline_name: string,
   upstream: ScriptedUpstream,
 ): Promise<Played[]> {
-  const { at, database, spent, steps } = test_case;
+  const { at, database, spent, grants, steps } = test_case;
   const behind_proxy = steps.some(({ caller }) => caller.address !== undefined || caller.region !== undefined);
   const path = loaded.pipelines.find(({ name }) => name === pipeline_name)!.match.paths[0]!;
   const playground = await openPlayground({ loaded, at, database, behind_proxy, upstream });
   try {
     for (const balance of spent) playground.spend(balance, steps[0]!.caller);
+    for (const grant of grants) playground.grant(grant, steps[0]!.caller);
     const played: Played[] = [];
     for (const step of steps) {
       if (step.at !== undefined) playground.advance(Math.max(0, Date.parse(step.at) - playground.now()));
