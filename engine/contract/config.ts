@@ -62,8 +62,17 @@ export interface ModelConfig extends Omit<FileModel, 'aliases'> {
   readonly max_output_tokens: number;
   /** The bound that a translated request has where its client says none and its protocol must have one. */
   readonly default_output_tokens: number;
-  /** Settings that gateway.yaml leaves out, so that they have their defaults. */
+  /** Settings that neither gateway.yaml nor the catalogue tells, so that they have their defaults. */
   readonly assumed: readonly ModelSetting[];
+  /** Prices of the catalogue by upstream, oldest first; absent where gateway.yaml has `pricing`, or the catalogue none. */
+  readonly catalogue?: Readonly<Record<string, readonly DatedPricing[]>>;
+}
+
+/** A price that holds from midnight UTC of a day, or from the beginning. */
+export interface DatedPricing {
+  /** YYYY-MM-DD. */
+  readonly from?: string;
+  readonly pricing: PricingConfig;
 }
 
 /** A name that stands for a model where a member of one of the groups uses it. */

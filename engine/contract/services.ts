@@ -162,7 +162,7 @@ export interface Served {
 
 /** The price in force for a model at an upstream. */
 export interface EffectivePrice extends TokenRates {
-  /** Where it comes from: `models`, the entry such as `prices.rows[2]`, or `prices.unknown_model`. */
+  /** Where it comes from: `models`, `catalogue`, the entry such as `prices.rows[2]`, or `prices.unknown_model`. */
   readonly source: string;
   /** Prices by how a request is served; absent where that makes no difference. */
   readonly served?: {

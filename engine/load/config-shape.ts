@@ -11,6 +11,7 @@ import type {
 import type { GatewayFile } from '../contract/config-files.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { deepFreeze } from '../kit/freeze.ts';
+import { lookUp } from '../money/prices/catalogue.ts';
 import { isWritten, type MapNode } from '../source/node.ts';
 import { checksSignatures, type LoadedProfiles } from './profile.ts';
 
@@ -21,6 +22,8 @@ const DEFAULT_PROTOCOLS: Readonly<Record<UpstreamConfig['type'], readonly Protoc
   vendor: ['messages'],
   compat: ['chat', 'responses'],
 };
+type FileModel = GatewayFile['models'][number];
+
 const DEFAULT_DATA_DIR = '.appscli/postgres';
 
 /** Bound of an answer that neither its client nor gateway.yaml bounds: what nearly all models of today can say. */
@@ -69,18 +72,44 @@ function honouredBy({ honours, max_tokens_field: field }: GatewayFile['upstreams
   return field === undefined || honours.includes(field) ? honours : [...honours, field];
 }
 
+/** What the catalogue says of what gateway.yaml leaves out; the window is the smallest at any upstream. */
+function fromCatalogue(
+  { id, pricing, context_window, upstream_ids }: FileModel,
+  upstreams: GatewayFile['upstreams'],
+): Partial<Pick<ModelConfig, 'catalogue' | 'context_window'>> {
+  if (pricing !== undefined && context_window !== undefined) return {};
+  const known = upstreams.flatMap(({ name, base_url }) => {
+    const found = lookUp(upstream_ids[name] ?? id, base_url);
+    return found === undefined ? [] : [{ name, ...found }];
+  });
+  const windows = known.flatMap(({ context_window = [] }) => context_window);
+  const priced = pricing === undefined ? known.filter(({ prices }) => prices.length > 0) : [];
+  return {
+    ...(windows.length > 0 && { context_window: Math.min(...windows) }),
+    ...(priced.length > 0 && { catalogue: Object.fromEntries(priced.map(({ name, prices }) => [name, prices])) }),
+  };
+}
+
 /** @param isWritten whether gateway.yaml says something at a place. */
-function shapeModel(model: GatewayFile['models'][number], isWritten: (setting: ModelSetting) => boolean): ModelConfig {
-  const { context_window = DEFAULT_CONTEXT_WINDOW, max_output_tokens } = model;
+function shapeModel(
+  model: FileModel,
+  upstreams: GatewayFile['upstreams'],
+  isWritten: (setting: ModelSetting) => boolean,
+): ModelConfig {
+  const known = fromCatalogue(model, upstreams);
+  const { max_output_tokens } = model;
+  const context_window = model.context_window ?? known.context_window ?? DEFAULT_CONTEXT_WINDOW;
+  const isKnown = (setting: ModelSetting) => setting === 'context_window' && known.context_window !== undefined;
   const share = Math.max(1, Math.floor(context_window * DEFAULT_OUTPUT_SHARE));
   return {
     ...model,
+    ...known,
     aliases: model.aliases.filter((alias) => typeof alias === 'string'),
     group_aliases: model.aliases.filter((alias) => typeof alias !== 'string'),
     context_window,
     max_output_tokens: max_output_tokens ?? context_window,
     default_output_tokens: max_output_tokens ?? Math.min(DEFAULT_OUTPUT_TOKENS, share),
-    assumed: MODEL_SETTINGS.filter((setting) => !isWritten(setting)),
+    assumed: MODEL_SETTINGS.filter((setting) => !isWritten(setting) && !isKnown(setting)),
   };
 }
 
@@ -143,7 +172,7 @@ export function shapeConfig(value: unknown, { root, directory, profiles }: Confi
     database: shapeDatabase(raw.database, directory),
     upstreams: raw.upstreams.map((upstream, index) => shapeUpstream(upstream, profiles.upstreams[index])),
     models: raw.models.map((model, index) =>
-      shapeModel(model, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
+      shapeModel(model, raw.upstreams, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
     ),
     routing: shapeRouting(raw.routing),
   });

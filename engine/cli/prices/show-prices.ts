@@ -4,6 +4,7 @@ import { SERVED_FIELDS } from '../../contract/services.ts';
 import { loadToRead } from '../../gateway/load-configuration.ts';
 import { formatUsd } from '../../kit/money.ts';
 import { printable } from '../../kit/text/printable.ts';
+import { CATALOGUE_DATE } from '../../money/prices/catalogue.ts';
 import { createPriceBook, type PriceBook, type PricePeriod } from '../../money/prices/prices.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
@@ -107,7 +108,10 @@ function tableRows({ upstreams, period: { price, until } }: Shown): string[][] {
     ...(long_context ? [[`    > ${long_context.above_input_tokens}`, ...numbers(long_context.pico), '', '']] : []),
   ];
   return [
-    ...rows(price, name, [end, source.replace(/^prices\./, '')]),
+    ...rows(price, name, [
+      end,
+      source === 'catalogue' ? `catalogue ${CATALOGUE_DATE}` : source.replace(/^prices\./, ''),
+    ]),
     ...waysOf(price).flatMap(({ way, rates }) => rows(rates, `    ${Object.values(way).join(', ')}`, ['', ''])),
   ];
 }
@@ -148,6 +152,7 @@ function priceJson({ model, upstreams, period: { price, from, until } }: Shown):
     model,
     upstream,
     source: price?.source ?? null,
+    ...(price?.source === 'catalogue' && { catalogue_date: CATALOGUE_DATE }),
     from: dateOf(from) ?? null,
     until: dateOf(until) ?? null,
     ...(price && ratesJson(price)),

@@ -19,6 +19,7 @@ import {
   textOf,
 } from '../../source/node.ts';
 import type { KnownNames } from '../annotations.ts';
+import { reaches } from '../lint/lint-translation.ts';
 import { keptGroups } from './link-auth.ts';
 
 /** Checks amounts, spend rules and price entries; tolerates values that validation already refused. */
@@ -187,7 +188,7 @@ export function checkPrices(config: GatewayConfig, root: MapNode, findings: Find
     return;
   }
   config.models.forEach((model, index) => {
-    if (model.pricing === undefined) checkPriced(model.id, config, book, root, findings);
+    if (model.pricing === undefined) checkPriced(model, config, book, root, findings);
     else checkTier(model, nodeAt(root, `/models/${index}/pricing/long_context/above_input_tokens`), findings);
   });
   checkDecisive(config, book, root, findings);
@@ -201,8 +202,18 @@ function checkTier({ pricing, context_window }: ModelConfig, { mark }: Node, fin
   findings.report('W7050', mark, message, { help: 'set context_window to what the model takes, or remove the tier' });
 }
 
-function checkPriced(id: string, config: GatewayConfig, book: PriceBook, root: MapNode, findings: Findings): void {
+function checkPriced(
+  model: ModelConfig,
+  config: GatewayConfig,
+  book: PriceBook,
+  root: MapNode,
+  findings: Findings,
+): void {
+  const { id } = model;
+  // The catalogue knows a model where its provider is, which need not be every upstream.
+  const reached = model.catalogue && reaches(model, config.routing);
   for (const { name } of config.upstreams) {
+    if (reached?.has(name) === false) continue;
     const gap = book.periods(id, name).find(({ price }) => price === undefined);
     if (gap === undefined) continue;
     const date = (moment: number) => new Date(moment).toISOString().slice(0, 10);
@@ -211,7 +222,7 @@ function checkPriced(id: string, config: GatewayConfig, book: PriceBook, root: M
     const when = `${after}${before}`;
     const where = config.upstreams.length > 1 || when !== '' ? ` at ${quote(name)}${when}` : '';
     findings.report('C4041', markOf(root, id), `the model ${quote(id)} has no price${where}`, {
-      help: 'give it `pricing`, or say under `prices` what it costs: in `rows`, or as `unknown_model`',
+      help: 'the catalogue of prices has none for it: give it `pricing`, or say under `prices` what it costs: in `rows`, or as `unknown_model`',
     });
     return;
   }

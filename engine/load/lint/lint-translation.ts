@@ -71,7 +71,10 @@ function lintBounds(
 }
 
 /** The upstreams that requests for a model may be routed to. */
-function reaches(model: ModelConfig, { rules, default_upstreams }: GatewayConfig['routing']): ReadonlySet<string> {
+export function reaches(
+  model: ModelConfig,
+  { rules, default_upstreams }: GatewayConfig['routing'],
+): ReadonlySet<string> {
   const upstreams = new Set<string>();
   for (const { upstreams: candidates, models, mode, name: _, on_unsupported_cache: _policy, ...conditions } of rules) {
     if (mode === 'shadow' || !(models?.some((glob) => matchesGlob(glob, model.id)) ?? true)) continue;

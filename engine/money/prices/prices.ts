@@ -1,4 +1,4 @@
-import type { GatewayConfig, PriceRowConfig, PricingConfig, TokenPrices } from '../../contract/config.ts';
+import type { DatedPricing, GatewayConfig, PriceRowConfig, PricingConfig, TokenPrices } from '../../contract/config.ts';
 import type { EffectivePrice, PricedRoute, TokenCounts, TokenRates, Usage } from '../../contract/services.ts';
 import { compileGlob } from '../../kit/glob.ts';
 import { feeToPico, multiplyPrice, priceTokens, priceToPico } from '../../kit/money.ts';
@@ -149,24 +149,41 @@ function datedRow(row: PriceRowConfig, index: number): DatedRow {
   return { row, matches, index, source, from: midnight('from', -Infinity), until: midnight('until', Infinity) };
 }
 
+interface CataloguePrice {
+  readonly pricing: PricingConfig;
+  /** What tells it from all other prices of the model. */
+  readonly key: string;
+  readonly from: number;
+}
+
+function cataloguePrices(dated: readonly DatedPricing[] = []): CataloguePrice[] {
+  return dated.map(({ pricing, from }) => {
+    return { pricing, key: JSON.stringify(pricing), from: from === undefined ? -Infinity : midnightOf(from)! };
+  });
+}
+
 /** Compiles the periods of a model, and then of each upstream: they change where a row that names both begins or ends. */
 function compiler({ models, upstreams, prices }: GatewayConfig) {
   const rows = (prices?.rows ?? []).map(datedRow).filter(({ from, until }) => from < until);
-  const pricings = new Map(models.map(({ id, pricing }) => [id, pricing]));
+  const known = new Map(models.map((model) => [model.id, model]));
   const contracts = new Map(upstreams.map(({ name, price_multiplier = 1 }) => [name, price_multiplier]));
   return (model: string) => {
-    const own = pricings.get(model);
+    const { pricing: own, catalogue = {} } = known.get(model) ?? {};
     // Most upstreams charge the same.
     const computed = new Map<string, EffectivePrice>();
     const matching = rows.filter(({ matches }) => matches(model));
-    const priceBy = (found: DatedRow | undefined, contract: number): EffectivePrice | undefined => {
-      const { pricing: given = own, multiplier = 1 } = found?.row ?? {};
+    const priceBy = (
+      found: DatedRow | undefined,
+      listed: CataloguePrice | undefined,
+      contract: number,
+    ): EffectivePrice | undefined => {
+      const { pricing: given = own ?? listed?.pricing, multiplier = 1 } = found?.row ?? {};
       const pricing = given ?? prices?.unknown_model;
       if (pricing === undefined) return undefined;
-      const name = `${found?.index} ${contract}`;
+      const name = `${found?.index} ${contract} ${listed?.key}`;
       let price = computed.get(name);
       if (price === undefined) {
-        const source = given === undefined ? 'prices.unknown_model' : (found?.source ?? 'models');
+        const source = given === undefined ? 'prices.unknown_model' : (found?.source ?? (own ? 'models' : 'catalogue'));
         const multipliers = [multiplier, contract].filter((factor) => factor !== 1);
         price = { source, ...amountsOf(pricing, multipliers, model) };
         computed.set(name, price);
@@ -175,11 +192,14 @@ function compiler({ models, upstreams, prices }: GatewayConfig) {
     };
     return (upstream: string): readonly PricePeriod[] => {
       const relevant = matching.filter(({ row }) => row.upstream === undefined || row.upstream === upstream);
-      const moments = new Set(relevant.flatMap(({ from, until }) => [from, until]).filter(Number.isFinite));
+      const listed = own === undefined ? cataloguePrices(catalogue[upstream]) : [];
+      const bounds = [...relevant.flatMap(({ from, until }) => [from, until]), ...listed.map(({ from }) => from)];
+      const moments = new Set(bounds.filter(Number.isFinite));
       const starts = [-Infinity, ...[...moments].sort((a, b) => a - b)];
       return starts.map((from, i): PricePeriod => {
         const found = relevant.find((row) => row.from <= from && from < row.until);
-        const price = priceBy(found, contracts.get(upstream) ?? 1);
+        const in_list = listed.findLast((each) => each.from <= from);
+        const price = priceBy(found, in_list, contracts.get(upstream) ?? 1);
         return { from, until: starts[i + 1] ?? Infinity, row: found?.index, price };
       });
     };

@@ -10,7 +10,7 @@ export const MONEY_CODES = {
   C4041: {
     title: 'The model has no price',
     explanation:
-      'What has no price would be free by accident. A model has `pricing`, or `prices` says at every upstream and at any time what it costs: in `rows`, or with the price of all others, `unknown_model`.',
+      'What has no price would be free by accident. A model has `pricing`, or `prices` says at every upstream and at any time what it costs: in `rows`, or with the price of all others, `unknown_model`. Models of large providers need none of it: their prices are in the catalogue that comes along, see `appscli prices show`.',
     example: 'models: [{ id: coder-1 }]   # and no `prices`',
   },
   C4042: {

@@ -1,0 +1,128 @@
+import { createRequire } from 'node:module';
+import type { ModelInfo, ModelPrice, PriceOptions } from '@pydantic/genai-prices';
+import type { DatedPricing, PricingConfig } from '../../contract/config.ts';
+import { feeToPico, priceToPico } from '../../kit/money.ts';
+
+/** The day of the catalogue of prices that comes along: that on which its version was published. */
+export const CATALOGUE_DATE = '2026-09-23';
+
+/** What the catalogue says about a model at an address. */
+export interface CatalogueModel {
+  /** Tokens; absent where it does not tell. */
+  readonly context_window?: number;
+  /** Oldest first; the first holds from the beginning. Empty where it tells no price that can be kept exactly. */
+  readonly prices: readonly DatedPricing[];
+}
+
+// Half a megabyte of data, which nobody should read who writes all prices.
+const load = createRequire(import.meta.url);
+let loaded: typeof import('@pydantic/genai-prices') | undefined;
+
+function catalogue(): typeof import('@pydantic/genai-prices') {
+  loaded ??= load('@pydantic/genai-prices') as typeof import('@pydantic/genai-prices');
+  return loaded;
+}
+
+/**
+ * What the catalogue knows about a model at an upstream's address. At the address of a provider only that provider's list
+ * counts; elsewhere the id decides, which may begin with a provider: `provider/model`. `undefined`: it does not know the model.
+ */
+export function lookUp(id: string, base_url: string): CatalogueModel | undefined {
+  const { findProvider } = catalogue();
+  const there = findProvider({ providerApiUrl: base_url });
+  const [name = '', ...rest] = id.split('/');
+  const named = rest.length > 0 ? findProvider({ providerId: name }) : undefined;
+  const found =
+    there === undefined && named !== undefined
+      ? find(rest.join('/'), { provider: named })
+      : find(id, there && { provider: there });
+  if (found === undefined) return undefined;
+  const { context_window } = found;
+  return { prices: pricesOf(found), ...(context_window !== undefined && { context_window }) };
+}
+
+/** The package has no search of its own; a request that used nothing finds the model. */
+function find(id: string, where?: PriceOptions): ModelInfo | undefined {
+  try {
+    return catalogue().calcPrice({}, id, where)?.model;
+  } catch {
+    return undefined;
+  }
+}
+
+function pricesOf({ prices }: ModelInfo): DatedPricing[] {
+  const all = Array.isArray(prices) ? prices : [{ prices }];
+  const dated: DatedPricing[] = [];
+  for (const { constraint, prices } of all) {
+    const pricing = toPricing(prices);
+    // Prices by the hour are none that gateway.yaml knows.
+    if (pricing === undefined || constraint?.type === 'time_of_date') return [];
+    dated.push({ pricing, ...(constraint && { from: constraint.start_date }) });
+  }
+  const sorted = dated.toSorted((a, b) => (a.from ?? '').localeCompare(b.from ?? ''));
+  return sorted[0]?.from === undefined ? sorted : [];
+}
+
+const TOKENS: ReadonlySet<string> = new Set([
+  'input_mtok',
+  'output_mtok',
+  'cache_read_mtok',
+  'cache_write_mtok',
+  'cache_write_1h_mtok',
+]);
+/** Beside those of tokens: searches, and searches in files that the upstream keeps, which are reported where they have no price. */
+const FEES: ReadonlySet<string> = new Set(['web_searches_kcount', 'storage_searches_kcount']);
+
+/** `undefined` where something else is charged too, such as sound or each request: the tokens alone would say too little. */
+function toPricing(prices: ModelPrice): PricingConfig | undefined {
+  const keys = Object.keys(prices).filter((key) => prices[key] !== undefined);
+  if (!keys.every((key) => TOKENS.has(key) || FEES.has(key))) return undefined;
+  const tiers = keys.flatMap((key) => {
+    const price = prices[key];
+    return typeof price === 'object' ? price.tiers : [];
+  });
+  const starts = new Set(tiers.map(({ start }) => start));
+  if (starts.size > 1) return undefined;
+  const [above_input_tokens] = starts;
+  const short = tokenPrices((key) => priceOf(prices[key], false));
+  const long = above_input_tokens === undefined ? undefined : tokenPrices((key) => priceOf(prices[key], true));
+  const web_search = priceOf(prices.web_searches_kcount, false);
+  if (short === undefined || (above_input_tokens !== undefined && long === undefined)) return undefined;
+  if (web_search !== undefined && !isExact(web_search, feeToPico)) return undefined;
+  return {
+    ...short,
+    ...(long !== undefined && { long_context: { above_input_tokens: above_input_tokens!, ...long } }),
+    ...(web_search !== undefined && { server_tools: { web_search } }),
+  };
+}
+
+function priceOf(price: ModelPrice[string], long: boolean): number | undefined {
+  if (typeof price !== 'object') return price;
+  return long ? (price.tiers[0]?.price ?? price.base) : price.base;
+}
+
+function tokenPrices(of: (key: string) => number | undefined) {
+  const input = of('input_mtok');
+  const output = of('output_mtok');
+  if (input === undefined || output === undefined) return undefined;
+  const cache_write_5m = of('cache_write_mtok');
+  const cache_write_1h = of('cache_write_1h_mtok');
+  const prices = {
+    input,
+    output,
+    // Who tells no price for what is cached charges all of it.
+    cache_read: of('cache_read_mtok') ?? input,
+    ...(cache_write_5m !== undefined && { cache_write_5m }),
+    ...(cache_write_1h !== undefined && { cache_write_1h }),
+  };
+  return Object.values(prices).every((usd) => isExact(usd, priceToPico)) ? prices : undefined;
+}
+
+function isExact(usd: number, convert: (usd: number) => number): boolean {
+  try {
+    convert(usd);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
+import { describe, test } from 'node:test';
+import { findProvider } from '@pydantic/genai-prices';
+import { feeToPico, priceToPico } from '../../../engine/kit/money.ts';
+import { CATALOGUE_DATE, lookUp } from '../../../engine/money/prices/catalogue.ts';
+
+const ELSEWHERE = 'https://models.example.com';
+const AT_HOME = 'https://api.anthropic.com';
+const KNOWN = 'claude-sonnet-4-5';
+
+describe('the catalogue of prices', () => {
+  test('has the date on which its version was published', () => {
+    const lock = JSON.parse(readFileSync(resolve(import.meta.dirname, '../../../package-lock.json'), 'utf8'));
+    const { version } = lock.packages['node_modules/@pydantic/genai-prices'];
+    // A new version: take the date of `npm view @pydantic/genai-prices time`.
+    assert.deepEqual({ version, date: CATALOGUE_DATE }, { version: '0.1.8', date: '2026-09-23' });
+    assert.ok(createRequire(import.meta.url).resolve('@pydantic/genai-prices'));
+  });
+
+  test('knows a model by its id, a dated id, and a provider before the id', () => {
+    const home = lookUp(KNOWN, AT_HOME);
+    assert.deepEqual(home, {
+      context_window: 200_000,
+      prices: [
+        {
+          pricing: {
+            input: 3,
+            output: 15,
+            cache_read: 0.3,
+            cache_write_5m: 3.75,
+            cache_write_1h: 6,
+            long_context: {
+              above_input_tokens: 200_000,
+              input: 6,
+              output: 22.5,
+              cache_read: 0.6,
+              cache_write_5m: 7.5,
+              cache_write_1h: 12,
+            },
+            server_tools: { web_search: 10 },
+          },
+        },
+      ],
+    });
+    for (const id of [KNOWN, `${KNOWN}-20250929`, `anthropic/${KNOWN}`]) assert.deepEqual(lookUp(id, ELSEWHERE), home);
+  });
+
+  test('guesses nothing', () => {
+    for (const id of ['coder-1', 'claude-sonnet-99', `nobody/${KNOWN}`, '', '/', '__proto__', 'constructor']) {
+      assert.equal(lookUp(id, ELSEWHERE), undefined, id);
+    }
+    assert.equal(lookUp(KNOWN, 'https://api.openai.com/v1'), undefined);
+  });
+
+  test('tells the days on which prices change, oldest first', () => {
+    const { prices } = lookUp('o3', 'https://api.openai.com/v1')!;
+    assert.deepEqual(
+      prices.map(({ from, pricing }) => [from, pricing.input]),
+      [
+        [undefined, 10],
+        ['2025-06-10', 2],
+      ],
+    );
+  });
+
+  test('has no price where something else than tokens is charged, or the hour decides', () => {
+    for (const id of ['deepseek-chat', 'deepseek-reasoner']) {
+      assert.deepEqual(lookUp(id, 'https://api.deepseek.com')?.prices, [], id);
+    }
+    const heard = findProvider({ providerId: 'openai' })!.models.filter(
+      ({ prices }) => !Array.isArray(prices) && prices['input_audio_mtok'] !== undefined,
+    );
+    assert.ok(heard.length > 0);
+    for (const { id } of heard) assert.deepEqual(lookUp(id, 'https://api.openai.com/v1')?.prices, [], id);
+  });
+
+  test('has no price that cannot be kept exactly', () => {
+    let seen = 0;
+    for (const providerId of ['anthropic', 'openai', 'google', 'aws', 'mistral', 'x-ai']) {
+      for (const { id } of findProvider({ providerId })!.models) {
+        for (const { pricing } of lookUp(`${providerId}/${id}`, ELSEWHERE)?.prices ?? []) {
+          const { long_context, server_tools = {}, ...tokens } = pricing;
+          const { above_input_tokens: _, ...tier } = long_context ?? { above_input_tokens: 0 };
+          for (const usd of [...Object.values(tokens), ...Object.values(tier)]) priceToPico(usd as number);
+          for (const usd of Object.values(server_tools)) feeToPico(usd);
+          seen += 1;
+        }
+      }
+    }
+    assert.ok(seen > 100, String(seen));
+  });
+});
