@@ -20,6 +20,7 @@ export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './contrac
 export type { FactPath, FactValue } from './contract/facts.ts';
 export type { AttemptRecord } from './contract/forwarding.ts';
 export type { JsonSchema, ValueOf } from './contract/json-schema.ts';
+export type { StageFact } from './contract/own-facts.ts';
 export { type Replacement, type Rewriting, TEXT_KINDS, type TextKind } from './contract/rewriting.ts';
 export type {
   AuditLog,
@@ -84,3 +85,4 @@ export type { TraceIdentity } from './contract/telemetry.ts';
 export { matchesGlob } from './kit/glob.ts';
 export { isEventStream } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
+export { openPrompt, type PromptKind, type PromptRole, type PromptText } from './protocols/prompt/prompt-texts.ts';

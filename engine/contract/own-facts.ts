@@ -8,6 +8,17 @@ export interface FactSpec {
   readonly values?: readonly string[];
 }
 
+/** A fact that a stage declares: a number, a truth, or one of some words, so that no text of a prompt can be one. */
+export interface StageFact {
+  readonly type: 'integer' | 'number' | 'boolean' | 'string';
+  /** One sentence. */
+  readonly description: string;
+  /** What a string can be. */
+  readonly values?: readonly string[];
+  /** Whether the audit record of the request tells it, in `found`. */
+  readonly recorded?: boolean;
+}
+
 /** How the path of a header's fact begins. */
 export const HEADER_FACTS = 'request.headers.';
 
@@ -33,6 +44,12 @@ export function factSpec(path: string): FactSpec | undefined {
 
 /** Whether a fact is known to this configuration only. */
 export const isOwnFact = (path: string): boolean => !Object.hasOwn(FACTS, path);
+
+const SECTIONS: ReadonlySet<string> = new Set(Object.keys(FACTS).map((path) => path.split('.')[0]!));
+
+/** Whether a path has the form of a fact of a stage, which may not be loaded yet. */
+export const mayBeStageFact = (path: string): boolean =>
+  /^[a-z][a-z0-9-]*\.[a-z][a-z0-9_]*$/.test(path) && !SECTIONS.has(path.split('.')[0]!);
 
 /** Paths of the facts of stages that were loaded. */
 export const stageFacts = (): readonly string[] => [...of_stages.keys()];

@@ -9,6 +9,7 @@ import type { FactPath, FactValue } from './facts.ts';
 import type { AttemptRecord, Candidate, DropReason, RouteFacts } from './forwarding.ts';
 import type { JsonSchema, ValueOf } from './json-schema.ts';
 import type { KeyNames } from './key-names.ts';
+import type { StageFact } from './own-facts.ts';
 import type { Rewriting } from './rewriting.ts';
 import type { LimitStatus, Reservation, Services } from './services.ts';
 import type { TraceIdentity } from './telemetry.ts';
@@ -169,6 +170,8 @@ export interface StageContext<
   get<P extends ReadsIfSet>(path: P): FactValue<P> | undefined;
   /** Writes a fact. Throws when it is undeclared or already written. */
   set<P extends Writes>(path: P, value: FactValue<P>): void;
+  /** Writes a fact that the stage declares in `facts`. Throws for another, a value of another type, and a second time. */
+  noteFact(name: string, value: number | boolean | string): void;
   /** Reads the body into memory. Raises body_too_large, request_timeout, rate_limit_exceeded, overloaded, bad_http. */
   readBody(): Promise<RequestBody>;
   /** Counts the request, until it is answered, among those under way in this process under a name; false when there are `most`. */
@@ -283,6 +286,8 @@ export interface StageDefinition {
   readonly reads: readonly FactPath[];
   readonly readsIfSet: readonly FactPath[];
   readonly writes: readonly FactPath[];
+  /** Facts of its own, by name; conditions read them as `<stage>.<fact>`, `noteFact` writes them. */
+  readonly facts?: Readonly<Record<string, StageFact>>;
   /** Error codes its hooks may raise. */
   readonly raises: readonly ErrorCode[];
   readonly needs: readonly Capability[];
@@ -319,6 +324,7 @@ export function defineStage<
   reads?: readonly Reads[];
   readsIfSet?: readonly ReadsIfSet[];
   writes?: readonly Writes[];
+  facts?: Readonly<Record<string, StageFact>>;
   raises?: readonly ErrorCode[];
   needs?: readonly Capability[];
   terminal?: boolean;

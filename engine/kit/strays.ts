@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { syncBuiltinESMExports } from 'node:module';
 
 const running = new AsyncLocalStorage<string>();
 
@@ -13,4 +14,25 @@ export function runAsStage<T>(id: string, task: () => T): T {
  */
 export function strayStage(): string | undefined {
   return running.getStore();
+}
+
+const ENDS = ['exit', 'abort', 'reallyExit', 'kill'] as const;
+let contained = false;
+
+/** Makes `process.exit` and its like an error where a stage calls them: the process belongs to everybody's requests. */
+export function containExits(): void {
+  if (contained) return;
+  contained = true;
+  const own = process as unknown as Record<(typeof ENDS)[number], (...args: unknown[]) => unknown>;
+  for (const name of ENDS) {
+    const original = own[name].bind(process);
+    own[name] = (...args: unknown[]) => {
+      const stage = strayStage();
+      const is_own = name !== 'kill' || args[0] === process.pid;
+      if (stage === undefined || !is_own) return original(...args);
+      throw new Error(`the stage called process.${name}, and a gateway does not end for a stage; raise a StageError`);
+    };
+  }
+  // Those who import `exit` from node:process get the same.
+  syncBuiltinESMExports();
 }

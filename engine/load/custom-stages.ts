@@ -1,4 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
+import type { FactPath } from '../contract/facts.ts';
+import { declareStageFacts, type FactSpec } from '../contract/own-facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { quote } from '../source/describe.ts';
 import { hideSecrets } from '../source/diagnostics/secrets.ts';
@@ -27,11 +29,23 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     return undefined;
   }
   const problem = definitionProblem(module.default) ?? reservedProblem(module.default as StageDefinition);
-  if (problem === undefined) return module.default as StageDefinition;
+  if (problem === undefined) return withFacts(module.default as StageDefinition);
   findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
     expected: 'export default defineStage({ ... })',
   });
   return undefined;
+}
+
+/** A stage whose facts conditions may read. */
+function withFacts(definition: StageDefinition): StageDefinition {
+  const { name, facts = {} } = definition;
+  const specs = Object.entries(facts).map(([fact, { type, description, values }]): [string, FactSpec] => {
+    const kind = type === 'integer' ? 'number' : type;
+    return [fact, { kind, meaning: description, ...(values && { values }) }];
+  });
+  declareStageFacts(name, Object.fromEntries(specs));
+  const paths = Object.keys(facts).map((fact) => `${name}.${fact}` as FactPath);
+  return paths.length === 0 ? definition : { ...definition, writes: [...definition.writes, ...paths] };
 }
 
 /** What only shipped stages may do: the engine trusts a converter with the stream itself. */

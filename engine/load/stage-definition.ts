@@ -82,5 +82,24 @@ export function definitionProblem(value: unknown): string | undefined {
   if (terminal === true && !(stage.needs as string[]).includes('respond') && (stage.raises as string[]).length === 0) {
     return '`terminal` is true, but it can neither answer (`needs: [respond]`) nor refuse (`raises`)';
   }
-  return optionsProblem(stage.options);
+  return factsProblem(name, stage.facts) ?? optionsProblem(stage.options);
+}
+
+const FACT_TYPES = ['integer', 'number', 'boolean', 'string'];
+const SECTIONS: ReadonlySet<string> = new Set(Object.keys(FACTS).map((path) => path.split('.')[0]!));
+
+function factsProblem(stage: string, facts: unknown): string | undefined {
+  if (facts === undefined) return undefined;
+  if (typeof facts !== 'object' || facts === null || Array.isArray(facts)) return '`facts` is not a mapping';
+  if (SECTIONS.has(stage)) return `facts are named after the stage, and "${stage}" is the name of others`;
+  for (const [name, fact] of Object.entries(facts as Record<string, Loose | null>)) {
+    if (!/^[a-z][a-z0-9_]*$/.test(name)) return `\`facts\`: "${name}" is not lower-case words joined by underscores`;
+    const { type, description, values } = fact ?? {};
+    if (!FACT_TYPES.includes(type as string)) return `\`facts\`: "${name}" has no type: ${FACT_TYPES.join(', ')}`;
+    if (typeof description !== 'string' || description === '') return `\`facts\`: "${name}" has no description`;
+    const are_texts = Array.isArray(values) && values.length > 0 && values.every((value) => typeof value === 'string');
+    if (type === 'string' && !are_texts)
+      return `\`facts\`: "${name}" is a string, and has no list of \`values\` it can be`;
+  }
+  return undefined;
 }

@@ -3,7 +3,7 @@ import { readFileSync, realpathSync } from 'node:fs';
 import { type ResolveFnOutput, registerHooks } from 'node:module';
 import { basename, extname } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { runAsStage } from '../kit/strays.ts';
+import { containExits, runAsStage } from '../kit/strays.ts';
 
 const ENGINE_URL = new URL('..', import.meta.url).href;
 const API_URL = new URL(`../api${extname(import.meta.url)}`, import.meta.url).href;
@@ -140,6 +140,7 @@ async function withinPatience<T>(importing: Promise<T>, patience_ms: number): Pr
  */
 export async function importModule(file: string, patience_ms = PATIENCE_MS): Promise<{ readonly default?: unknown }> {
   hookResolution();
+  containExits();
   const root = realPath(file);
   forgetChanged(root);
   try {

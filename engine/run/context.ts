@@ -18,6 +18,7 @@ import type { Bagged } from './bag.ts';
 import { HeldBody } from './body.ts';
 import { HeldBytes } from './body-budget.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
+import { writeStageFact } from './contained/stage-facts.ts';
 import type { Conversion } from './conversion.ts';
 import { describeDecisions } from './decisions.ts';
 import { Drain, type LateAnswer } from './drain.ts';
@@ -164,6 +165,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   /** Writes a fact that only this configuration knows: a header that it names, or what a stage of its finds out. */
   setOwnFact = (path: string, value: unknown): void => this.#facts.setOwn(path, value);
+  noteFact = (name: string, value: unknown): void => writeStageFact(this, name, value);
 
   noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
     this.#require('network', 'noting an attempt');
@@ -223,7 +225,6 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     else this.cancel?.(new StageError('bad_http', 'The client went away.'));
   }
 
-  /** Nothing of the answer is waited for any more. */
   endDrain(): void {
     this.#forwarded = false;
     this.drain?.end();
@@ -331,7 +332,6 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.#held?.release();
   }
 
-  /** The request is no longer under way. */
   leave(): void {
     this.dropBody();
     this.#holdings.leave(this);

@@ -40,6 +40,11 @@ export class FakeContext extends RequestContext {
       this.body = new HeldBody(Buffer.from(body), (key) => {
         this.rewrites = [...this.rewrites, key];
       });
+    const setOwnFact = this.setOwnFact;
+    this.setOwnFact = (path, value) => {
+      setOwnFact(path, value);
+      this.written[path] = value;
+    };
     this.noteAll(facts);
     this.stage = {
       id: definition.name,

@@ -18,11 +18,11 @@ function visibleFacts(known: unknown): FactPath[] {
 const SECTIONS = [...new Set(Object.keys(FACTS).map((path) => path.split('.')[0]))];
 
 /** Facts that only a configuration knows. */
-const HEADER_FACT = {
+export const HEADER_FACT = {
   pattern: '^request\\.headers\\.[a-z][a-z0-9-]*$',
   description: 'A header that gateway.yaml names under facts.headers.',
 };
-const STAGE_FACT = {
+export const STAGE_FACT = {
   pattern: `^(?!(?:${SECTIONS.join('|')})\\.)[a-z][a-z0-9-]*\\.[a-z][a-z0-9_]*$`,
   description: 'What a stage of yours finds out: <stage>.<fact>.',
 };

@@ -4,7 +4,14 @@ import { ERRORS, type ErrorCode } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
 import { flow } from '../../engine/source/value-meant.ts';
-import { conditionDefinitions, type Definitions, factsSchema, itemDefinitions } from './conditions.ts';
+import {
+  conditionDefinitions,
+  type Definitions,
+  factsSchema,
+  HEADER_FACT,
+  itemDefinitions,
+  STAGE_FACT,
+} from './conditions.ts';
 import { stageEntry } from './entries.ts';
 import { isSchema, mapChildren, schemasIn } from './schema.ts';
 import { choice, errorMeaning, factMeaning } from './words.ts';
@@ -251,7 +258,10 @@ function pipelineTestSchema(editor: Editor, source: JsonSchema, gateway: JsonSch
   ]);
   const withFacts = (schema: JsonSchema): JsonSchema => {
     const mapped = mapChildren(schema, withFacts);
-    const named = { additionalProperties: false, properties: Object.fromEntries(facts) };
+    const own = Object.fromEntries(
+      [HEADER_FACT, STAGE_FACT].map(({ pattern, description }) => [pattern, { description }]),
+    );
+    const named = { additionalProperties: false, properties: Object.fromEntries(facts), patternProperties: own };
     return 'facts' in ((mapped.properties as object | undefined) ?? {})
       ? withProperties(mapped, { facts: named })
       : mapped;

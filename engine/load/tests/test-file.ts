@@ -3,9 +3,11 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { FACTS } from '../../contract/facts.ts';
+import { mayBeStageFact } from '../../contract/own-facts.ts';
 import { didYouMean, oneOf } from '../../kit/text/suggest.ts';
 import { midnightOf } from '../../money/prices/prices.ts';
 import { createConditionChecker } from '../../rules/check.ts';
+import { isFact } from '../../rules/fact-paths.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import {
@@ -63,7 +65,7 @@ function stepNodes(node: Node): readonly Node[] {
 
 function checkFacts(step: Node, findings: Findings): void {
   for (const { key, key_mark } of entriesOf(childOf(step, 'expect', 'facts'))) {
-    if (Object.hasOwn(FACTS, key)) continue;
+    if (isFact(key) || mayBeStageFact(key)) continue;
     const help = didYouMean(key, Object.keys(FACTS), 'facts are named by their whole path, such as request.model');
     findings.report('C3001', key_mark, `there is no fact ${quote(key)}`, { help });
   }

@@ -18,6 +18,7 @@ import type { CompiledStage } from '../compiled.ts';
 import type { RequestContext } from '../context.ts';
 import { checkRewriting } from '../rewriting/check-rewriting.ts';
 import { Lease } from './lease.ts';
+import { watchHook } from './loop-watch.ts';
 import { checkError, checkResult, discardResult, type Result } from './result.ts';
 import { asError, isRefusal, reportFailure, timeoutOf } from './stage-failure.ts';
 
@@ -175,6 +176,7 @@ class ContainedStage {
   /** Runs a hook that may take time, within the stage's limit. Rejects with whatever the stage throws. */
   async call(ctx: RequestContext, moment: 'request' | 'attempt' | Last): Promise<unknown> {
     const lease = new Lease(ctx, this.#stage);
+    const ends = watchHook(this.#stage.id, this.#patience.log);
     try {
       const returned = this.#run(() => this.#made[moment]!(lease));
       if (!isThenable(returned)) return returned;
@@ -185,11 +187,17 @@ class ContainedStage {
       });
     } finally {
       lease.end();
+      ends();
     }
   }
 
   #run<T>(hook: () => T): T {
-    return runAsStage(this.#stage.id, hook);
+    const ends = watchHook(this.#stage.id, this.#patience.log);
+    try {
+      return runAsStage(this.#stage.id, hook);
+    } finally {
+      ends();
+    }
   }
 
   /** Raises what the request fails with; where it may go on without the stage, that is reported instead. */

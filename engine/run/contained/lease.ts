@@ -26,6 +26,7 @@ import type { RequestContext } from '../context.ts';
 import { factIndex } from '../fact-store.ts';
 import { LeasedBody } from './leased-body.ts';
 import { checkHeader } from './result.ts';
+import { writeStageFact } from './stage-facts.ts';
 
 /** Longest name of a shadow rule that is kept, in characters. */
 const SHADOW_NAME_LENGTH_MAX = 200;
@@ -237,6 +238,13 @@ export class Lease implements StageContext {
     if (!fits(path, value)) throw new Error(`the fact "${path}" is not given a value of its kind, ${FACTS[path].kind}`);
     this.#facts = undefined;
     this.#ctx.note(path, typeof value === 'object' ? deepFreeze(structuredClone(value)) : value);
+  }
+
+  noteFact(name: string, value: number | boolean | string): void {
+    this.#check();
+    this.#facts = undefined;
+    const setOwnFact = (path: string, given: unknown) => this.#ctx.setOwnFact(path, given);
+    writeStageFact({ stage: this.#stage, setOwnFact }, name, value);
   }
 
   noteShadow(name: string): void {

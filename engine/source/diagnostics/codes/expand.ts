@@ -93,7 +93,7 @@ export const EXPAND_CODES = {
     title: 'A new pipeline is made from several',
     explanation:
       'An extension with `pipeline` makes a new pipeline out of one other, and one with `match` says which requests that is for. Without them, it changes every pipeline that it names.',
-    example: 'extends: model-requests\npipeline: mine',
+    example: 'extends: model-requests\npipeline: mine\nmatch: { methods: [POST], paths: [/mine], protocol: messages }',
   },
   C2018: {
     title: 'One of several pipelines has no name',

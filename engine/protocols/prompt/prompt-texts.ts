@@ -1,0 +1,102 @@
+/** The texts of a request, whatever API it is written for. */
+import type { RequestBody } from '../../contract/stage.ts';
+
+/** Who a text of a request is from. */
+export type PromptRole = 'system' | 'user' | 'assistant' | 'tool';
+
+/** What a text of a request is. `tool_call` is what a model asked a tool, as JSON where it is not a text. */
+export type PromptKind = 'text' | 'thinking' | 'tool_call' | 'tool_result';
+
+/** A text of a request. */
+export interface PromptText {
+  readonly role: PromptRole;
+  readonly kind: PromptKind;
+  readonly text: string;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+type About = Pick<PromptText, 'role' | 'kind'>;
+
+const ROLES: Readonly<Record<string, PromptRole>> = {
+  system: 'system',
+  developer: 'system',
+  assistant: 'assistant',
+  model: 'assistant',
+  tool: 'tool',
+  function: 'tool',
+  user: 'user',
+};
+
+/** Keys under which there are texts or parts with texts, in any of the APIs. */
+const SAME = ['content', 'text', 'refusal', 'title', 'context', 'document', 'instructions', 'prompt'] as const;
+const THINKING = ['thinking', 'reasoning', 'reasoning_content', 'summary'] as const;
+const CALLS = ['tool_calls', 'function_call', 'function', 'custom', 'arguments', 'input', 'action', 'code'] as const;
+const RESULTS = ['output', 'outputs', 'result', 'results', 'stdout', 'stderr', 'error_message'] as const;
+
+/** Parts that hold what a tool gave back. */
+const RESULT_TYPE = /tool_result$|_output$/;
+
+/** Every text of a parsed request body, in order: prompts, the conversation, calls of tools and their results. */
+export function* promptTexts(body: unknown): Generator<PromptText> {
+  const { system, instructions, messages, prompt, input } = fieldsOf(body);
+  yield* textsOf([system, instructions], { role: 'system', kind: 'text' });
+  yield* textsOf([prompt, messages, input], { role: 'user', kind: 'text' });
+}
+
+function* textsOf(value: unknown, about: About): Generator<PromptText> {
+  if (typeof value === 'string') {
+    if (value !== '') yield { ...about, text: value };
+  } else if (Array.isArray(value)) {
+    for (const item of value) yield* textsOf(item, about);
+  } else if (typeof value === 'object' && value !== null) {
+    yield* textsOfPart(value as Fields, about);
+  }
+}
+
+function* textsOfPart(part: Fields, outer: About): Generator<PromptText> {
+  const { role: named, type, source } = part;
+  const is_result = typeof type === 'string' && RESULT_TYPE.test(type);
+  const role = is_result ? 'tool' : ((typeof named === 'string' ? ROLES[named] : undefined) ?? outer.role);
+  const kind = is_result || role === 'tool' ? 'tool_result' : type === 'reasoning' ? 'thinking' : outer.kind;
+  const about = { role, kind };
+  for (const key of SAME) yield* textsOf(part[key], about);
+  // Images and files are encoded, and no texts.
+  const { type: encoding, data, content } = fieldsOf(source);
+  if (encoding === 'text') yield* textsOf(data, about);
+  yield* textsOf(content, about);
+  for (const key of THINKING) yield* textsOf(part[key], { role, kind: 'thinking' });
+  for (const key of CALLS) yield* textsOfCall(part[key], role);
+  for (const key of RESULTS) yield* textsOf(part[key], { role: 'tool', kind: 'tool_result' });
+}
+
+/** What a model asked a tool: a text, or an object whose strings belong together. */
+function* textsOfCall(value: unknown, role: PromptRole): Generator<PromptText> {
+  const about = { role, kind: 'tool_call' } as const;
+  if (typeof value === 'string') yield* textsOf(value, about);
+  else if (Array.isArray(value)) for (const call of value) yield* textsOfPart(fieldsOf(call), about);
+  else if (typeof value === 'object' && value !== null) {
+    if (['name', 'arguments', 'function', 'custom'].some((key) => key in value))
+      yield* textsOfPart(value as Fields, about);
+    else yield { ...about, text: JSON.stringify(value) };
+  }
+}
+
+function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {};
+}
+
+/** What `openPrompt` needs of the context of a stage. */
+export interface PromptContext {
+  readBody(): Promise<RequestBody>;
+}
+
+/**
+ * The texts of a request, in any API, in order: the system prompt, messages, calls of tools and their results. Read only: nothing
+ * of the request changes. Needs the `raw-body` capability; raises what reading a body raises. What it gives must not be logged or
+ * stored: it is somebody's prompt.
+ */
+export async function openPrompt(ctx: PromptContext): Promise<Iterable<PromptText>> {
+  const body = await ctx.readBody();
+  const json = await body.json();
+  return { [Symbol.iterator]: () => promptTexts(json) };
+}
