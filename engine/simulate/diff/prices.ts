@@ -15,7 +15,7 @@ function tokenPrices({ pricing: before }: ModelConfig, { pricing: after }: Model
   if (before === undefined && after === undefined) return [];
   if (before === undefined || after === undefined) {
     const told = ({ input, output }: PricingConfig) => `input ${input} and output ${output} USD per million tokens`;
-    const other = 'what the section prices says';
+    const other = 'what the section prices or the catalogue says';
     return [`costs ${before ? told(before) : other} -> ${after ? told(after) : other}`];
   }
   const price = (pricing: PricingConfig, key: (typeof PRICES)[number]) => shown(pricing[key] ?? 'derived from input');

@@ -38,10 +38,10 @@ describe('what two configurations charge for a model', () => {
   it('is told when a model leaves its price to the section prices', () => {
     assert.deepEqual(changes(undefined, undefined), []);
     assert.deepEqual(changes(FLAT, undefined), [
-      'costs input 3 and output 15 USD per million tokens -> what the section prices says',
+      'costs input 3 and output 15 USD per million tokens -> what the section prices or the catalogue says',
     ]);
     assert.deepEqual(changes(undefined, FLAT), [
-      'costs what the section prices says -> input 3 and output 15 USD per million tokens',
+      'costs what the section prices or the catalogue says -> input 3 and output 15 USD per million tokens',
     ]);
   });
 

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { load } from '../../engine/load/index.ts';
+import { createPriceBook } from '../../engine/money/prices/prices.ts';
+import { createProject, type Project, SHIPPED } from './support/project.ts';
+import { stages } from './support/stages.ts';
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+const MILLION = 1_000_000;
+
+async function loadModels(models: string, more = '') {
+  const project = createProject({
+    'gateway.yaml': `
+server: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com }
+upstreams:
+  - { name: main, base_url: https://models.example.com, api_key_env: UPSTREAM_KEY }
+  - { name: other, type: compat, base_url: https://api.openai.com/v1, api_key_env: UPSTREAM_KEY }
+models: ${models}
+routing: { default_upstream: main, rules: [${models.includes('{ id: o3 }') ? '{ models: [o3], upstream: other }' : ''}] }
+${more}`,
+  });
+  projects.push(project);
+  const env = { UPSTREAM_KEY: 'value-of-the-key' };
+  const loaded = await load(project.path('gateway.yaml'), {
+    stages,
+    env,
+    environment: 'required',
+    shipped_pipelines: SHIPPED,
+  });
+  const errors = loaded.diagnostics.filter(({ severity }) => severity === 'error');
+  const book = loaded.config && createPriceBook(loaded.config);
+  const inputAt = (model: string, upstream: string, day: string) => {
+    const price = book!.of(model, { upstream, at: Date.parse(day) });
+    return price && [price.source, price.pico.input / MILLION];
+  };
+  return { models: loaded.config?.models ?? [], errors, inputAt };
+}
+
+describe('a model that is its id alone', () => {
+  test('has the price and the window of the catalogue, at upstreams where its requests go', async () => {
+    const { models, errors, inputAt } = await loadModels('[{ id: claude-sonnet-4-5 }, { id: o3 }]');
+    assert.deepEqual(errors, []);
+    assert.deepEqual(inputAt('claude-sonnet-4-5', 'main', '2026-10-01'), ['catalogue', 3]);
+    assert.equal(inputAt('claude-sonnet-4-5', 'other', '2026-10-01'), undefined);
+    assert.equal(models[0]?.context_window, 200_000);
+    assert.ok(!models[0]?.assumed.includes('context_window'));
+    assert.ok(models[0]?.assumed.includes('max_output_tokens'));
+  });
+
+  test('has the price of each day', async () => {
+    const { inputAt } = await loadModels('[{ id: o3 }]');
+    assert.deepEqual(inputAt('o3', 'other', '2025-06-09T23:59:59Z'), ['catalogue', 10]);
+    assert.deepEqual(inputAt('o3', 'other', '2025-06-10T00:00:00Z'), ['catalogue', 2]);
+  });
+
+  test('is looked up by what the upstream calls it', async () => {
+    const { errors, inputAt } = await loadModels('[{ id: best, upstream_ids: { main: claude-sonnet-4-5 } }]');
+    assert.deepEqual(errors, []);
+    assert.deepEqual(inputAt('best', 'main', '2026-10-01'), ['catalogue', 3]);
+  });
+
+  test('has what gateway.yaml says instead, value by value', async () => {
+    const { models, inputAt } = await loadModels(
+      '[{ id: claude-sonnet-4-5, pricing: { input: 1, output: 2 } }, { id: claude-opus-4-5, context_window: 1000 }, { id: o3 }]',
+      'prices: { rows: [{ models: [o3], pricing: { input: 7, output: 8 } }, { models: [claude-opus-4-5], multiplier: 0.5 }] }',
+    );
+    assert.deepEqual(inputAt('claude-sonnet-4-5', 'main', '2026-10-01'), ['models', 1]);
+    assert.equal(models[0]?.catalogue, undefined);
+    assert.ok(!models[0]?.assumed.includes('context_window'));
+    assert.deepEqual(inputAt('claude-opus-4-5', 'main', '2026-10-01'), ['prices.rows[1]', 2.5]);
+    assert.equal(models[1]?.context_window, 1000);
+    assert.deepEqual(inputAt('o3', 'other', '2026-10-01'), ['prices.rows[0]', 7]);
+  });
+
+  test('has a price of its own before that of unknown models', async () => {
+    const { inputAt } = await loadModels(
+      '[{ id: claude-sonnet-4-5 }, { id: coder-1 }]',
+      'prices: { unknown_model: { input: 9, output: 9 } }',
+    );
+    assert.deepEqual(inputAt('claude-sonnet-4-5', 'main', '2026-10-01'), ['catalogue', 3]);
+    assert.deepEqual(inputAt('coder-1', 'main', '2026-10-01'), ['prices.unknown_model', 9]);
+  });
+
+  test('is a mistake where the catalogue does not know it', async () => {
+    const { errors } = await loadModels('[{ id: claude-sonnet-99 }]');
+    assert.deepEqual(
+      errors.map(({ code }) => code),
+      ['C4041'],
+    );
+  });
+});
