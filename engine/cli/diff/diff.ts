@@ -70,9 +70,17 @@ const TITLES: Readonly<Record<Change['section'], string>> = {
   settings: 'Other settings',
 };
 
+/** What is different in pipelines, told once for all that it is alike in. */
+function withPipelinesTogether(changes: readonly Change[]): readonly Change[] {
+  const alike = Map.groupBy(changes, ({ section, subject, change, details }) =>
+    JSON.stringify([section, section === 'pipelines' || subject, change, details]),
+  );
+  return [...alike.values()].map((own) => ({ ...own[0]!, subject: own.map(({ subject }) => subject).join(', ') }));
+}
+
 /** Lines: a title per section, a paragraph per change. */
 export function describeChanges(changes: readonly Change[], line_width: number): string[] {
-  const sections = Map.groupBy(changes, ({ section }) => section);
+  const sections = Map.groupBy(withPipelinesTogether(changes), ({ section }) => section);
   return [...sections].flatMap(([section, own], i) => [
     ...(i === 0 ? [] : ['']),
     TITLES[section],

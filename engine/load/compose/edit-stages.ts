@@ -1,5 +1,5 @@
 /** Inserts, replaces and removes entries of the lists of a pipeline. */
-import { oneOf } from '../../kit/text/suggest.ts';
+import { closest, oneOf } from '../../kit/text/suggest.ts';
 import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, entryOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../../source/node.ts';
@@ -105,9 +105,10 @@ export class StageLists {
     const found = this.#find(name);
     if (found !== undefined) return found;
     const known = [...this.#lists.values()].flatMap((items) => items.flatMap((item) => idOf(item) ?? []));
+    const advice = closest(name, known) === undefined && this.#advice !== undefined ? `; or ${this.#advice}` : '';
     this.#findings.report('C2012', id.mark, `${what} ${keyName(name)}, which is not there`, {
       found: `the pipeline ${quote(this.#pipeline)} does not have it`,
-      help: [oneOf(name, known, 'its entries'), this.#advice].filter((part) => part !== undefined).join('; or '),
+      help: `${oneOf(name, known, 'its entries')}${advice}`,
     });
     return undefined;
   }

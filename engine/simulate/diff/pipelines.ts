@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { formatCondition } from '../../rules/format-condition.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import { type Change, compareNames, compareValues, diffByName, isSame, relativePaths, type Usable } from './change.ts';
@@ -13,8 +14,13 @@ function formatErrors(entry: StageEntry | ErrorClause): string | undefined {
   return 'errors' in entry && entry.errors !== undefined ? entry.errors.join(', ') : undefined;
 }
 
+/** An entry with the place it is written at, which is often another file than that of its pipeline. */
+function formatEntry({ id, position: { file, line } }: StageEntry): string {
+  return `${id} (${basename(file)}:${line})`;
+}
+
 function entryChanges(before: StageEntry, after: StageEntry): string[] {
-  const { id } = after;
+  const id = formatEntry(after);
   const [old_stage, new_stage] = [before, after].map(({ definition }) => `${definition.name}@${definition.version}`);
   return [
     ...(old_stage === new_stage ? [] : [`${id} is now ${new_stage} instead of ${old_stage}`]),
@@ -50,7 +56,10 @@ function listChanges(list: (typeof LISTS)[number], before: PipelineSpec, after: 
   const order = [...new_entries.keys()].filter((id) => old_entries.has(id));
   return [
     ...lost.map((id) => `${id} is gone${where}`),
-    ...gained.map((id) => `${id} is new, ${place(id)}, runs ${formatGuard(new_entries.get(id)!)}${where}`),
+    ...gained.map((id) => {
+      const entry = new_entries.get(id)!;
+      return `${formatEntry(entry)} is new, ${place(id)}, runs ${formatGuard(entry)}${where}`;
+    }),
     ...(isSame(kept, order) ? [] : [`the order is now ${order.join(', ')}${where}`]),
     ...kept.flatMap((id) => entryChanges(old_entries.get(id)!, new_entries.get(id)!)),
   ];

@@ -36,6 +36,7 @@ const TOLD_ELSEWHERE = new Set([
   'rules',
   'allow',
   'policies',
+  'everywhere',
 ]);
 const LIMITS_TOLD_ELSEWHERE = new Set(['defaults', 'rules']);
 
@@ -48,9 +49,9 @@ function modelTraits({ models }: GatewayConfig, other: GatewayConfig): Record<st
   const ids = new Set(other.models.map(({ id }) => id));
   const shared = models.filter(({ id }) => ids.has(id));
   return Object.fromEntries(
-    shared.map(({ id, display_name, aliases, supports, upstream_ids, context_windows }) => [
+    shared.map(({ id, display_name, aliases, group_aliases, supports, upstream_ids, context_windows }) => [
       id,
-      { display_name, aliases, supports, upstream_ids, context_windows },
+      { display_name, aliases, group_aliases, supports, upstream_ids, context_windows },
     ]),
   );
 }

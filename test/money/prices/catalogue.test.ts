@@ -71,7 +71,7 @@ describe('the catalogue of prices', () => {
       assert.deepEqual(lookUp(id, 'https://api.deepseek.com')?.prices, [], id);
     }
     const heard = findProvider({ providerId: 'openai' })!.models.filter(
-      ({ prices }) => !Array.isArray(prices) && prices['input_audio_mtok'] !== undefined,
+      ({ prices }) => !Array.isArray(prices) && prices.input_audio_mtok !== undefined,
     );
     assert.ok(heard.length > 0);
     for (const { id } of heard) assert.deepEqual(lookUp(id, 'https://api.openai.com/v1')?.prices, [], id);

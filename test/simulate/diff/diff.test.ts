@@ -161,8 +161,28 @@ finally:
 `;
     const lines = await told((text) => `${text}pipelines: mine\n`, { files: { 'mine/messages.yaml': pipeline } });
     assert.equal(lines[0], 'Pipelines');
-    assert.match(lines[1]!, /^ {2}messages: refuse-large is new, before resolve-route, runs when/);
-    assert.match(lines.slice(2).join(' '), /check-budget has another charge: full -> nothing$/);
+    assert.match(lines[1]!, /^ {2}messages: refuse-large \(messages\.yaml:8\) is new, before resolve-route, runs/);
+    assert.match(
+      lines.slice(2).join(' ').replaceAll(/ +/g, ' '),
+      /check-budget \(messages\.yaml:13\) has another charge: full -> nothing$/,
+    );
+  });
+
+  it('is told once for stages of all pipelines, with the place they are written at', async () => {
+    const everywhere = `everywhere:
+  insert:
+    - before: check-budget
+      pipelines: [model-requests]
+      stages:
+        - { stage: fail, id: no-streams, when: { var: request.stream }, options: { error: forbidden } }
+`;
+    const lines = await told((text) => `${text}${everywhere}`);
+    assert.equal(lines[0], 'Pipelines');
+    const line = lines.slice(1).join(' ').replaceAll(/ +/g, ' ');
+    assert.match(
+      line,
+      /^ messages, chat-completions, responses: no-streams \(gateway\.yaml:\d+\) is new, before check-budget, runs when request\.stream$/,
+    );
   });
 
   it('is told for what a model is called, by upstreams and by people', async () => {
@@ -230,7 +250,10 @@ ${more}`;
       base_files,
       files: { 'mine/mine.yaml': OWN('[forbidden, stage_failed]') },
     });
-    assert.deepEqual(lines, ['Pipelines', '  mine: kind answers forbidden, stage_failed; before: forbidden']);
+    assert.deepEqual(lines, [
+      'Pipelines',
+      '  mine: kind (mine.yaml:10) answers forbidden, stage_failed; before: forbidden',
+    ]);
   });
 
   it('names the options that differ, and no others', async () => {
@@ -239,7 +262,7 @@ ${more}`;
       base_files: { 'mine/mine.yaml': OWN('[forbidden]') },
       files: { 'mine/mine.yaml': OWN('[forbidden]').replace('message: No.', 'message: Never.') },
     });
-    assert.deepEqual(lines, ['Pipelines', '  mine: fail has another message: No. -> Never.']);
+    assert.deepEqual(lines, ['Pipelines', '  mine: fail (mine.yaml:7) has another message: No. -> Never.']);
   });
 
   it('does not call a path unserved that another pipeline takes over', async () => {
