@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readlinkSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
@@ -14,7 +14,7 @@ const FAST = {
   full_page_writes: 'off',
   wal_level: 'minimal',
   max_wal_senders: '0',
-  max_wal_size: '4GB',
+  max_wal_size: '1GB',
   checkpoint_timeout: '1h',
   autovacuum: 'off',
   max_connections: '400',
@@ -23,18 +23,57 @@ const FAST = {
 /** A log that nobody reads. */
 export const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
+/** Files in memory, on Linux. */
+const MEMORY = '/dev/shm';
+/** Several times what a suite takes, and so more than a machine has that would miss it. */
+const NEEDED_BYTES = 8 * 1024 ** 3;
+const PREFIX = 'appscli-tests-';
+
+/**
+ * Where the files of a suite are: a database for a test is a copy of 300 files, for which a disk takes up to a second, and
+ * memory a fiftieth of that.
+ */
+function placeOfFiles(): string {
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY);
+    return bavail * bsize >= NEEDED_BYTES ? MEMORY : tmpdir();
+  } catch {
+    return tmpdir();
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** Removes what suites that were killed left in memory, where nobody would see it. */
+async function removeLeftBehind(): Promise<void> {
+  if (!existsSync(MEMORY)) return;
+  for (const name of readdirSync(MEMORY)) {
+    const pid = new RegExp(`^${PREFIX}(\\d+)-`).exec(name)?.[1];
+    if (pid !== undefined && !isRunning(Number(pid))) await remove(join(MEMORY, name));
+  }
+}
+
+async function remove(directory: string): Promise<void> {
+  await stopServersBelow(directory);
+  rmSync(directory, { recursive: true, force: true });
+}
+
 /**
  * Starts a PostgreSQL of its own in a temporary directory. `close` stops it, and any other embedded server below that
  * directory that a killed test left running, and removes everything.
  */
 export async function startSuiteServer(): Promise<{ url: string; directory: string; close(): Promise<void> }> {
-  const directory = mkdtempSync(join(tmpdir(), 'appscli-tests-'));
+  // What belongs to somebody else is theirs to remove.
+  await removeLeftBehind().catch(() => {});
+  const directory = mkdtempSync(join(placeOfFiles(), `${PREFIX}${process.pid}-`));
   // As root, PostgreSQL runs under another account, which has to get in.
   chmodSync(directory, 0o711);
-  const remove = async () => {
-    await stopServersBelow(directory);
-    rmSync(directory, { recursive: true, force: true });
-  };
   try {
     const server = await openEmbeddedPostgres({
       data_dir: join(directory, 'postgres'),
@@ -48,11 +87,11 @@ export async function startSuiteServer(): Promise<{ url: string; directory: stri
       directory,
       async close() {
         await server.close();
-        await remove();
+        await remove(directory);
       },
     };
   } catch (error) {
-    await remove();
+    await remove(directory);
     throw error;
   }
 }
