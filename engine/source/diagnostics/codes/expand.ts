@@ -67,7 +67,7 @@ export const EXPAND_CODES = {
   C2012: {
     title: 'There is no such entry to change',
     explanation:
-      'insert, replace and remove name an entry of the pipeline by its id: what `id` says, else the name of its stage, else that of its fragment.',
+      '`insert`, `replace` and `remove` name an entry of the pipeline by its id: what `id` says, else the name of its stage, else that of its fragment.',
     example: 'extends: messages\nremove: [adit]',
   },
   C2013: {
