@@ -111,7 +111,9 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.#environment.telemetry.requestEnded(this);
   }
 
-  decisions(told: ReadonlySet<string>): AuditRecord {
+  /** @param is_last whether nothing can be added to the record any more */
+  decisions(told: ReadonlySet<string>, is_last = true): AuditRecord {
+    this.notes.is_recorded ||= is_last;
     return describeDecisions(this, told);
   }
 
