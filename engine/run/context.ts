@@ -111,16 +111,14 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.#environment.telemetry.requestEnded(this);
   }
 
-  /** @param is_last whether nothing can be added to the record any more */
-  decisions(told: ReadonlySet<string>, is_last = true): AuditRecord {
-    this.notes.is_recorded ||= is_last;
+  decisions(told: ReadonlySet<string>): AuditRecord {
+    this.notes.is_recorded = true;
     return describeDecisions(this, told);
   }
 
   get facts(): FactView {
     return this.#facts.view;
   }
-
   copyFacts = (): FactView => this.#facts.copy();
 
   get state(): unknown {

@@ -42,6 +42,21 @@ export default defineStage({
   }),
 });`;
 
+const LAST = `
+import { defineStage } from 'appscli';
+export default defineStage({
+  name: 'last-word', version: 1, summary: 'Has the last word.', place: 'finally',
+  options: { type: 'object', additionalProperties: false, properties: {} },
+  examples: [{ title: 'Run', yaml: 'finally: [{ stage: last-word }]' }],
+  readsIfSet: ['outcome.status'],
+  needs: ['database'],
+  create: (_options, { audit }) => ({
+    finally(ctx) {
+      audit.write({ status: ctx.get('outcome.status') });
+    },
+  }),
+});`;
+
 let directory: string;
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -51,8 +66,13 @@ before(async () => {
   await writeFile(join(directory, 'rude.ts'), STAGE);
   upstream = await startUpstream();
   upstream.script = answerJson(message());
-  const everywhere = { insert: [{ after: 'read-body', stages: [{ stage: 'rude' }] }] };
-  const config = { stages: [join(directory, 'rude.ts')], everywhere };
+  await writeFile(join(directory, 'last-word.ts'), LAST);
+  const insert = [
+    { after: 'read-body', stages: [{ stage: 'rude' }] },
+    { before: 'audit', stages: [{ stage: 'last-word' }] },
+  ];
+  const everywhere = { insert, finally: [{ stage: 'last-word', id: 'too-late' }] };
+  const config = { stages: [join(directory, 'rude.ts'), join(directory, 'last-word.ts')], everywhere };
   gateway = await bootGateway({ upstream_url: upstream.url, config });
 });
 after(async () => {
@@ -96,7 +116,7 @@ test('a fact is what the stage says it is, and its record tells it', async () =>
     const rows = await gateway.database.knex('audit_log').where({ request_id: id });
     return rows[0]?.record;
   });
-  assert.deepEqual(record.found, { rude: { seconds: 1 } });
+  assert.deepEqual(record.found.rude, { seconds: 1 });
 });
 
 async function recordOf(answer: { headers: Readonly<Record<string, unknown>> }) {
@@ -145,12 +165,19 @@ test('what a record does not take fails the stage with the name of the field, an
   ]) {
     const answer = await say(`write ${JSON.stringify(fields)}`);
     assert.equal(answer.status, 500, JSON.stringify(fields));
-    assert.equal((await recordOf(answer)).found, undefined);
+    assert.equal((await recordOf(answer)).found.rude, undefined);
   }
   assert.match(logged(), /the field \\?"deep\\?" of the audit record must be/);
 });
 
 test('a declared fact is what the record tells, whatever is written under its name', async () => {
   const record = await recordOf(await say('write {"seconds":99}'));
-  assert.deepEqual(record.found, { rude: { seconds: 1 } });
+  assert.deepEqual(record.found.rude, { seconds: 1 });
+});
+
+test('under `finally:` a stage adds to the record above `audit`, and below it the log says that it is too late', async () => {
+  const answer = await say('Hello');
+  const record = await recordOf(answer);
+  assert.deepEqual(record.found['last-word'], { status: 200 });
+  await until('the log says so', () => logged().includes('put the stage above'));
 });

@@ -23,6 +23,7 @@ import type { TraceIdentity } from '../../contract/telemetry.ts';
 import { deepFreeze } from '../../kit/freeze.ts';
 import type { CompiledStage } from '../compiled.ts';
 import type { RequestContext } from '../context.ts';
+import { describeDecisions } from '../decisions.ts';
 import { factIndex } from '../fact-store.ts';
 import type { AuditNotebook } from './audit-fields.ts';
 import { LeasedBody } from './leased-body.ts';
@@ -131,7 +132,8 @@ export class Lease implements StageContext, AuditNotebook {
   /** For `services.decisions`. */
   decisions(told: ReadonlySet<string>): AuditRecord {
     this.#check();
-    return this.#ctx.decisions(told, this.#stage.definition.name === 'audit');
+    // A record of the stage's own: that of the gateway is still to come.
+    return describeDecisions(this.#ctx, told);
   }
 
   /** All facts, for `services.facts`. */
