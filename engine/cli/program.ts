@@ -24,6 +24,7 @@ import { addServiceTokens } from './service-tokens/command.ts';
 import { addSessions } from './sessions/command.ts';
 import { addSignIn } from './sign-in/command.ts';
 import { addStages } from './stages/command.ts';
+import { addStandIn } from './stand-in/command.ts';
 import { addTest } from './test/command.ts';
 import { addTokens } from './tokens/command.ts';
 import { addUpstreams } from './upstreams/command.ts';
@@ -33,6 +34,7 @@ import { addUsage } from './usage/command.ts';
 const COMMANDS = [
   addInit,
   addGateway,
+  addStandIn,
   addCheck,
   addExplain,
   addTest,

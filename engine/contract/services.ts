@@ -239,7 +239,12 @@ export type AuditRecord = Readonly<
 
 /** Where audit records go. */
 export interface AuditLog {
-  /** Queues a record for the audit table; kept and retried while the store is away. */
+  /**
+   * Of a stage of the operator's: adds fields to the audit record of the request whose hook is running, under `found` and the name of
+   * the stage. Up to 32, each a number, true or false, a text of up to 200 characters, or a list of up to 20 of them. Raises an error
+   * for others, and where the record is written already. Outside of requests they make a record of their own.
+   * Of `audit`: queues a record for the audit table; kept and retried while the store is away.
+   */
   write(record: AuditRecord): void;
   /** Appends one JSON line to a file (`-` is standard output). */
   appendLine(path: string, record: AuditRecord): void;

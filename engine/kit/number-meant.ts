@@ -30,6 +30,7 @@ export function numberMeant(text: string, key: string): number | undefined {
   const number = Number(sign + digits.replaceAll('_', ''));
   if (digits === '' || !Number.isFinite(number)) return undefined;
   if (unit === '') return number;
-  const factor = UNITS[key.slice(key.lastIndexOf('_') + 1)]?.[unit.toLowerCase()];
+  const units = UNITS[key.slice(key.lastIndexOf('_') + 1)] ?? UNITS.usd;
+  const factor = units?.[unit.toLowerCase()];
   return factor === undefined ? undefined : number * factor;
 }

@@ -193,6 +193,7 @@ function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationCon
 
 /** People know the city; the name of its zone begins with a continent. */
 function timeZoneMeant(text: string): string | undefined {
+  if (/^[A-Z]{3,4}$/.test(text)) return 'an abbreviation is not enough: write a place, such as Europe/Berlin';
   const zones = Intl.supportedValuesOf('timeZone');
   const wanted = text.trim().replaceAll(' ', '_');
   const cities = new Map(zones.map((zone) => [zone.slice(zone.lastIndexOf('/') + 1), zone]));

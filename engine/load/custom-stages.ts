@@ -18,7 +18,8 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     const place = placeOfError(error, filesOfModule(file));
     if (place !== undefined) findings.read(place.file, hideSecrets(readFileSync(place.file, 'utf8')));
     findings.report('C4012', place ?? { file }, 'the stage module does not load', {
-      found: hideSecrets(message.split('\n')[0] ?? ''),
+      // Where it is imported is shown.
+      found: hideSecrets((message.split('\n')[0] ?? '').replace(/ imported from .+$/, '')),
     });
     return undefined;
   }

@@ -96,14 +96,17 @@ function helpToAnswer({ id, mode }: StageEntry): string {
   return `remove the guard of ${quote(id)}, or add a stage below it`;
 }
 
+/** A guard may stand elsewhere, as a named rule. */
+const guardOf = ({ id }: StageEntry): string => `the guard of ${quote(id)}`;
+
 /** The stage that should have written a fact. */
 interface Writer {
   readonly name: string;
   readonly writes: readonly FactPath[];
   /** Where an extension took it out. */
   readonly removed?: Mark | undefined;
-  /** What to do, with "it" or "them" for the facts. */
-  help(them: string): string;
+  /** What to do, with "it" or "them" for the facts, and the stage that reads them. */
+  help(them: string, what_moves: string): string;
 }
 
 /** Follows the facts through a pipeline. One stage that is missing or misplaced gives one finding, at its first reader. */
@@ -140,7 +143,7 @@ class FactCheck {
 
   private guard({ entry, guard_reads }: LinkedStage, before: readonly LinkedStage[]): void {
     const unknown = guard_reads.filter(({ path }) => !isEarly(path) && (isLate(path) || !before.some(written(path))));
-    for (const { path, mark } of unknown) this.missing('the guard', [path], mark, isLate(path));
+    for (const { path, mark } of unknown) this.missing(guardOf(entry), [path], mark, isLate(path), quote(entry.id));
     for (const { path, mark } of guard_reads) {
       if (isEarly(path) || unknown.some((read) => read.path === path)) continue;
       this.maybe('the guard', path, before.filter(written(path)), entry, mark);
@@ -158,7 +161,7 @@ class FactCheck {
   }
 
   /** Reports facts that nothing above writes, once for each stage that should. */
-  private missing(reader: string, paths: readonly FactPath[], mark: Mark, late: boolean): void {
+  private missing(reader: string, paths: readonly FactPath[], mark: Mark, late: boolean, what_moves = 'this'): void {
     let left = paths;
     while (left.length > 0) {
       const writer = late ? undefined : this.writerOf(left);
@@ -185,7 +188,7 @@ class FactCheck {
         theirs.length === 1
           ? [`the fact ${theirs[0]}, which nothing above writes`, 'it']
           : [`facts that nothing above writes: ${theirs.join(', ')}`, 'them'];
-      this.findings.report('C6003', mark, `${reader} reads ${what}`, { help: writer.help(them) });
+      this.findings.report('C6003', mark, `${reader} reads ${what}`, { help: writer.help(them, what_moves) });
     }
   }
 
@@ -197,7 +200,7 @@ class FactCheck {
     if (stage !== undefined) {
       const id = quote(stage.entry.id);
       const help = isEnforced(stage)
-        ? (them: string) => `${id} writes ${them}: move this below ${id}`
+        ? (them: string, what_moves: string) => `${id} writes ${them}: move ${what_moves} below ${id}`
         : (them: string) => `${id} would write ${them}, but is in shadow mode and never runs: remove \`mode\``;
       return { name: id, writes: stage.entry.definition.writes, help };
     }
@@ -248,7 +251,7 @@ class FactCheck {
   private handler(stage: LinkedStage, before: readonly LinkedStage[], isKnown: (path: FactPath) => boolean): void {
     for (const { path, mark } of stage.guard_reads) {
       if (isKnown(path) && (engine_facts.has(path) || isEarly(path) || before.some(written(path)))) continue;
-      this.missing('the guard', [path], mark, !isKnown(path));
+      this.missing(guardOf(stage.entry), [path], mark, !isKnown(path), quote(stage.entry.id));
     }
     const unsure = stage.entry.definition.reads.find((path) => !engine_facts.has(path) && !initial_facts.has(path));
     if (unsure === undefined || !isEnforced(stage)) return;

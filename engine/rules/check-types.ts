@@ -3,6 +3,7 @@ import type { Findings } from '../source/findings.ts';
 import { checkEquality, checkMembership, checkNumber, checkOrdering, reportWrongOperand } from './check-comparisons.ts';
 import { checkBuckets, checkLiteral } from './check-literals.ts';
 import type { Call, Expression } from './expression.ts';
+import { isFact } from './fact-paths.ts';
 import { conditionHelp, eachItemHelp, literalHelp, withHelp } from './type-help.ts';
 import { ANY, branchesOf, formatKind, formatTyped, type Type, type Typed, typeOf } from './types.ts';
 
@@ -157,7 +158,10 @@ export class TypeChecker {
     } else if (operator === 'glob' || operator === 'cidr') {
       const expected = `a text that differs from request to request, such as { var: ${fact} }`;
       if (type.kind === 'text' && expression.kind !== 'literal') return true;
-      const help = literalHelp(subject, 'any') ?? eachItemHelp(subject, `{ ${operator}: [{ var: "" }, "..."] }`);
+      const swapped = expression.kind === 'literal' && type.kind === 'text' && !isFact(String(expression.value));
+      const order = swapped ? `what is looked at comes first: { ${operator}: [{ var: ${fact} }, ...] }` : undefined;
+      const help =
+        order ?? literalHelp(subject, 'any') ?? eachItemHelp(subject, `{ ${operator}: [{ var: "" }, "..."] }`);
       reportWrongOperand(findings, subject, message, expected, help);
     } else {
       if (type.kind === 'list') return true;

@@ -117,7 +117,7 @@ class Checker implements ConditionChecker {
     const text = node.kind === 'scalar' ? String(node.value) : '';
     if (isFact(text)) return `write { var: ${text} }`;
     if (this.find(text) !== undefined) return `write { rule: ${text} }`;
-    return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not text' : undefined;
+    return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not text' : comparisonMeant(text);
   }
 
   /** Every fact an expression reads, once per place: a rule used twice reads its facts where it stands. */
@@ -165,6 +165,14 @@ class Checker implements ConditionChecker {
     this.open.pop();
     rule.state = 'done';
   }
+}
+
+/** A comparison as most languages write it, as an expression. */
+function comparisonMeant(text: string): string | undefined {
+  const [, fact = '', operator = '', value = ''] = /^([\w.-]+)\s*([=!]==?|[<>]=?)\s*(\S+)$/.exec(text) ?? [];
+  if (!isFact(fact)) return undefined;
+  const strict = /^[=!]=$/.test(operator) ? `${operator}=` : operator;
+  return `write { "${strict}": [{ var: ${fact} }, ${value}] }`;
 }
 
 /** Where rules could have been written, for a condition that finds none. */

@@ -62,6 +62,12 @@ function plural([min, max]: readonly [number, number]): string {
   return min === max ? String(min) : `${min} or ${max}`;
 }
 
+/** `var` of other dialects takes what a fact is where it is not there. */
+function defaultMeant([path]: readonly Node[]): string | undefined {
+  if (path?.kind !== 'scalar' || typeof path.value !== 'string' || !isFact(path.value)) return undefined;
+  return `write { var: ${path.value} }: facts have no defaults, and { "!!": { var: ${path.value} } } tests whether one is set`;
+}
+
 /** What was probably meant by an operator that does not exist. */
 function unknownOperatorHelp(key: string): string | undefined {
   const [, word = '', rest = ''] = /^(\w+)(?:\s+|:)(.+)$/.exec(key) ?? [];
@@ -169,7 +175,11 @@ export class ExpressionReader {
     } else {
       const operands = spec.operands[1] === 1 ? 'operand' : 'operands';
       const message = `${keyName(operator)} takes ${plural(spec.operands)} ${operands}`;
-      this.findings.report('C5011', key, message, { found: String(count) });
+      const of_one = count === 1 && spec.operands[0] > 1;
+      this.findings.report('C5011', key, message, {
+        found: String(count),
+        help: of_one ? `write them as a list: { "${operator}": [..., ...] }` : undefined,
+      });
     }
     return this.broken(key);
   }
@@ -216,6 +226,7 @@ export class ExpressionReader {
       this.findings.report('C5004', value.mark, computed ? 'the path of a fact is computed' : '`var` takes one path', {
         found: operands.length > 1 ? `${operands.length} operands` : describe(value),
         expected: 'one literal path, such as { var: request.model }',
+        help: computed ? undefined : defaultMeant(operands),
       });
       return this.broken(mark);
     }

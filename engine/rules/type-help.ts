@@ -35,6 +35,8 @@ export function literalHelp({ expression }: Typed, expected: Kind): string | und
   if (expected === 'text' && value !== null) return `write "${String(value)}" in quotes`;
   if (typeof value !== 'string') return undefined;
   if (isFact(value)) return readFactHelp(value);
+  const [, thousands] = /^(\d+)k$/i.exec(value) ?? [];
+  if (expected === 'number' && thousands !== undefined) return `write ${thousands}000`;
   const fits =
     expected === 'number' ? /^-?\d+(?:\.\d+)?$/.test(value) : expected === 'boolean' && /^(?:true|false)$/.test(value);
   return fits ? `write ${value} without quotes` : undefined;

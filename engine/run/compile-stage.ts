@@ -6,6 +6,7 @@ import { runAsStage } from '../kit/strays.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../source/spec.ts';
 import type { CompiledClause, CompiledStage, PlanObserver } from './compiled.ts';
+import { auditLogOf } from './contained/audit-fields.ts';
 import { containHooks } from './contained/contain.ts';
 import { ruleFacts } from './decisions.ts';
 import { factMask } from './fact-store.ts';
@@ -21,6 +22,9 @@ const HOOKS: readonly string[] = [
   'close',
 ] satisfies (keyof StageHooks)[];
 
+/** The stage that writes the records of requests. */
+const RECORDER = 'audit';
+
 const DATABASE_SERVICES = ['tokens', 'ledger', 'audit'] as const;
 
 function refuse(service: string, stage: string): never {
@@ -29,7 +33,8 @@ function refuse(service: string, stage: string): never {
 
 /** The services without those the stage did not ask for, at no cost to the stages that did. */
 function servicesFor({ name, needs }: StageDefinition, services: Services): Services {
-  if (needs.includes('database')) return services;
+  if (name === RECORDER) return services;
+  if (needs.includes('database')) return { ...services, audit: auditLogOf(name, services.audit) };
   const withheld = DATABASE_SERVICES.map((service) => {
     const traps = { get: () => refuse(service, name) };
     return [service, new Proxy({}, traps)] as const;
@@ -38,7 +43,7 @@ function servicesFor({ name, needs }: StageDefinition, services: Services): Serv
 }
 
 /** Stages that ship know what they need, and read what everybody may want to know of only to write it down. */
-const SHIPPED_READERS: ReadonlySet<string> = new Set(['audit']);
+const SHIPPED_READERS: ReadonlySet<string> = new Set([RECORDER]);
 
 /** Facts that are only found out where somebody looks at them. */
 function factsLookedAt(spec: PipelineSpec, config: GatewayConfig): ReadonlySet<string> {

@@ -112,13 +112,13 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   decisions(told: ReadonlySet<string>): AuditRecord {
+    this.notes.is_recorded = true;
     return describeDecisions(this, told);
   }
 
   get facts(): FactView {
     return this.#facts.view;
   }
-
   copyFacts = (): FactView => this.#facts.copy();
 
   get state(): unknown {

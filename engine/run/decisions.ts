@@ -61,20 +61,23 @@ export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): Audi
     ...describeRefusal(notes.error),
     ...(notes.clause !== undefined && { answered_by: notes.clause }),
     ...(notes.all_limits.length > 0 && { limits: describeLimits(ctx) }),
-    ...describeFound({ entered: ctx.entered, peek: (path) => ctx.peek(path) }),
+    ...describeFound({ entered: ctx.entered, notes, peek: (path) => ctx.peek(path) }),
     ...(seen.length > 0 && { seen: Object.fromEntries(seen.slice(0, TOLD_MAX)) }),
   };
 }
 
-/** What stages of the operator's own found out, where they say that it is to be recorded: by stage and fact. */
-function describeFound({ entered, peek }: Pick<Decided, 'entered' | 'peek'>): AuditRecord {
+/** What stages of the operator's own found out, where they say that it is to be recorded, and what they wrote: by stage. */
+function describeFound({ entered, notes, peek }: Pick<Decided, 'entered' | 'notes' | 'peek'>): AuditRecord {
   const found = entered.flatMap(({ definition: { name, facts } }) => {
     const recorded = Object.entries(facts ?? {}).filter(([, { recorded: is_told }]) => is_told);
     const values = recorded.map(([fact]) => [fact, peek(`${name}.${fact}` as FactPath)] as const);
     const set = values.filter(([, value]) => value !== undefined);
     return set.length === 0 ? [] : [[name, Object.fromEntries(set)] as const];
   });
-  return found.length === 0 ? {} : { found: Object.fromEntries(found) };
+  const by_stage: Record<string, unknown> = { ...notes.audit_fields };
+  // What is declared is what everybody goes by.
+  for (const [name, told] of found) by_stage[name] = { ...notes.audit_fields[name], ...told };
+  return Object.keys(by_stage).length === 0 ? {} : { found: by_stage };
 }
 
 /** What refused a request, and for a limit the sentence that its client was told: no other error is made of our own words alone. */

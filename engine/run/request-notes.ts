@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { StageError } from '../contract/errors.ts';
-import type { AttemptRecord, LimitStatus } from '../contract/services.ts';
+import type { AttemptRecord, AuditRecord, LimitStatus } from '../contract/services.ts';
 import {
   type AttemptTimes,
   NO_TELEMETRY,
@@ -9,6 +9,7 @@ import {
   type TraceIdentity,
 } from '../contract/telemetry.ts';
 import { isTraceState, newSpanId, newTraceId, parseTraceParent } from '../kit/net/trace-context.ts';
+import { type AuditFields, withAuditFields } from './contained/audit-fields.ts';
 import { AnswerRewrites } from './rewriting/answer-rewrites.ts';
 
 const NO_LIMITS: readonly LimitStatus[] = [];
@@ -65,6 +66,10 @@ export class KeptNotes implements RequestNotes {
   limits_at = 0;
   error: StageError | undefined;
   attempt_times = NO_TIMES;
+  /** What stages of the operator's add to the audit record. */
+  audit_fields: AuditFields = {};
+  /** Whether the audit record is written: nothing can be added to it any more. */
+  is_recorded = false;
   /** In order. */
   readonly begun: BegunStage[] = [];
   /** The `on_error` clause that answered. */
@@ -93,6 +98,13 @@ export class KeptNotes implements RequestNotes {
     this.all_limits = limits;
     this.limits = limits.every(isMoney) ? limits : limits.filter(isMoney);
     this.limits_at = at;
+  }
+
+  /** Throws where it is too late, or for what a record does not take. */
+  addAuditFields(stage: string, record: AuditRecord): void {
+    if (this.is_recorded)
+      throw new Error('the audit record of the request is written; put the stage above "audit" to add to it');
+    this.audit_fields = withAuditFields(this.audit_fields, stage, record);
   }
 
   stageBegins(place: number, at: number): void {

@@ -141,8 +141,16 @@ function notAllowed(error: SchemaError, node: Node): Wording {
     code: 'C3004',
     mark: node.mark,
     message: `${describe(node)} is not one of the allowed values`,
-    details: { expected: listed(allowed, 40), help: meant === undefined ? undefined : text },
+    details: { expected: listed(allowed, 40), help: meant === undefined ? whatItIs(error) : text },
   };
+}
+
+/** Longest description of a key that helps to choose a word, in characters. */
+const DESCRIPTION_CHARS_MAX = 160;
+
+function whatItIs({ parentSchema }: SchemaError): string | undefined {
+  const { description } = (parentSchema ?? {}) as { description?: string };
+  return description !== undefined && description.length <= DESCRIPTION_CHARS_MAX ? description : undefined;
 }
 
 /** Whether YAML would read the text as a number without quotes. */

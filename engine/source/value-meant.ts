@@ -34,6 +34,7 @@ export function valueMeant(
     asOnlyKey(wanted, node, schema) ??
     asSwitch(wanted, node, schema) ??
     byExample(wanted, node, examples) ??
+    byDashes(wanted, node, items) ??
     typeHelp(wanted, node, is_entry, key, items)
   );
 }
@@ -94,6 +95,18 @@ function asSwitch(wanted: readonly string[], node: Node, schema: JsonSchema = {}
   const properties = Object.entries((schema.properties ?? {}) as Readonly<Record<string, JsonSchema>>);
   const found = properties.find(([, { enum: words }]) => (words as readonly unknown[] | undefined)?.includes(word));
   return found === undefined ? undefined : `write { ${found[0]}: ${word} }`;
+}
+
+/** For a mapping of names where a list of items with names belongs, and for a mapping whose keys have dashes. */
+function byDashes(wanted: readonly string[], node: Node, items: JsonSchema = {}): string | undefined {
+  if (wanted.includes('object') && node.kind === 'list') {
+    const is_split = node.items.length > 0 && node.items.every((item) => item.kind === 'map');
+    return is_split ? 'remove the dashes: they begin the items of a list' : undefined;
+  }
+  const [name] = (items as { required?: readonly string[] }).required ?? [];
+  if (!wanted.includes('array') || node.kind !== 'map' || name === undefined) return undefined;
+  const is_one = node.entries.some(({ key }) => key === name);
+  return is_one ? `begin the item with a dash: \`- ${name}:\`` : `begin each item with a dash: \`- ${name}: ...\``;
 }
 
 /** For a list or mapping that stands where the other belongs, or a number where a mapping does. */

@@ -91,7 +91,9 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   if (problem.code === 'TAB_AS_INDENT' || tab !== undefined) return at('C1008', tab ?? start, (tab ?? start) + 1, TAB);
   const strange = strangeSpace(text, start);
   if (strange !== undefined) return at('C1008', strange, strange + 1, STRANGE_SPACE);
-  const comment = foreignComment(text, start);
+  const dash = tightDash(text, start);
+  if (dash !== undefined) return at('C1007', dash, dash + 1, ['a space is missing after the dash', 'write `- `']);
+  const comment = foreignComment(text, start) ?? foreignCommentAbove(text, start);
   if (comment !== undefined)
     return at('C1007', comment, comment + 2, [
       `\`${text.slice(comment, comment + 2)}\` does not start a comment`,
@@ -147,6 +149,20 @@ function foreignComment(text: string, offset: number): number | undefined {
   const before = line.slice(0, line.indexOf(found) + space.length);
   const is_quoted = ['"', "'"].some((quote) => before.split(quote).length % 2 === 0);
   return is_quoted || before.includes('#') ? undefined : lineStart(text, offset) + before.length;
+}
+
+/** Offset of a line of its own that is a comment in another language: YAML complains at the line below. */
+function foreignCommentAbove(text: string, offset: number): number | undefined {
+  const above = text.slice(0, lineStart(text, offset));
+  const [lines, space = ''] =
+    /(?<=^|\n)([ \t]*)(?:\/\/|\/\*)[^\n]*\n(?:[ \t]*(?:(?:\/\/|#|\*)[^\n]*)?\n)*$/.exec(above) ?? [];
+  return lines === undefined ? undefined : above.length - lines.length + space.length;
+}
+
+/** Offset of a dash that a word follows at once, so that YAML takes both for a word. */
+function tightDash(text: string, offset: number): number | undefined {
+  const [line, space = ''] = /^([ \t]*)-[A-Za-z][\w-]*:(?:\s|$)/.exec(lineAt(text, offset)) ?? [];
+  return line === undefined ? undefined : lineStart(text, offset) + space.length;
 }
 
 /** An operator that means something else to YAML, where it is a key; a break is found at it or just after it. */
@@ -211,7 +227,11 @@ function explainDuplicate(text: string, start: number, more: number): Break {
   const several = is_top
     ? 'further keys are repeated, too: was something pasted twice?'
     : `if a new item of a list begins here, write \`- ${key}:\``;
-  const help = more === 0 ? 'keep one of them' : several;
+  const once =
+    key === 'rule' || key === 'var'
+      ? `combine conditions: { and: [{ ${key}: ... }, { ${key}: ... }] }`
+      : 'keep one of them';
+  const help = more === 0 ? once : several;
   return { code: 'C1009', start, end: start + key.length, message, help };
 }
 

@@ -16,23 +16,43 @@ import { until } from '../support/until.ts';
 
 const STAGE = `
 import { exit } from 'node:process';
-import { defineStage, openPrompt } from 'appscli';
+import { defineStage, openPrompt, StageError } from 'appscli';
 export default defineStage({
   name: 'rude', version: 1, summary: 'Has no manners.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'Run', yaml: '- stage: rude' }],
+  raises: ['forbidden'],
   facts: { seconds: { type: 'integer', description: 'How long it took.', recorded: true } },
-  needs: ['raw-body'],
-  create: () => ({
+  needs: ['raw-body', 'database'],
+  create: (_options, { audit }) => ({
     async request(ctx) {
       for (const { text } of await openPrompt(ctx)) {
         if (text === 'exit') exit(3);
         if (text === 'kill') process.kill(process.pid, 'SIGKILL');
         if (text === 'block') for (const until = Date.now() + 500; Date.now() < until; );
+        if (text === 'group') process.kill(0, 'SIGTERM');
+        if (text.startsWith('write ')) audit.write(JSON.parse(text.slice(6)));
+        if (text.endsWith('"refuse"}')) throw new StageError('forbidden', 'No.');
+        if (text.endsWith('"fail"}')) throw new Error('broken');
         if (text === 'lie') ctx.noteFact('seconds', 'many');
       }
       ctx.noteFact('seconds', 1);
       return undefined;
+    },
+  }),
+});`;
+
+const LAST = `
+import { defineStage } from 'appscli';
+export default defineStage({
+  name: 'last-word', version: 1, summary: 'Has the last word.', place: 'finally',
+  options: { type: 'object', additionalProperties: false, properties: {} },
+  examples: [{ title: 'Run', yaml: 'finally: [{ stage: last-word }]' }],
+  readsIfSet: ['outcome.status'],
+  needs: ['database'],
+  create: (_options, { audit }) => ({
+    finally(ctx) {
+      audit.write({ status: ctx.get('outcome.status') });
     },
   }),
 });`;
@@ -46,8 +66,13 @@ before(async () => {
   await writeFile(join(directory, 'rude.ts'), STAGE);
   upstream = await startUpstream();
   upstream.script = answerJson(message());
-  const everywhere = { insert: [{ after: 'read-body', stages: [{ stage: 'rude' }] }] };
-  const config = { stages: [join(directory, 'rude.ts')], everywhere };
+  await writeFile(join(directory, 'last-word.ts'), LAST);
+  const insert = [
+    { after: 'read-body', stages: [{ stage: 'rude' }] },
+    { before: 'audit', stages: [{ stage: 'last-word' }] },
+  ];
+  const everywhere = { insert, finally: [{ stage: 'last-word', id: 'too-late' }] };
+  const config = { stages: [join(directory, 'rude.ts'), join(directory, 'last-word.ts')], everywhere };
   gateway = await bootGateway({ upstream_url: upstream.url, config });
 });
 after(async () => {
@@ -60,11 +85,16 @@ const say = (content: string) => ask(gateway.url, gateway.token, { messages: [{ 
 const logged = () => gateway.logs.join('\n');
 
 test('a stage that ends the process fails, named, and nobody else notices', async () => {
-  for (const word of ['exit', 'kill']) {
-    const { status, text } = await say(word);
+  for (const [word, called] of [
+    ['exit', 'exit'],
+    ['kill', 'kill'],
+    ['group', 'kill'],
+  ]) {
+    const before = gateway.logs.length;
+    const { status, text } = await say(word!);
     assert.equal(status, 500, text);
     assert.match(text, /rude/);
-    await until('the log says so', () => logged().includes(`process.${word}`));
+    await until('the log says so', () => gateway.logs.slice(before).join().includes(`process.${called}`));
   }
   assert.equal((await say('Hello')).status, 200);
 });
@@ -86,5 +116,68 @@ test('a fact is what the stage says it is, and its record tells it', async () =>
     const rows = await gateway.database.knex('audit_log').where({ request_id: id });
     return rows[0]?.record;
   });
-  assert.deepEqual(record.found, { rude: { seconds: 1 } });
+  assert.deepEqual(record.found.rude, { seconds: 1 });
+});
+
+async function recordOf(answer: { headers: Readonly<Record<string, unknown>> }) {
+  const id = answer.headers['x-gateway-request-id'];
+  const rows = await until('the record is stored', async () => {
+    const found = await gateway.database.knex('audit_log').where({ request_id: id });
+    return found.length > 0 && found;
+  });
+  assert.equal(rows.length, 1);
+  return rows[0].record;
+}
+
+test('what a stage writes stands in the record of its request, served, refused or failed, and changes nothing else in it', async () => {
+  for (const [end, status] of [
+    ['serve', 200],
+    ['refuse', 403],
+    ['fail', 500],
+  ] as const) {
+    const fields = {
+      ticket: 'T-1',
+      risk: 0.5,
+      checked: true,
+      lists: ['a', 'b'],
+      user: 'mallory',
+      request_id: 'x',
+      end,
+    };
+    const answer = await say(`write ${JSON.stringify(fields)}`);
+    assert.equal(answer.status, status, answer.text);
+    const record = await recordOf(answer);
+    const { seconds, ...written } = record.found.rude;
+    assert.deepEqual(written, fields);
+    assert.equal(seconds, end === 'serve' ? 1 : undefined);
+    assert.equal(record.status, status);
+    assert.notEqual(record.user, 'mallory');
+  }
+});
+
+test('what a record does not take fails the stage with the name of the field, and is not in the record', async () => {
+  for (const fields of [
+    { text: 'x'.repeat(201) },
+    { deep: { a: 1 } },
+    { long: Array.from({ length: 21 }, () => 1) },
+    { 'Not a name': 1 },
+    Object.fromEntries(Array.from({ length: 33 }, (_, index) => [`f${index}`, 1])),
+  ]) {
+    const answer = await say(`write ${JSON.stringify(fields)}`);
+    assert.equal(answer.status, 500, JSON.stringify(fields));
+    assert.equal((await recordOf(answer)).found.rude, undefined);
+  }
+  assert.match(logged(), /the field \\?"deep\\?" of the audit record must be/);
+});
+
+test('a declared fact is what the record tells, whatever is written under its name', async () => {
+  const record = await recordOf(await say('write {"seconds":99}'));
+  assert.deepEqual(record.found.rude, { seconds: 1 });
+});
+
+test('under `finally:` a stage adds to the record above `audit`, and below it the log says that it is too late', async () => {
+  const answer = await say('Hello');
+  const record = await recordOf(answer);
+  assert.deepEqual(record.found['last-word'], { status: 200 });
+  await until('the log says so', () => logged().includes('put the stage above'));
 });

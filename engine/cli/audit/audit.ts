@@ -70,7 +70,7 @@ function readableLine({ at, record }: AuditRow): string {
     word(model ?? protocol),
     where && `at ${where}`,
     lost && `translation: ${lost}`,
-    `${word(duration_ms)} ms`,
+    typeof duration_ms === 'number' ? `${duration_ms} ms` : undefined,
     word(request_id),
   ]
     .filter((part) => part !== undefined)

@@ -4,6 +4,7 @@ import { isName } from '../../load/stage-definition.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { enterDirectory, isTaken, ownName, writeNewFiles } from '../new-files.ts';
+import { stagesTsconfig } from '../stages-project.ts';
 import { stageSource, stageTestSource } from './stage-template.ts';
 
 /** Says that the files beside it are ES modules. */
@@ -56,6 +57,7 @@ export async function createStage(
   };
   // `npm init` makes a directory one of CommonJS, in which neither file would run.
   if (!isTaken(join(directory, MODULE_MARKER))) files[MODULE_MARKER] = '{ "type": "module" }\n';
+  if (!isTaken(join(directory, 'tsconfig.json'))) files['tsconfig.json'] = stagesTsconfig(directory);
   await writeNewFiles(directory, files);
   terminal.data(printableLines(Object.keys(files).map((file) => join(directory, file))));
   terminal.info(nextSteps(name, directory, ownName(env)));

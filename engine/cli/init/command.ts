@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import type { CommandContext } from '../context.ts';
 import { examples } from '../options.ts';
 
@@ -8,9 +8,24 @@ export function addInit(program: Command, context: CommandContext, finish: (exit
     .command('init')
     .description('begin a configuration: gateway.yaml with comments, a pipeline with a rule, its tests')
     .argument('[directory]', 'where to write them; made when it is not there', '.')
+    .option(
+      '--upstream-url <url>',
+      'address of your provider; asked for in a terminal, else that of `appscli stand-in`',
+    )
+    .addOption(
+      new Option('--upstream-type <type>', 'what it speaks: vendor is Messages, compat chat completions').choices([
+        'vendor',
+        'compat',
+      ]),
+    )
+    .option('--key-env <name>', 'name of the variable with its key (default: UPSTREAM_KEY)')
     .addHelpText(
       'after',
-      `\nA file that exists is never touched: then nothing is written.\n${examples('appscli init', 'appscli init my-gateway')}`,
+      `\nA file that exists is never touched: then nothing is written.\n${examples(
+        'appscli init',
+        'appscli init my-gateway',
+        'appscli init --upstream-url https://api.example.com --key-env API_KEY',
+      )}`,
     )
-    .action(async (directory) => finish(await (await import('./init.ts')).init(context, directory)));
+    .action(async (directory, given) => finish(await (await import('./init.ts')).init(context, directory, given)));
 }

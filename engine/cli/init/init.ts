@@ -2,14 +2,27 @@ import { readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { PACKAGE_ROOT } from '../../kit/package-root.ts';
 import { printableLines } from '../../kit/text/printable.ts';
+import { processInput } from '../client/client-input.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
 import { enterDirectory, isFoundByNpx, isTaken, ownName, shellWord, writeNewFiles } from '../new-files.ts';
+import { stagesTsconfig } from '../stages-project.ts';
+import { chooseUpstream, type NewUpstream, type UpstreamOptions, withUpstream } from './upstream.ts';
 
 const TEMPLATES = join(PACKAGE_ROOT, 'engine', 'cli', 'init', 'project');
 const FILES = ['gateway.yaml', 'gateway.test.yaml', join('pipelines', 'long-answers.yaml')];
 /** npm leaves files of this name out of packages, so its text stands here. */
 const GITIGNORE = '# The database of the gateway, with its password.\n.appscli/\nnode_modules/\n';
+
+/** npm compares what packages ask for with the Node.js that it runs on itself. */
+const NPMRC =
+  '# Node.js for the gateway comes with it: that npm itself runs on an older one is no trouble.\nloglevel=error\n';
+
+interface Written {
+  readonly upstream: NewUpstream;
+  /** Whether npm was told what not to warn about. */
+  readonly npmrc: boolean;
+}
 
 /** A template as it is to stand in the new directory: its line for editors leads to the schema of this installation. */
 function fill(directory: string, name: string): string {
@@ -21,21 +34,24 @@ function fill(directory: string, name: string): string {
   );
 }
 
-function nextSteps(directory: string, appscli: string): string {
+function nextSteps(directory: string, appscli: string, { upstream, npmrc }: Written): string {
+  const { base_url, key_env } = upstream;
   const enter = enterDirectory(directory);
   const away = appscli.startsWith('npx') && !isFoundByNpx(resolve(directory));
   // On a line of its own, as nobody knows how long it is.
-  const install = away ? `  npm install --loglevel=error \\\n    ${shellWord(PACKAGE_ROOT)}\n` : '';
+  const install = away ? `  npm install ${npmrc ? '' : '--loglevel=error '}\\\n    ${shellWord(PACKAGE_ROOT)}\n` : '';
+  const is_played = base_url === undefined;
   const commands = [
+    [`export ${key_env}=secret`, is_played ? 'the stand-in takes any key' : 'the key of your provider'],
     [`${appscli} check`, 'is everything right?'],
     [`${appscli} test`, 'does the rule do what it says?'],
-    ['export UPSTREAM_KEY=secret', 'the key for base_url in gateway.yaml'],
+    ...(is_played ? [[`${appscli} stand-in &`, 'plays the provider, until `kill %1`']] : []),
     [`${appscli} gateway --watch`, 'run it; changes of files take effect'],
   ] as const;
   return `
 A gateway with one rule of its own: nobody gets answers above 8000 tokens. Next:
 
-${enter}${install}${commands.map(([command, comment]) => `  ${command.padEnd(30)}# ${comment}\n`).join('')}
+${enter}${install}${commands.map(([command, comment]) => `  ${command!.padEnd(30)}# ${comment}\n`).join('')}
 In another terminal, ask for more than the rule allows:
 
 ${enter}  TOKEN=$(${appscli} tokens create --user me@example.com --group all --name me)
@@ -44,7 +60,7 @@ ${enter}  TOKEN=$(${appscli} tokens create --user me@example.com --group all --n
     -d '{"model": "coder-1", "max_tokens": 9000,
          "messages": [{"role": "user", "content": "Hello"}]}'
 
-Then write 10000 for 8000 in pipelines/long-answers.yaml, and ask again.
+Then write 10000 for 8000 in pipelines/long-answers.yaml, and ask again${is_played ? ': the\nstand-in answers. The address of a provider belongs into gateway.yaml.' : `. Before\nthat, put models of your provider into gateway.yaml in place of coder-1.`}
 
 When something does not work, these say why:
 
@@ -56,16 +72,26 @@ When something does not work, these say why:
 }
 
 /**
- * `appscli init`: writes a gateway.yaml with comments, a pipeline with one rule and its tests into a directory. Raises
- * StartError, without having written anything, when one of these files exists.
+ * `appscli init`: writes a gateway.yaml with comments, a pipeline with one rule and its tests into a directory, and what editors
+ * need for stages. In a terminal it asks for the upstream, unless options name it. Raises StartError, without having written
+ * anything, when one of these files exists.
  */
-export async function init({ terminal, env }: CommandContext, directory: string): Promise<number> {
+export async function init(
+  { terminal, env }: CommandContext,
+  directory: string,
+  given: UpstreamOptions,
+  input = processInput(),
+): Promise<number> {
   const target = resolve(directory);
-  const files = Object.fromEntries(FILES.map((name) => [name, fill(target, name)]));
-  // A directory under version control has one already, and it is its owner's.
-  if (!isTaken(join(target, '.gitignore'))) files['.gitignore'] = GITIGNORE;
+  const taken = FILES.filter((name) => isTaken(join(target, name)));
+  // Nobody answers questions for nothing.
+  const upstream = await chooseUpstream(given, taken.length > 0 ? { ...input, answers: false } : input, terminal.info);
+  const files = Object.fromEntries(FILES.map((name) => [name, withUpstream(name, fill(target, name), upstream)]));
+  // A directory that is in use has some already, and they are its owner's.
+  const further = { '.gitignore': GITIGNORE, '.npmrc': NPMRC, 'tsconfig.json': stagesTsconfig(target) };
+  for (const [name, text] of Object.entries(further)) if (!isTaken(join(target, name))) files[name] = text;
   await writeNewFiles(directory, files);
   terminal.data(printableLines(Object.keys(files).map((name) => join(directory, name))));
-  terminal.info(nextSteps(directory, ownName(env)));
+  terminal.info(nextSteps(directory, ownName(env), { upstream, npmrc: '.npmrc' in files }));
   return EXIT_OK;
 }

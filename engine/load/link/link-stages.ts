@@ -97,7 +97,7 @@ function findStage(node: Node, { stages, findings }: LinkContext): StageDefiniti
   const definition = stages.stages.get(name);
   if (definition !== undefined) return definition;
   const known = [...stages.stages.keys()];
-  const help = didYouMean(name, known);
+  const help = name.startsWith('fragments/') ? `write \`use: ${name}\`` : didYouMean(name, known);
   if (!stages.complete && help === undefined) return undefined;
   findings.report('C4001', node.mark, `there is no stage ${quote(name)}`, {
     help: help ?? `stages: ${listed(known.toSorted(), 20)}`,

@@ -13,7 +13,7 @@ const DELTA_TYPES: Readonly<Record<string, string>> = {
 };
 
 function textOf(index: unknown, field: string) {
-  return { key: `${index} ${field}`, part: index, kind: KINDS[field] ?? 'other' } as const;
+  return { key: JSON.stringify([index, field]), part: index, kind: KINDS[field] ?? 'other' } as const;
 }
 
 function isBlock(path: Path): boolean {

@@ -109,8 +109,9 @@ export class AnswerRewriter {
       const rest = this.#inPieces(key, () => stream.end());
       if (rest === '') continue;
       const like = { ...this.#texts.pieceLike(event, path, rest), ...this.#nextNumber() };
+      const { type } = like as Json;
       this.#added++;
-      events.push({ name: name && String((like as Json).type ?? name), data: JSON.stringify(like) });
+      events.push({ name: name && typeof type === 'string' ? type : name, data: JSON.stringify(like) });
     }
     return events;
   }

@@ -112,7 +112,7 @@ class ContainedStage {
     if (ctx.left_out?.has(this.#stage)) return;
     const lease = new Lease(ctx, this.#stage);
     try {
-      const returned: unknown = this.#run(() => this.#made.response!(lease, lease.lend(head)));
+      const returned: unknown = this.#run(lease, () => this.#made.response!(lease, lease.lend(head)));
       if (!isThenable(returned)) return;
       Promise.resolve(returned).catch((error) => this.#report(ctx, 'response', error));
       throw new Error('its response hook returned a promise, and the head of the response does not wait');
@@ -128,7 +128,7 @@ class ContainedStage {
     if (ctx.left_out?.has(this.#stage)) return undefined;
     const lease = new Lease(ctx, this.#stage);
     try {
-      const rewriting = checkRewriting(this.#run(() => this.#made.rewrite!(lease)));
+      const rewriting = checkRewriting(this.#run(lease, () => this.#made.rewrite!(lease)));
       return (
         rewriting && { ...rewriting, replacements: rewriting.replacements.map((one) => this.#contained(ctx, one)) }
       );
@@ -144,13 +144,16 @@ class ContainedStage {
     if (typeof replace === 'string') return { find, replace };
     const replaceContained = (found: string): string | undefined => {
       if (ctx.left_out?.has(this.#stage)) return undefined;
+      const lease = new Lease(ctx, this.#stage);
       try {
-        const replacement: unknown = this.#run(() => replace(found));
+        const replacement: unknown = this.#run(lease, () => replace(found));
         if (replacement === undefined || typeof replacement === 'string') return replacement;
         throw new Error('a replacement makes a text or nothing, and it made something else');
       } catch (error) {
         this.#fail(ctx, 'rewrite', error);
         return undefined;
+      } finally {
+        lease.end();
       }
     };
     return { find, replace: replaceContained };
@@ -162,7 +165,7 @@ class ContainedStage {
     const lease = new Lease(ctx, this.#stage);
     let returned: unknown;
     try {
-      returned = this.#run(() => this.#made.event!(lease, { ...event }));
+      returned = this.#run(lease, () => this.#made.event!(lease, { ...event }));
     } finally {
       if (!isThenable(returned)) lease.end();
     }
@@ -178,7 +181,7 @@ class ContainedStage {
     const lease = new Lease(ctx, this.#stage);
     const ends = watchHook(this.#stage.id, this.#patience.log);
     try {
-      const returned = this.#run(() => this.#made[moment]!(lease));
+      const returned = this.#run(lease, () => this.#made[moment]!(lease));
       if (!isThenable(returned)) return returned;
       return await waitFor(returned, this.#patience, {
         lease,
@@ -191,10 +194,10 @@ class ContainedStage {
     }
   }
 
-  #run<T>(hook: () => T): T {
+  #run<T>(lease: Lease, hook: () => T): T {
     const ends = watchHook(this.#stage.id, this.#patience.log);
     try {
-      return runAsStage(this.#stage.id, hook);
+      return runAsStage(this.#stage.id, hook, lease);
     } finally {
       ends();
     }

@@ -23,7 +23,9 @@ import type { TraceIdentity } from '../../contract/telemetry.ts';
 import { deepFreeze } from '../../kit/freeze.ts';
 import type { CompiledStage } from '../compiled.ts';
 import type { RequestContext } from '../context.ts';
+import { describeDecisions } from '../decisions.ts';
 import { factIndex } from '../fact-store.ts';
+import type { AuditNotebook } from './audit-fields.ts';
 import { LeasedBody } from './leased-body.ts';
 import { checkHeader } from './result.ts';
 import { writeStageFact } from './stage-facts.ts';
@@ -57,7 +59,7 @@ function fits(path: FactPath, value: unknown): boolean {
  * stage; when the hook is over, or its time is up, it refuses everything, so that code left running in the background
  * changes nothing any more. It hands out copies, so that nothing of the request can be changed behind the engine's back.
  */
-export class Lease implements StageContext {
+export class Lease implements StageContext, AuditNotebook {
   readonly #ctx: RequestContext;
   readonly #stage: CompiledStage;
   #over = false;
@@ -130,7 +132,8 @@ export class Lease implements StageContext {
   /** For `services.decisions`. */
   decisions(told: ReadonlySet<string>): AuditRecord {
     this.#check();
-    return this.#ctx.decisions(told);
+    // A record of the stage's own: that of the gateway is still to come.
+    return describeDecisions(this.#ctx, told);
   }
 
   /** All facts, for `services.facts`. */
@@ -245,6 +248,12 @@ export class Lease implements StageContext {
     this.#facts = undefined;
     const setOwnFact = (path: string, given: unknown) => this.#ctx.setOwnFact(path, given);
     writeStageFact({ stage: this.#stage, setOwnFact }, name, value);
+  }
+
+  /** For `services.audit`. */
+  noteAudit(record: AuditRecord): void {
+    this.#check();
+    this.#ctx.notes.addAuditFields(this.#stage.definition.name, record);
   }
 
   noteShadow(name: string): void {

@@ -5,21 +5,36 @@ import type { Log } from '../../contract/services.ts';
 export const BLOCKING_MS = 200;
 const TICK_MS = 50;
 
-/** Stages whose hooks run now, and those whose hooks ended since the last tick, by id. */
-const running = new Map<object, string>();
-const ended = new Set<string>();
+interface Hook {
+  readonly id: string;
+  /** A process may have several gateways, each with a log of its own. */
+  readonly log: Log;
+}
+
+/** Hooks that run now. */
+const running = new Set<Hook>();
+/** Stages whose hooks ended since the last tick, by log. */
+const ended = new Map<Log, Set<string>>();
 let timer: NodeJS.Timeout | undefined;
 let ticked_at = 0;
 
-function tick(log: Log): void {
+function noteEnded({ id, log }: Hook): void {
+  const ids = ended.get(log) ?? new Set();
+  ended.set(log, ids.add(id));
+}
+
+function tick(): void {
   const now = performance.now();
   const late_ms = Math.round(now - ticked_at - TICK_MS);
   ticked_at = now;
-  const stages = [...new Set([...running.values(), ...ended])];
+  if (late_ms >= BLOCKING_MS) {
+    for (const hook of running) noteEnded(hook);
+    for (const [log, ids] of ended) {
+      const fields = { stages: [...ids], blocked_ms: late_ms };
+      log.warn(fields, 'code of a stage kept all requests waiting; give long work to a worker thread, or break it up');
+    }
+  }
   ended.clear();
-  if (late_ms < BLOCKING_MS || stages.length === 0) return;
-  const fields = { stages, blocked_ms: late_ms };
-  log.warn(fields, 'code of a stage kept all requests waiting; give long work to a worker thread, or break it up');
 }
 
 /**
@@ -29,12 +44,12 @@ function tick(log: Log): void {
 export function watchHook(id: string, log: Log): () => void {
   if (timer === undefined) {
     ticked_at = performance.now();
-    timer = setInterval(() => tick(log), TICK_MS).unref();
+    timer = setInterval(tick, TICK_MS).unref();
   }
-  const key = {};
-  running.set(key, id);
+  const hook = { id, log };
+  running.add(hook);
   return () => {
-    running.delete(key);
-    ended.add(id);
+    running.delete(hook);
+    noteEnded(hook);
   };
 }

@@ -66,4 +66,8 @@ export interface EchoPlace {
   readonly host?: string;
   /** A free one, where it is left out. */
   readonly port?: number;
+  /** What it answers to requests that hold no text it was told about. */
+  readonly says?: string;
+  /** The option of the command line that names the place; `--echo` where it is left out. */
+  readonly option?: string;
 }

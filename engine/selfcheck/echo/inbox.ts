@@ -26,6 +26,12 @@ class Expectation implements Expected {
 export class Inbox {
   #held_bytes = 0;
   readonly #expected = new Map<string, Expectation>();
+  readonly #usual: EchoAnswer;
+
+  /** @param usual the answer to requests that nobody waits for. */
+  constructor(usual: EchoAnswer = {}) {
+    this.#usual = usual;
+  }
 
   /** @param answer to the requests that hold the text. */
   expect(answer: EchoAnswer): Expected {
@@ -55,7 +61,7 @@ export class Inbox {
       expectation.request ??= request;
       return { answer: expectation.answer, is_kept };
     }
-    return { answer: {}, is_kept: false };
+    return { answer: this.#usual, is_kept: false };
   }
 
   #forget({ text, request }: Expectation): void {

@@ -35,8 +35,9 @@ const PATHS: readonly (readonly [end: string, protocol: Protocol])[] = [
 export const ECHO_MODEL = 'selfcheck-echo';
 
 /** Starts the echo upstream. Raises StartError where it can't listen. */
-export async function openEcho({ host = '127.0.0.1', port = 0 }: EchoPlace = {}): Promise<Echo> {
-  const inbox = new Inbox();
+export async function openEcho(place: EchoPlace = {}): Promise<Echo> {
+  const { host = '127.0.0.1', port = 0, says, option = '--echo' } = place;
+  const inbox = new Inbox(says === undefined ? {} : { text: says });
   const server = createServer(
     { maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: REQUEST_MS_MAX, noDelay: true },
     (req, res) => {
@@ -49,7 +50,7 @@ export async function openEcho({ host = '127.0.0.1', port = 0 }: EchoPlace = {})
     server.listen(port, host);
     await once(server, 'listening');
   } catch (error) {
-    throw whyNot(error as NodeJS.ErrnoException, `${isIPv6(host) ? `[${host}]` : host}:${port}`);
+    throw whyNot(error as NodeJS.ErrnoException, `${isIPv6(host) ? `[${host}]` : host}:${port}`, option);
   }
   return {
     url: `http://${hostToName(host)}:${(server.address() as AddressInfo).port}`,
@@ -63,7 +64,7 @@ export async function openEcho({ host = '127.0.0.1', port = 0 }: EchoPlace = {})
   };
 }
 
-function whyNot(error: NodeJS.ErrnoException, listen: string): StartError {
+function whyNot(error: NodeJS.ErrnoException, listen: string, option: string): StartError {
   const why: Readonly<Record<string, string>> = {
     EADDRINUSE: 'is in use by another program; name another port',
     EACCES: 'may not be listened on by this user; name a port from 1024 up',
@@ -71,7 +72,8 @@ function whyNot(error: NodeJS.ErrnoException, listen: string): StartError {
   const reason =
     why[error.code ?? ''] ??
     `can't be listened on (${error.code ?? 'unknown error'}); name an address of this machine and a free port`;
-  return new StartError(`the echo upstream: ${listen} ${reason}, such as --echo 127.0.0.1:4010`, {
+  const what = option === '--echo' ? 'the echo upstream' : 'the stand-in';
+  return new StartError(`${what}: ${listen} ${reason}, such as ${option} 127.0.0.1:4010`, {
     exit_code: EXIT_UNAVAILABLE,
     cause: error,
   });

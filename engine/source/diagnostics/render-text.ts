@@ -1,6 +1,7 @@
 import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { Diagnostic } from './diagnostic.ts';
+import { furtherPlaces, placeOf } from './places.ts';
 import { hideSecrets } from './secrets.ts';
 
 const WIDTH = 80;
@@ -47,18 +48,6 @@ function snippet({ line, column = 1, length = 1 }: Diagnostic, source: string, p
     numbered(line, text),
     `${' '.repeat(gutter)} ${bar} ${' '.repeat(start)}${paint(carets, RED, 1)}`,
   ];
-}
-
-/** Further places of a finding that are named; the others are counted. */
-const MAX_PLACES = 5;
-
-const placeOf = ({ file, line, column }: Diagnostic): string =>
-  line === undefined ? printable(file) : `${printable(file)}:${line}:${column ?? 1}`;
-
-function furtherPlaces(diagnostics: readonly Diagnostic[]): string | undefined {
-  if (diagnostics.length === 0) return undefined;
-  const more = diagnostics.length - MAX_PLACES;
-  return `${diagnostics.slice(0, MAX_PLACES).map(placeOf).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 /**

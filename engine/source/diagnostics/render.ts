@@ -40,16 +40,18 @@ const whatItSays = ({ code, message, found, expected, help }: Diagnostic): strin
   JSON.stringify([code, message, found, expected, help]);
 
 /**
- * Diagnostics as text for people (those that say the same once, with all their places), as one JSON document `{ errors, warnings, diagnostics }`, or as workflow commands that
- * a code host shows beside the changed lines. Ends with a line break unless it is empty.
+ * Diagnostics as text for people, as workflow commands that a code host shows beside the changed lines (in both, those that say the
+ * same once, with their places), or all as one JSON document `{ errors, warnings, diagnostics }`. Ends with a line break unless it
+ * is empty.
  */
 export function renderDiagnostics(diagnostics: readonly Diagnostic[], options: RenderOptions): string {
   const { format, color, sources, cwd = process.cwd() } = options;
-  if (format === 'json') return renderJson(diagnostics.map((diagnostic) => withShownPaths(diagnostic, cwd)));
   const shown = (diagnostic: Diagnostic) => withShownPaths(diagnostic, cwd);
-  if (format === 'github') return diagnostics.map((diagnostic) => renderGithub(shown(diagnostic))).join('');
-  const groups = Map.groupBy(diagnostics, whatItSays);
-  return [...groups.values()]
-    .map(([first, ...same]) => renderText(shown(first!), same.map(shown), sources.get(first!.file), color))
-    .join('\n');
+  if (format === 'json') return renderJson(diagnostics.map(shown));
+  const rendered = [...Map.groupBy(diagnostics, whatItSays).values()].map(([first, ...same]) =>
+    format === 'github'
+      ? renderGithub(shown(first!), same.map(shown))
+      : renderText(shown(first!), same.map(shown), sources.get(first!.file), color),
+  );
+  return rendered.join(format === 'github' ? '' : '\n');
 }

@@ -6,7 +6,15 @@ import { dirname, join, resolve } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { cli } from '../support.ts';
 
-const WRITTEN = ['.gitignore', 'gateway.test.yaml', 'gateway.yaml', 'pipelines/long-answers.yaml'];
+const OWNERS = ['.gitignore', '.npmrc', 'tsconfig.json'];
+const WRITTEN = [
+  '.gitignore',
+  '.npmrc',
+  'gateway.test.yaml',
+  'gateway.yaml',
+  'pipelines/long-answers.yaml',
+  'tsconfig.json',
+];
 
 let root: string;
 let directory: string;
@@ -97,19 +105,22 @@ test('at the end it names the commands for when something does not work, with op
 
 test('away from where npx finds the program, the first step is to install it there', async () => {
   const npx = { ...env, npm_command: 'exec' };
-  const install = /\n {2}cd new\n {2}npm install --loglevel=error \\\n {4}(\S+)\n {2}npx appscli check/;
+  const install = /\n {2}cd new\n {2}npm install \\\n {4}(\S+)\n(?: {2}export .+\n) {2}npx appscli check/;
   const away = await cli(['init', 'new'], { cwd: directory, env: npx });
   const installed = install.exec(away.stderr)?.[1];
   assert.ok(installed !== undefined && existsSync(join(installed, 'engine/bin/appscli.js')), away.stderr);
   assert.doesNotMatch((await run('init', 'without-npx')).stderr, /npm install/);
+  await mkdir(join(directory, 'used'));
+  await writeFile(join(directory, 'used', '.npmrc'), 'mine');
+  assert.match((await cli(['init', 'used'], { cwd: directory, env: npx })).stderr, /npm install --loglevel=error \\\n/);
   await mkdir(join(directory, 'node_modules/.bin'), { recursive: true });
   await writeFile(join(directory, 'node_modules/.bin/appscli'), '');
   const found = await cli(['init', 'below'], { cwd: directory, env: npx });
-  assert.match(found.stderr, /\n {2}cd below\n {2}npx appscli check/);
+  assert.match(found.stderr, /\n {2}cd below\n {2}export .+\n {2}npx appscli check/);
 });
 
 test('a file that exists stays as it is, is named, and nothing else is written', async () => {
-  for (const existing of WRITTEN.filter((name) => name !== '.gitignore')) {
+  for (const existing of WRITTEN.filter((name) => !OWNERS.includes(name))) {
     const own = await mkdtemp(join(directory, 'own-'));
     await mkdir(dirname(join(own, existing)), { recursive: true });
     await writeFile(join(own, existing), 'mine');
@@ -127,12 +138,55 @@ test('a link to nothing is in the way, too: nothing is written through it', asyn
   assert.ok(!(await readdir(root)).includes('elsewhere.yaml'));
 });
 
-test('a .gitignore that exists is left to its owner and stops nothing', async () => {
-  await writeFile(join(directory, '.gitignore'), 'mine\n');
+test('what a directory in use has already is left to its owner and stops nothing', async () => {
+  for (const name of OWNERS) await writeFile(join(directory, name), 'mine\n');
   const { exit_code, stdout } = await run('init');
   assert.equal(exit_code, 0);
-  assert.ok(!stdout.includes('.gitignore'));
-  assert.equal(await readFile(join(directory, '.gitignore'), 'utf8'), 'mine\n');
+  for (const name of OWNERS) {
+    assert.ok(!stdout.includes(name));
+    assert.equal(await readFile(join(directory, name), 'utf8'), 'mine\n');
+  }
+});
+
+test('without a provider, the configuration goes to the stand-in, and says how to start it', async () => {
+  const { stderr } = await run('init');
+  assert.match(await readFile(join(directory, 'gateway.yaml'), 'utf8'), /base_url: http:\/\/127\.0\.0\.1:8090\n/);
+  assert.match(stderr, /\n {2}appscli stand-in & +#/);
+  assert.match((await run('stand-in', '--help')).stdout, /default: 127\.0\.0\.1:8090/);
+});
+
+for (const type of ['vendor', 'compat']) {
+  test(`a provider that options name stands in it, and its tests have answers of such a one: ${type}`, async () => {
+    const options = ['--upstream-url', 'https://models.example.com', '--upstream-type', type, '--key-env', 'MY_KEY'];
+    const { exit_code, stderr } = await run('init', ...options);
+    assert.equal(exit_code, 0);
+    assert.doesNotMatch(stderr, /stand-in/);
+    assert.match(stderr, /\n {2}export MY_KEY=/);
+    const mine = { cwd: directory, env: { ...process.env, MY_KEY: 'set' } };
+    const checked = await cli(['check', '--deny-warnings'], mine);
+    assert.equal(checked.exit_code, 0, checked.stdout);
+    const tested = await cli(['test', '--min-coverage', '100'], mine);
+    assert.equal(tested.exit_code, 0, tested.stdout + tested.stderr);
+    const text = await readFile(join(directory, 'gateway.yaml'), 'utf8');
+    assert.match(text, new RegExp(`\n {4}type: ${type} #`));
+    assert.match(text, /\n {4}base_url: https:\/\/models\.example\.com\n/);
+    assert.match(text, /\n {4}api_key_env: MY_KEY\n/);
+  });
+}
+
+test('a provider that cannot be one is refused, nothing is written, and a key in place of its name is not repeated', async () => {
+  for (const [options, said] of [
+    [['--upstream-url', 'api.example.com'], /the address cannot be used: it is not an absolute URL/],
+    [['--upstream-url', 'https://me:hunter2@api.example.com'], /it holds credentials/],
+    [['--key-env', 'sk-planted-0123456789'], /write the name of a variable/],
+    [['--upstream-type', 'compat'], /--upstream-url/],
+  ] as const) {
+    const { exit_code, stderr } = await run('init', ...options);
+    assert.equal(exit_code, 64);
+    assert.match(stderr, said);
+    assert.doesNotMatch(stderr, /hunter2|planted/);
+  }
+  assert.deepEqual(await readdir(directory), []);
 });
 
 test('what was written is taken back when a later file cannot be', async () => {

@@ -62,6 +62,8 @@ export default defineStage({
       if (ctx.headers['x-fault'] === 'last strays') {
         void Promise.reject(new Error('a stray promise'));
         setTimeout(() => { throw new Error('a stray timer'); }, 1);
+        setTimeout(() => process.exit(3), 1);
+        setTimeout(() => process.abort(), 1);
       }
     },
   }),
@@ -235,14 +237,13 @@ finally:
   const running = await startGatewayProcess(config_file, env, port);
   try {
     await send(running.url, { method: 'GET', path: '/stray', headers: ['x-fault', 'last strays'] });
-    await until(
-      'both failures are in the log',
-      () => /stray promise/.test(running.output()) && /stray timer/.test(running.output()),
+    await until('all failures are in the log', () =>
+      [/stray promise/, /stray timer/, /process\.exit/, /process\.abort/].every((one) => one.test(running.output())),
     );
     for (const line of running
       .output()
       .split('\n')
-      .filter((text) => text.includes('stray '))) {
+      .filter((text) => /stray |process\.(?:exit|abort)/.test(text))) {
       const record = JSON.parse(line);
       assert.equal(record.stage, 'last');
       assert.equal(record.msg, 'a stage failed in something it left running');

@@ -101,20 +101,29 @@ test('a stage that appscli create writes passes its test, and both compile again
   // What `npm init` makes of a directory.
   await writeFile(join(directory, 'package.json'), '{ "private": true, "type": "commonjs" }');
   await run(linked('appscli'), ['create', 'stage', 'require-ticket'], directory);
-  const { stdout } = await run(linked('node'), ['--test', 'stages/require-ticket.test.ts'], directory);
+  // As the README of stages says it, but for the shell that takes off the quotes.
+  const readme = await readFile(join(REPOSITORY, 'stages/README.md'), 'utf8');
+  const [, pattern] = /`npx node --test '([^'`]+)'`/.exec(readme)!;
+  const { stdout } = await run('npx', ['node', '--test', pattern!], directory);
   assert.match(stdout, /pass 2\n/);
-  const options = {
-    target: 'es2024',
-    module: 'nodenext',
-    strict: true,
-    exactOptionalPropertyTypes: true,
-    allowImportingTsExtensions: true,
-    noEmit: true,
-    types: ['node'],
-    typeRoots: [join(REPOSITORY, 'node_modules/@types')],
-  };
-  await writeFile(join(directory, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['stages'] }));
-  await run(process.execPath, [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', '.'], directory);
+  const tsc = [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', '.'];
+  await run(process.execPath, tsc, directory);
+  const stage = join(directory, 'stages/require-ticket.ts');
+  const text = await readFile(stage, 'utf8');
+  await writeFile(stage, text.replace('ctx.headers', 'ctx.heders'));
+  const broken = await start(process.execPath, tsc, { cwd: directory, env }).ended;
+  assert.match(broken.stdout, /require-ticket\.ts.*heders/);
+  await writeFile(stage, text);
+});
+
+test('npm warns of nothing in a directory that appscli init has made', async () => {
+  await run(linked('appscli'), ['init', 'quiet'], directory);
+  const quiet = join(directory, 'quiet');
+  await writeFile(join(quiet, 'package.json'), '{ "private": true }');
+  const [tarball] = (await readdir(directory)).filter((name) => name.endsWith('.tgz'));
+  const offline = ['--prefer-offline', '--no-audit', '--no-fund'];
+  const { stderr } = await run('npm', ['install', ...offline, `../${tarball}`], quiet);
+  assert.equal(stderr, '');
 });
 
 test('the installed gateway checks its configuration, starts with its own PostgreSQL, and stops within 5 s', async () => {

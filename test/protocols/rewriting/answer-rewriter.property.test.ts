@@ -11,6 +11,7 @@ import { compileRewriting } from '../../../engine/protocols/rewriting/text-rewri
 import type { AnswerContext } from '../../../engine/protocols/translation/adapter.ts';
 import { gatherAnswer, type ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { times } from '../../support/times.ts';
 import { ADDRESSES, cut, places, rewritten, texts, WORDS } from './rewriting.ts';
 
 type Kind = 'text' | 'reasoning' | 'refusal' | 'tool_call';
@@ -122,7 +123,7 @@ for (const protocol of PROTOCOLS) {
             assert.equal(rewriter.replaced.get('redact') ?? 0, count);
             if (protocol === 'responses') assertRepeated(after.datas);
           }),
-          { numRuns: 150 },
+          { numRuns: times(150) },
         );
       });
     }
@@ -136,7 +137,7 @@ for (const protocol of PROTOCOLS) {
           const blind: Rewriting = { ...WORDS, kinds: ['other' as TextKind] };
           assert.equal(rewriteStream(newRewriter(protocol, blind), original, at), original);
         }),
-        { numRuns: 60 },
+        { numRuns: times(60) },
       );
     });
 
@@ -162,7 +163,7 @@ for (const protocol of PROTOCOLS) {
           assert.equal(text.includes('boss@example.com'), json.includes('boss@example.com'));
           if ((rewriter.replaced.get('redact') ?? 0) === 0) assert.equal(text, json);
         }),
-        { numRuns: 150 },
+        { numRuns: times(150) },
       );
     });
   });

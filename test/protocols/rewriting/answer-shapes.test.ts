@@ -278,6 +278,22 @@ test('an answer nested without end, or of texts without end, is refused at once'
   assert.throws(() => events('messages', many), /too many texts/);
 });
 
+test('what should be a number or a word may be anything', () => {
+  const odd = { toString: null };
+  const { said } = events('messages', [
+    { type: 'content_block_delta', index: odd, delta: { type: 'text_delta', text: 'ann@' } },
+    { type: 'content_block_delta', index: odd, delta: { type: 'text_delta', text: 'example.com' } },
+  ]);
+  const shown = said.map(({ delta }) => delta.text).join('');
+  assert.equal(shown, X);
+  const rewriter = rewriterOf('chat');
+  rewriter.event('chunk', JSON.stringify({ type: odd, choices: [{ index: 0, delta: { content: 'ann@' } }] }));
+  assert.deepEqual(
+    rewriter.flush().map(({ name }) => name),
+    ['chunk'],
+  );
+});
+
 test('an answer that has no texts is refused', () => {
   for (const type of ['image/png', 'application/octet-stream', 'audio/mpeg'])
     assert.throws(() => rewriteAnswer(type, rewriterOf('none')), /cannot be rewritten/);

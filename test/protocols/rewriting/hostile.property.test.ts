@@ -8,6 +8,7 @@ import { textsOf } from '../../../engine/protocols/definitions.ts';
 import { AnswerRewriter } from '../../../engine/protocols/rewriting/answer-rewriter.ts';
 import { editJson } from '../../../engine/protocols/rewriting/edit-json.ts';
 import { compileRewriting } from '../../../engine/protocols/rewriting/text-rewriter.ts';
+import { times } from '../../support/times.ts';
 import { WORDS } from './rewriting.ts';
 
 const KEYS = [
@@ -60,7 +61,7 @@ for (const protocol of [...PROTOCOLS, 'none']) {
           assert.ok(error instanceof StageError, String(error));
         }
       }),
-      { numRuns: 1500 },
+      { numRuns: times(1500) },
     );
   });
 }
@@ -84,6 +85,6 @@ test('what is put into a JSON text stands where it was asked for, and the rest s
       };
       assert.deepEqual(JSON.parse(edited), expected(JSON.parse(text), 0));
     }),
-    { numRuns: 500 },
+    { numRuns: times(500) },
   );
 });

@@ -107,3 +107,29 @@ test('github is one escaped workflow command per finding', () => {
       '100%25 wrong%0Aexpected: listen, public_url%0Ahelp: did you mean `listen`?\n',
   );
 });
+
+describe('what 200 findings say alike', () => {
+  const alike = Array.from({ length: 200 }, (_, index): Diagnostic => ({ ...diagnostic, line: index + 1 }));
+  const other: Diagnostic = { ...diagnostic, message: 'another' };
+  const render = (format: 'text' | 'json' | 'github') => renderDiagnostics([...alike, other], { ...options, format });
+
+  test('is said once to people and to code hosts, with the first places', () => {
+    const rest = 'gateway.yaml:4:3, gateway.yaml:5:3, gateway.yaml:6:3 and 194 more';
+    const text = render('text').replace(/\s+/g, ' ');
+    assert.ok(text.includes(`also at: gateway.yaml:2:3, gateway.yaml:3:3, ${rest}`), text);
+    assert.equal(text.split('error[').length - 1, 2);
+    const commands = render('github').trim().split('\n');
+    assert.equal(commands.length, 2);
+    assert.ok(commands[0]?.endsWith(`%0Aalso at: gateway.yaml:2:3, gateway.yaml:3:3, ${rest}`), commands[0]);
+    assert.doesNotMatch(commands[1]!, /also at/);
+  });
+
+  test('is there 200 times for programs', () => {
+    const { errors, diagnostics } = JSON.parse(render('json'));
+    assert.equal(errors, 201);
+    assert.deepEqual(
+      diagnostics.slice(0, 200).map(({ line }: Diagnostic) => line),
+      alike.map(({ line }) => line),
+    );
+  });
+});

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { until } from '../support/until.ts';
+import { cli, startCli } from './support.ts';
+
+test('the stand-in answers in every API, to every model and key, and ends by a signal', async () => {
+  const port = await freePort();
+  const running = startCli(['stand-in', '--listen', `127.0.0.1:${port}`]);
+  await until('it says where it is', () => running.stdout().includes(`http://127.0.0.1:${port}\n`));
+  const user = { role: 'user', content: 'Hello' };
+  for (const [path, body] of [
+    ['/v1/messages', { model: 'any', max_tokens: 9, messages: [user] }],
+    ['/v1/chat/completions', { model: 'any', messages: [user] }],
+    ['/v1/responses', { model: 'any', input: 'Hello' }],
+  ] as const) {
+    const headers = { 'content-type': 'application/json', 'x-api-key': 'whatever' };
+    const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(body),
+    });
+    assert.equal(answer.status, 200, path);
+    assert.match(await answer.text(), /This is a stand-in for a model\./, path);
+  }
+  const second = await cli(['stand-in', '--listen', `127.0.0.1:${port}`]);
+  assert.equal(second.exit_code, 69);
+  assert.match(second.stderr, /in use by another program; name another port, such as --listen/);
+  running.process.kill('SIGTERM');
+  assert.equal((await running.ended).exit_code, 0);
+});
+
+test('a place that is none is refused', async () => {
+  const { exit_code, stderr } = await cli(['stand-in', '--listen', '8090']);
+  assert.equal(exit_code, 64);
+  assert.match(stderr, /Write a host and a port of this machine/);
+});
