@@ -1,12 +1,8 @@
 /** Looking for records: by time, person, model, error, and by the rule that decided or would have. */
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
-import { rm } from 'node:fs/promises';
-import { after, before, describe, it } from 'node:test';
-import pg from 'pg';
-import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, writeConfig } from '../../support/gateway.ts';
+import { before, describe, it } from 'node:test';
 import { cli } from '../support.ts';
+import { auditBench, REFUSED } from './audit-bench.ts';
 
 const ACCESS = {
   rules: [
@@ -15,38 +11,10 @@ const ACCESS = {
   ],
 };
 
-type Fields = Readonly<Record<string, unknown>>;
-
-let client: pg.Client;
-let config_file: string;
-let env: NodeJS.ProcessEnv;
-const closing: (() => unknown)[] = [];
-
-/** Writes a record as the stage `audit` does; its id begins with a letter that tests name it by. */
-async function write(letter: string, hours_ago: number, fields: Fields): Promise<void> {
-  const request_id = `${letter}${randomUUID().slice(1)}`;
-  const shared = {
-    ...{ request_id, method: 'POST', path: '/v1/messages', protocol: 'messages', pipeline: 'messages' },
-    ...{ model: 'coder-1', status: 200, error: null, upstream: 'main', route_rule: 'default', spend_rule: null },
-    ...{ aborted: false, duration_ms: 310, cost_usd: 0.0042, sends: 1, losses: [] },
-  };
-  const at_ms = Date.now() - hours_ago * 3_600_000;
-  const text = JSON.stringify([{ at_ms, request_id, record: { ...shared, ...fields } }]);
-  await client.query('select audit_append($1::jsonb, false)', [text]);
-}
-
-const REFUSED = { upstream: null, cost_usd: undefined, duration_ms: 3, sends: undefined };
+const bench = auditBench({ access: ACCESS });
 
 before(async () => {
-  const database = await createTestDatabase();
-  closing.push(database.drop);
-  const { directory, config_file: file } = await writeConfig(gatewayConfig('http://127.0.0.1:9', { access: ACCESS }));
-  closing.push(() => rm(directory, { recursive: true, force: true }));
-  config_file = file;
-  env = { ...process.env, TEST_DATABASE_URL: database.url };
-  client = new pg.Client({ connectionString: database.url });
-  await client.connect();
-  closing.push(() => client.end());
+  const { write } = bench;
   await write('a', 24 * 20, { user: 'ann@example.com', token_id: 'tok_a' });
   const by_rule = { status: 403, error: 'forbidden', refused_by: 'access rule no-preview' };
   await write('b', 30, { ...REFUSED, ...by_rule, user: 'ann@example.com', stage: 'resolve-route' });
@@ -65,11 +33,8 @@ before(async () => {
   await write('1', 24, { user: 'ann@example.com', status: 529, cost_usd: undefined, sends: 2 });
   await write('2', 1, { user: 'ann@example.com', aborted: true, shadow: [] });
 });
-after(async () => {
-  for (const close of closing.reverse()) await close();
-});
-
-const tail = (...arguments_: string[]) => cli(['audit', 'tail', ...arguments_, '--config', config_file], { env });
+const tail = (...arguments_: string[]) =>
+  cli(['audit', 'tail', ...arguments_, '--config', bench.config_file], { env: bench.env });
 
 /** The letters of the records that are found, oldest first. */
 async function found(...arguments_: string[]): Promise<string> {
