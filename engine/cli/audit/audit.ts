@@ -82,7 +82,7 @@ export async function tailAudit(context: CommandContext, given: TailOptions): Pr
     const { found, more } = await latest(database, filter, lines, terminal);
     print(found.filter(({ id }) => id <= newest).toReversed());
     if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(nothingFound(given, config));
-    if (more && !follow && !json) terminal.info(`There are more; -n ${lines * 5} shows them.\n`);
+    if (more && !follow && !json) terminal.info(`There are more; try -n ${lines * 5}.\n`);
     if (follow) await printWhatComes(database, newest, (rows) => print(rows.filter(({ record }) => fits(record))));
     return EXIT_OK;
   });

@@ -22,7 +22,7 @@ export function addDiff(program: Command, context: CommandContext, finish: (exit
       examples(
         'appscli diff gateway.yaml gateway.new.yaml',
         'appscli diff --ledger old/gateway.yaml gateway.yaml',
-        'appscli diff --audit 7d gateway.yaml gateway.new.yaml    whose requests it hits',
+        'appscli diff --audit 7d gateway.yaml gateway.new.yaml',
       ),
     )
     .action(async (old_file, new_file, given) =>

@@ -138,7 +138,7 @@ TIME  200  ann@example.com  coder-1 at main
       /^No record since \d{4}-\d\d-\d\d \d\d:\d\d fits\.\ngateway\.yaml has no model coder-2: did you mean `coder-1`\?\ngateway\.yaml has no rule no-prevew: did you mean `no-preview`\?\n$/,
     );
     const rest = await tail('--user', 'ann@example.com', '-n', '2');
-    assert.equal(rest.stderr, 'There are more; -n 10 shows them.\n');
+    assert.equal(rest.stderr, 'There are more; try -n 10.\n');
   });
 
   it('refuses options that mean nothing', async () => {
