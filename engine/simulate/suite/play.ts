@@ -132,6 +132,7 @@ async function playOne(ground: Ground, wish: PlayWish, token: string): Promise<O
     calls: upstream.requests.slice(marks[0]).map((received) => callOf(received, config)),
     upstream_body: scripts.body,
     unscripted: scripts.unscripted,
+    is_unscripted: wish.upstream === undefined && wish.upstreams === undefined,
     trace,
     facts: trace?.facts ?? {},
     attempts: trace?.attempts ?? [],
