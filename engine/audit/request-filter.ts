@@ -87,29 +87,31 @@ function rulesMatch(name: string): Fields[] {
 
 const isClass = (status: string) => status.endsWith('xx');
 
-/** What a record has to hold: one of these. */
-export function wanted(filter: RequestFilter): Fields[] {
-  const { status, rules, shadow } = filter;
-  const choices: Fields[][] = Object.entries(FIELDS).flatMap(([name, field]) => {
-    const value = filter[name as keyof typeof FIELDS];
-    return value === undefined ? [] : [asList(value).map((each) => ({ [field]: each }))];
-  });
-  if (status !== undefined && !isClass(status)) choices.push([{ status: Number(status) }]);
-  if (rules !== undefined) choices.push(rules.flatMap(rulesMatch));
-  if (Array.isArray(shadow)) choices.push(shadow.flatMap(shadowMarks));
-  return choices.reduce<Fields[]>((all, some) => all.flatMap((each) => some.flatMap((more) => both(each, more))), [{}]);
+/** What a record has to hold. */
+export interface Wanted {
+  /** All of it. */
+  readonly fields: Fields;
+  /** And one of each list. */
+  readonly choices: readonly (readonly Fields[])[];
 }
 
-/** What has to hold for both; none where they contradict each other. */
-function both(a: Fields, b: Fields): Fields[] {
-  const merged: Record<string, Fields[string]> = { ...a };
-  for (const [field, value] of Object.entries(b)) {
-    const other = merged[field];
-    if (Array.isArray(other) && Array.isArray(value)) merged[field] = [...new Set([...other, ...value])];
-    else if (other !== undefined && other !== value) return [];
-    else merged[field] = value;
-  }
-  return [merged];
+/** What a record has to hold to be one of those that are wanted, apart from its time and the class of its status. */
+export function wanted(filter: RequestFilter): Wanted {
+  const { status, rules, shadow } = filter;
+  const lists = Object.entries(FIELDS).flatMap(([name, field]) => {
+    const value = filter[name as keyof typeof FIELDS];
+    return value === undefined ? [] : [asList(value).map((each): Fields => ({ [field]: each }))];
+  });
+  const exact = status !== undefined && !isClass(status) ? [{ status: Number(status) }] : [];
+  const single = lists.flatMap((list) => (list.length === 1 ? list : []));
+  return {
+    fields: Object.assign({}, ...single, ...exact),
+    choices: [
+      ...lists.filter((list) => list.length !== 1),
+      ...(rules === undefined ? [] : [rules.flatMap(rulesMatch)]),
+      ...(Array.isArray(shadow) ? [shadow.flatMap(shadowMarks)] : []),
+    ],
+  };
 }
 
 /** How many fields have to be compared beside the one that an index leads to. */
@@ -133,11 +135,14 @@ export function classesOf({ status, outcome }: RequestFilter): string[] | null {
 /** Tells whether a record is one of those that are wanted, whenever it was. */
 export function fitter(filter: RequestFilter): (record: AuditRecord) => boolean {
   const classes = classesOf(filter);
-  const choices = wanted(filter);
+  const { fields: all, choices } = wanted(filter);
   const holds = (value: unknown, asked: Fields[string]) =>
     typeof asked === 'object' ? Array.isArray(value) && asked.every((each) => value.includes(each)) : value === asked;
+  const hasAll = (record: AuditRecord, fields: Fields) =>
+    Object.entries(fields).every(([field, asked]) => holds(record[field], asked));
   return (record) =>
-    choices.some((fields) => Object.entries(fields).every(([field, asked]) => holds(record[field], asked))) &&
+    hasAll(record, all) &&
+    choices.every((list) => list.some((fields) => hasAll(record, fields))) &&
     (classes === null || classes.includes(String(record.status ?? '')[0] ?? '')) &&
     (filter.outcome !== 'refused' || (record.error !== null && record.error !== undefined)) &&
     (filter.shadow === undefined || (Array.isArray(record.shadow) && record.shadow.length > 0));

@@ -34,17 +34,24 @@ const LOOK_UP = {
 } as const;
 
 /** What is compared, with parameters from $5 on. */
-const FITS = `record @> any($5::text[]::jsonb[])
+const FITS = `record @> $5::jsonb
        and ($6::text[] is null or left(record ->> 'status', 1) = any($6))
        and (not $7::boolean or record ->> 'error' is not null)
-       and (not $8::boolean or record -> 'shadow' <> '[]')`;
+       and (not $8::boolean or record -> 'shadow' <> '[]')
+       and ($9::jsonb is null or not exists (
+         select from jsonb_array_elements($9) as list where not exists (
+           select from jsonb_array_elements(list) as fields where record @> fields
+         )
+       ))`;
 
 function fitsValues(filter: RequestFilter): readonly unknown[] {
+  const { fields, choices } = wanted(filter);
   return [
-    wanted(filter).map((fields) => JSON.stringify(fields)),
+    JSON.stringify(fields),
     classesOf(filter),
     filter.outcome === 'refused',
     filter.shadow !== undefined,
+    choices.length === 0 ? null : JSON.stringify(choices),
   ];
 }
 
@@ -83,7 +90,7 @@ function readStretch(database: Asking, filter: RequestFilter, stretch: Stretch):
      where ${LOOK_UP[by]}
        and (at, id) < ($2::timestamptz, coalesce($3::bigint, 0)) and ($4::timestamptz is null or at >= $4)
        and ${FITS}
-     order by at desc, id desc limit $9`,
+     order by at desc, id desc limit $10`,
     [soughtValue(filter, by), stretch.before, stretch.before_id, stretch.from, ...fitsValues(filter), stretch.limit],
   );
 }
