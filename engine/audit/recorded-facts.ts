@@ -46,6 +46,25 @@ const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRec
 /** The facts that fields of an audit record tell; rules that look at others find them in its field `seen`. */
 export const RECORDED_FACTS: ReadonlySet<string> = new Set(Object.values(FIELDS).map(([path]) => path));
 
+/** The field of an audit record that keeps a fact; `undefined` where none does. */
+export function fieldOf(path: string): string | undefined {
+  return Object.entries(FIELDS).find(([, [kept]]) => kept === path)?.[0];
+}
+
+/**
+ * What a record tells of facts that have no field of their own: what rules looked at then, and what stages found out. Those about
+ * the route are left out, as each configuration decides it anew.
+ */
+export function seenFacts({ seen, found }: AuditRecord): Readonly<Record<string, unknown>> {
+  const looked_at = Object.entries(mapping(seen)).filter(([path]) => /^(?:request|principal)\./.test(path));
+  const found_out = Object.entries(mapping(found)).flatMap(([stage, facts]) =>
+    Object.entries(mapping(facts)).map(([fact, value]) => [`${stage}.${fact}`, value] as const),
+  );
+  return Object.fromEntries([...looked_at, ...found_out]);
+}
+
+const mapping = (value: unknown): object => (typeof value === 'object' && value !== null ? value : {});
+
 /** The facts that fields of an audit record tell, by dotted path. */
 export function recordedFacts(record: AuditRecord): Readonly<Record<string, unknown>> {
   return Object.fromEntries(

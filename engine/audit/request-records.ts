@@ -4,28 +4,7 @@
  */
 import type { AuditRecord } from '../contract/services.ts';
 import type { Database } from '../store/database.ts';
-
-/** Which requests are wanted; every field that is present must match. */
-export interface RequestFilter {
-  /** E-mail address in lower case. */
-  readonly user?: string | undefined;
-  readonly team?: string | undefined;
-  readonly project?: string | undefined;
-  /** Id of an access token or session. */
-  readonly token?: string | undefined;
-  readonly token_group?: string | undefined;
-  readonly model?: string | undefined;
-  readonly upstream?: string | undefined;
-  readonly client?: string | undefined;
-  /** Error code of the gateway. */
-  readonly error?: string | undefined;
-  /** Three digits, or a class such as `4xx`. */
-  readonly status?: string | undefined;
-  /** `refused`: the gateway said no. `failed`: it ended with a status from 400 on, whoever said it. */
-  readonly outcome?: 'refused' | 'failed' | undefined;
-  readonly since?: Date | undefined;
-  readonly until?: Date | undefined;
-}
+import { classesOf, comparedFields, type RequestFilter, wanted } from './request-filter.ts';
 
 /** One row of the audit log. */
 export interface RequestRecord {
@@ -46,74 +25,53 @@ export interface RecordPage {
 
 type Asking = Pick<Database, 'query'>;
 
-/** The field of a record that each filter is compared with. */
-const FIELDS = {
-  user: 'user',
-  team: 'team',
-  project: 'project',
-  token: 'token_id',
-  token_group: 'token_group',
-  model: 'model',
-  upstream: 'upstream',
-  client: 'client',
-  error: 'error',
-} as const satisfies Partial<Record<keyof RequestFilter, string>>;
-
-const isClass = (status: string) => status.endsWith('xx');
-
-/** What a record has to hold. */
-function wanted(filter: RequestFilter): Record<string, unknown> {
-  const { status } = filter;
-  const fields = Object.entries(FIELDS).flatMap(([name, field]) => {
-    const value = filter[name as keyof typeof FIELDS];
-    return value === undefined ? [] : [[field, value] as const];
-  });
-  const exact = status !== undefined && !isClass(status) ? { status: Number(status) } : {};
-  return { ...Object.fromEntries(fields), ...exact };
-}
-
-/** First digits of the statuses that are wanted. */
-function classesOf({ status, outcome }: RequestFilter): string[] | null {
-  const by_outcome = { refused: ['4', '5'], failed: ['4', '5'] };
-  const of_status = status === undefined ? undefined : [status[0]!];
-  const of_outcome = outcome === undefined ? undefined : by_outcome[outcome];
-  if (of_status === undefined) return of_outcome ?? null;
-  return of_outcome === undefined ? of_status : of_status.filter((digit) => of_outcome.includes(digit));
-}
-
-/** Whether a record is one of those that are wanted, whenever it was. */
-export function fitsFilter(record: AuditRecord, filter: RequestFilter): boolean {
-  const classes = classesOf(filter);
-  return (
-    Object.entries(wanted(filter)).every(([field, value]) => record[field] === value) &&
-    (classes === null || classes.includes(String(record.status ?? '')[0] ?? '')) &&
-    (filter.outcome !== 'refused' || (record.error !== null && record.error !== undefined))
-  );
-}
-
 /** What an index leads to; the rest is compared row by row. */
 const LOOK_UP = {
-  user: "record ->> 'user' = $1::jsonb ->> 'user'",
-  token: "record ->> 'token_id' = $1::jsonb ->> 'token_id'",
-  failed: "left(record ->> 'status', 1) in ('4', '5')",
-  time: 'true',
+  user: "record ->> 'user' = $1",
+  token: "record ->> 'token_id' = $1",
+  failed: "left(record ->> 'status', 1) in ('4', '5') and $1::text is null",
+  time: '$1::text is null',
 } as const;
+
+/** What is compared, with parameters from $5 on. */
+const FITS = `record @> $5::jsonb
+       and ($6::text[] is null or left(record ->> 'status', 1) = any($6))
+       and (not $7::boolean or record ->> 'error' is not null)
+       and (not $8::boolean or record -> 'shadow' <> '[]')
+       and ($9::jsonb is null or not exists (
+         select from jsonb_array_elements($9) as list where not exists (
+           select from jsonb_array_elements(list) as fields where record @> fields
+         )
+       ))`;
+
+function fitsValues(filter: RequestFilter): readonly unknown[] {
+  const { fields, choices } = wanted(filter);
+  return [
+    JSON.stringify(fields),
+    classesOf(filter),
+    filter.outcome === 'refused',
+    filter.shadow !== undefined,
+    choices.length === 0 ? null : JSON.stringify(choices),
+  ];
+}
 
 function lookUp(filter: RequestFilter): keyof typeof LOOK_UP {
   if (filter.token !== undefined) return 'token';
-  if (filter.user !== undefined) return 'user';
+  if (typeof filter.user === 'string') return 'user';
   const classes = classesOf(filter);
   return classes?.every((digit) => digit === '4' || digit === '5') ? 'failed' : 'time';
 }
 
+/** The value that an index is asked for. */
+function soughtValue(filter: RequestFilter, by: keyof typeof LOOK_UP): string | null {
+  return by === 'user' || by === 'token' ? (filter[by] as string) : null;
+}
+
 /** Whether most of what an index leads to may have to be passed over. */
 function isRare(filter: RequestFilter, by: keyof typeof LOOK_UP): boolean {
-  const compared = Object.keys(wanted(filter)).filter(
-    (field) => by === 'time' || by === 'failed' || field !== FIELDS[by],
-  );
   const is_of_class =
     by === 'failed' ? classesOf(filter)!.length < 2 || filter.outcome === 'refused' : classesOf(filter) !== null;
-  return compared.length > 0 || is_of_class;
+  return comparedFields(filter, by === 'user' || by === 'token' ? by : undefined) > 0 || is_of_class;
 }
 
 interface Stretch {
@@ -129,20 +87,11 @@ function readStretch(database: Asking, filter: RequestFilter, stretch: Stretch):
   return database.query<RequestRecord>(
     `audit_requests_by_${by}`,
     `select id, at, record from audit_log
-     where ${LOOK_UP[by]} and record @> $1::jsonb
+     where ${LOOK_UP[by]}
        and (at, id) < ($2::timestamptz, coalesce($3::bigint, 0)) and ($4::timestamptz is null or at >= $4)
-       and ($5::text[] is null or left(record ->> 'status', 1) = any($5))
-       and (not $6::boolean or record ->> 'error' is not null)
-     order by at desc, id desc limit $7`,
-    [
-      JSON.stringify(wanted(filter)),
-      stretch.before,
-      stretch.before_id,
-      stretch.from,
-      classesOf(filter),
-      filter.outcome === 'refused',
-      stretch.limit,
-    ],
+       and ${FITS}
+     order by at desc, id desc limit $10`,
+    [soughtValue(filter, by), stretch.before, stretch.before_id, stretch.from, ...fitsValues(filter), stretch.limit],
   );
 }
 
@@ -227,13 +176,39 @@ export async function countToRead(database: Asking, filter: RequestFilter, most:
     `audit_requests_count_${by}`,
     `select count(*) from (
        select from audit_log
-       where ${LOOK_UP[by]} and $1::jsonb is not null
+       where ${LOOK_UP[by]}
          and ($2::timestamptz is null or at >= $2) and ($3::timestamptz is null or at < $3)
        limit $4
      ) as to_read`,
-    [JSON.stringify(wanted(filter)), filter.since ?? null, filter.until ?? null, most],
+    [soughtValue(filter, by), filter.since ?? null, filter.until ?? null, most],
   );
   return row!.count;
+}
+
+/** Who sent requests, and what became of them. */
+export interface Senders {
+  /** E-mail address; `null` for requests of nobody known. */
+  readonly person: string | null;
+  readonly requests: number;
+  /** Of those how many ended with an error of the gateway. */
+  readonly refused: number;
+  readonly last: Date;
+}
+
+/** Who sent the requests that fit, those with the most first. Raises store_unavailable. */
+export function whoSent(database: Asking, filter: RequestFilter, limit: number): Promise<Senders[]> {
+  const by = lookUp(filter);
+  return database.query<Senders>(
+    `audit_requests_who_${by}`,
+    `select record ->> 'user' as person, count(*) as requests,
+       count(*) filter (where record ->> 'error' is not null) as refused, max(at) as last
+     from audit_log
+     where ${LOOK_UP[by]}
+       and ($2::timestamptz is null or at >= $2) and ($3::timestamptz is null or at < $3)
+       and ${FITS}
+     group by 1 order by 2 desc, 1 limit $4`,
+    [soughtValue(filter, by), filter.since ?? null, filter.until ?? null, limit, ...fitsValues(filter)],
+  );
 }
 
 /** The record of one request; `undefined` when the log has none. Raises store_unavailable. */

@@ -1,4 +1,4 @@
-import { RECORDED_FACTS, recordedFacts } from '../audit/recorded-facts.ts';
+import { RECORDED_FACTS, recordedFacts, seenFacts } from '../audit/recorded-facts.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { AuditRecord, FactView } from '../contract/services.ts';
 import { StartError } from '../contract/start-error.ts';
@@ -121,7 +121,7 @@ export function replayRecord(
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
   { record, attempts = [], counted }: Remembered,
 ): DryRun {
-  const recorded = recordedFacts(record);
+  const recorded = { ...seenFacts(record), ...recordedFacts(record) };
   const pipeline = pipelineFor(loaded, recorded['request.path'], recorded['request.method']);
   const { stages, facts } = replayStages(pipeline, loaded, config, recorded);
   const view = viewOf(facts);

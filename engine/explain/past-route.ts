@@ -1,13 +1,13 @@
-import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
+import type { GatewayConfig, ModelConfig, RouteUpstream, RoutingRuleConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import type { Candidate } from '../contract/forwarding.ts';
-import type { CacheLifetime, FactView, ModelCaller, ModelRefusal } from '../contract/services.ts';
+import type { CacheLifetime, FactView, ModelCaller, ModelCatalog, ModelRefusal } from '../contract/services.ts';
 import { createManagedPolicies } from '../identity/policies/managed-policies.ts';
 import { factView } from '../rules/fact-view.ts';
 import type { Loaded, PipelineSpec } from '../source/spec.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
 import { modelFacts } from '../upstreams/route-facts.ts';
-import { type Choosing, chooseCandidates, createRoute } from '../upstreams/routes/index.ts';
+import { type Choosing, chooseCandidates, createRoute, type Route } from '../upstreams/routes/index.ts';
 import { routingSteps } from './dry-run.ts';
 
 type Facts = Readonly<Record<string, unknown>>;
@@ -28,7 +28,7 @@ const NOTHING_KNOWN: Choosing = {
   random: () => 0,
 };
 
-function callerOf(facts: Facts): ModelCaller {
+export function callerOf(facts: Facts): ModelCaller {
   const group = facts['principal.token.group'] as string | undefined;
   return {
     token_group: group,
@@ -37,25 +37,20 @@ function callerOf(facts: Facts): ModelCaller {
   };
 }
 
-function formatRefusal(refusal: ModelRefusal, id: string): string {
+export function formatRefusal(refusal: ModelRefusal, id: string): string {
   if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
   if (refusal.token_group === undefined) return 'the caller is a member of no token group';
   return `the token group ${refusal.token_group} may not use ${id}`;
 }
 
 /** Why a request would have no route today. */
-interface NoRoute {
+export interface NoRoute {
   readonly code: string;
   readonly message: string;
 }
 
 /** What `resolve-route` would write today for a past request, or why it would refuse. */
-export function pastRoute(
-  loaded: Loaded,
-  config: GatewayConfig,
-  pipeline: PipelineSpec,
-  facts: Facts,
-): { readonly wrote: Facts } | { readonly refusal: NoRoute } {
+export function pastRoute(loaded: Loaded, config: GatewayConfig, pipeline: PipelineSpec, facts: Facts): Routed {
   const id = String(facts['request.model']);
   const catalog = createModelCatalog(config, createManagedPolicies(config, loaded.policies));
   const model = catalog.find(id);
@@ -64,36 +59,55 @@ export function pastRoute(
   if (refused !== undefined) {
     return { refusal: { code: 'model_not_found', message: formatRefusal(refused, id) } };
   }
-  const about = modelFacts(model);
-  const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...about })).find(
+  const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...modelFacts(model) })).find(
     ({ held, mode }) => held && mode === 'enforce',
   );
   const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
-  try {
+  return createPastRoutes(config, catalog, pipeline)(model, rule, facts);
+}
+
+type Routed = { readonly wrote: Facts } | { readonly refusal: NoRoute };
+
+/** Makes what tells where a past request for a model goes by a rule, or by none; routes are made once. */
+export function createPastRoutes(
+  config: GatewayConfig,
+  catalog: ModelCatalog,
+  pipeline: PipelineSpec,
+): (model: ModelConfig, rule: RoutingRuleConfig | undefined, facts: Facts) => Routed {
+  const surroundings = { upstream: (name: string) => catalog.upstream(name), translates: translates(pipeline) };
+  const routes = new Map<RoutingRuleConfig | undefined, Route>();
+  return (model, rule, facts) => {
     const entries = rule?.upstreams ?? config.routing.default_upstreams;
-    const surroundings = { upstream: (name: string) => catalog.upstream(name), translates: translates(pipeline) };
-    const route = createRoute(entries, surroundings, rule);
-    const chosen = choose(route, model, facts);
-    const placeOf = ({ upstream }: Candidate) => entries.findIndex((entry) => entry.upstream === upstream.name);
-    // Which of those that share an order has a session is known only with its key, which nothing keeps.
-    const able = chosen.candidates.slice(0, chosen.candidates.length - chosen.spare);
-    const inOrder = able.toSorted(
-      (a, b) => entries[placeOf(a)]!.order - entries[placeOf(b)]!.order || placeOf(a) - placeOf(b),
-    );
-    const names = inOrder.map(({ upstream }) => upstream.name);
-    return {
-      wrote: {
-        ...about,
-        ...set(inOrder[0]!.facts),
-        'route.rule': rule?.name ?? 'default',
-        ...(entries.length > 1 && { 'route.candidates': names }),
-        ...(chosen.dropped && { 'route.dropped': chosen.dropped }),
-      },
-    };
-  } catch (error) {
-    if (!(error instanceof StageError)) throw error;
-    return { refusal: { code: error.code, message: error.message } };
-  }
+    const route = routes.get(rule) ?? createRoute(entries, surroundings, rule);
+    routes.set(rule, route);
+    try {
+      return { wrote: routeFacts(choose(route, model, facts), entries, { model, rule }) };
+    } catch (error) {
+      if (!(error instanceof StageError)) throw error;
+      return { refusal: { code: error.code, message: error.message } };
+    }
+  };
+}
+
+/** What `resolve-route` writes about what was chosen. */
+function routeFacts(
+  chosen: ReturnType<typeof choose>,
+  entries: readonly RouteUpstream[],
+  { model, rule }: { readonly model: ModelConfig; readonly rule: RoutingRuleConfig | undefined },
+): Facts {
+  const placeOf = ({ upstream }: Candidate) => entries.findIndex((entry) => entry.upstream === upstream.name);
+  // Which of those that share an order has a session is known only with its key, which nothing keeps.
+  const able = chosen.candidates.slice(0, chosen.candidates.length - chosen.spare);
+  const inOrder = able.toSorted(
+    (a, b) => entries[placeOf(a)]!.order - entries[placeOf(b)]!.order || placeOf(a) - placeOf(b),
+  );
+  return {
+    ...modelFacts(model),
+    ...set(inOrder[0]!.facts),
+    'route.rule': rule?.name ?? 'default',
+    ...(entries.length > 1 && { 'route.candidates': inOrder.map(({ upstream }) => upstream.name) }),
+    ...(chosen.dropped && { 'route.dropped': chosen.dropped }),
+  };
 }
 
 function choose(route: ReturnType<typeof createRoute>, model: ModelConfig, facts: Facts) {

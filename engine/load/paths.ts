@@ -1,5 +1,5 @@
-import { readFileSync, statSync } from 'node:fs';
-import { basename, dirname, resolve, sep } from 'node:path';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
@@ -75,7 +75,7 @@ export interface PathOptions extends LoadOptions {
 }
 
 /**
- * Checks files and directories: every gateway.yaml with what it brings along, then pipelines, fragments and policies that
+ * Checks files and directories: every gateway.yaml with what it brings along and the tests beside that, then pipelines, fragments and policies that
  * none of them used, by themselves, and test files. In a directory, YAML files of another kind are passed over; a directory
  * without any configuration is a finding.
  */
@@ -102,6 +102,7 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
   for (const file of ofKind('fragment')) if (!findings.files().includes(file)) checker.fragment(file);
   for (const file of ofKind('policy')) if (!findings.files().includes(file)) checker.policy(file);
   const is_sound = findings.errors() === 0;
+  for (const file of checker.testsAlong()) wanted.set(file, 'test');
   for (const file of ofKind('test')) await checker.test(file, is_sound);
   const { configs, pipelines, fragments, policies, tests } = checker;
   return {
@@ -148,13 +149,27 @@ function reportMissing(path: string, findings: Findings, otherwise?: string): vo
   findings.report('C1001', { file: path }, 'the file does not exist', { help });
 }
 
+function testFilesIn(directory: string | undefined): string[] {
+  if (directory === undefined || isMissing(directory)) return [];
+  try {
+    return readdirSync(directory)
+      .filter(isTestFile)
+      .toSorted()
+      .map((name) => join(directory, name));
+  } catch {
+    // What is wrong with the directory was said where its pipelines were looked for.
+    return [];
+  }
+}
+
 class PathChecker {
   readonly configs: GatewayConfig[] = [];
   readonly pipelines: string[] = [];
   fragments = 0;
   policies = 0;
   tests = 0;
-  private readonly gateways: { readonly directory: string; readonly loaded: LoadedGateway }[] = [];
+  private readonly gateways: { readonly file: string; readonly directory: string; readonly loaded: LoadedGateway }[] =
+    [];
   /** Whether a gateway.yaml could not be read: it may name further stages. */
   private is_unread = false;
   /** Pipelines that no gateway.yaml brought along. */
@@ -173,7 +188,7 @@ class PathChecker {
       this.is_unread = true;
       return;
     }
-    this.gateways.push({ directory: dirname(file), loaded });
+    this.gateways.push({ file, directory: dirname(file), loaded });
     if (loaded.config !== undefined) this.configs.push(loaded.config);
     this.pipelines.push(...loaded.compiled.map(({ name }) => name));
     this.policies += loaded.policies.length;
@@ -183,6 +198,18 @@ class PathChecker {
     return this.gateways.flatMap(({ loaded: { config, compiled } }) =>
       config === undefined ? [] : [{ config, pipelines: compiled }],
     );
+  }
+
+  /** Test files that belong to each gateway.yaml: beside it, and beside its pipelines. */
+  testsAlong(): string[] {
+    return this.gateways.flatMap(({ file, directory, loaded }) => {
+      // Its tests are called so; those of a gateway.yaml of another name are nobody's.
+      const is_called_so = /^gateway\.ya?ml$/.test(basename(file));
+      const own = testFilesIn(is_called_so ? directory : undefined).filter(
+        (name) => basename(name) === 'gateway.test.yaml',
+      );
+      return [...own, ...testFilesIn(loaded.pipelines)];
+    });
   }
 
   fragment(file: string): void {

@@ -21,16 +21,16 @@ import type { StageTrace } from './suite/watch.ts';
 const MADE_UP =
   /^(?:principal\.(?:id|token\.(?:id|name))|request\.id|upstream\..*|usage\..*|outcome\.(?!error|status).*)$/;
 
-const isReal = (path: string): boolean => !MADE_UP.test(path);
+const isReal = (path: string, told: ReadonlySet<string>): boolean => told.has(path) || !MADE_UP.test(path);
 
-function stageStep(trace: StageTrace, shadow: readonly string[]): StageStep {
+function stageStep(trace: StageTrace, shadow: readonly string[], told: ReadonlySet<string>): StageStep {
   const { entry, list, guard, ran, wrote, raised } = trace;
   const skipped = guard?.held === false || shadow.includes(entry.id);
   return {
     ...entryStep(entry, list),
     ...(guard === undefined || entry.when === undefined ? {} : { guard: decisionOf(entry.when, guard.facts) }),
     fate: ran ? 'runs' : skipped ? 'skipped' : 'unreached',
-    wrote: Object.fromEntries([...wrote].filter(([path]) => isReal(path))),
+    wrote: Object.fromEntries([...wrote].filter(([path]) => isReal(path, told))),
     ...(raised === undefined ? {} : { raised }),
   };
 }
@@ -88,13 +88,21 @@ function errorTold(stages: readonly StageStep[], raised: unknown): string | unde
   return told?.raised?.code ?? (raised as string | undefined);
 }
 
-/** What was played, as an account of every decision. `undefined` when no pipeline serves the request. */
-export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Played): DryRun | undefined {
+/**
+ * What was played, as an account of every decision. `undefined` when no pipeline serves the request.
+ * @param told facts that are made up elsewhere, and were told here.
+ */
+export function describePlayed(
+  loaded: Loaded,
+  config: GatewayConfig,
+  played: Played,
+  told: ReadonlySet<string> = new Set(),
+): DryRun | undefined {
   const { trace, facts, response } = played;
   if (trace === undefined) return undefined;
   const known = Object.fromEntries(flatFacts(facts));
   const shadow = (known['outcome.shadow'] as readonly string[] | undefined) ?? [];
-  const stages = trace.stages.map((stage) => stageStep(stage, shadow));
+  const stages = trace.stages.map((stage) => stageStep(stage, shadow, told));
   const sent = sentStep(played, config);
   const own_answer = sent === undefined && response !== undefined;
   const charge = chargeOf(played);
@@ -103,7 +111,7 @@ export function describePlayed(loaded: Loaded, config: GatewayConfig, played: Pl
     // What came after sending is made up, its outcome included.
     facts: Object.fromEntries(
       Object.entries(known).filter(
-        ([path]) => isReal(path) && (sent === undefined || !/^(?:outcome|error)\./.test(path)),
+        ([path]) => isReal(path, told) && (sent === undefined || !/^(?:outcome|error)\./.test(path)),
       ),
     ),
     stages,

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { AuditRecord } from '../../engine/api.ts';
 import { type AuditLogOptions, OpenAuditLog } from '../../engine/audit/audit-log.ts';
+import { recordsAfter } from '../../engine/audit/request-records.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import { auditTail } from '../../engine/money/reports/usage.ts';
 import { openTestStore, quietLog, spoiltStore, type TestStore } from '../support/store.ts';
 
 const clock = frozenClock('2026-03-10T12:00:00Z');
@@ -34,8 +34,8 @@ function keepingLog() {
 }
 
 async function stored(prefix: string): Promise<AuditRecord[]> {
-  const rows = await auditTail(store.database, { limit: 50_000 });
-  return rows.filter(({ request_id }) => request_id?.startsWith(prefix)).map(({ record }) => record);
+  const rows = await recordsAfter(store.database, 0, 50_000);
+  return rows.map(({ record }) => record).filter(({ request_id }) => String(request_id).startsWith(prefix));
 }
 
 describe('the audit table', () => {
@@ -60,8 +60,8 @@ describe('the audit table', () => {
     audit.write({ request_id: 'closing', at: '2026-03-10T12:00:00.000Z' });
     await audit.close();
     assert.equal((await stored('closing')).length, 1);
-    const [row] = await auditTail(store.database, { limit: 1 });
-    assert.deepEqual(row?.at, new Date('2026-03-10T12:00:00Z'));
+    const rows = await recordsAfter(store.database, 0, 50_000);
+    assert.deepEqual(rows.at(-1)?.at, new Date('2026-03-10T12:00:00Z'));
   });
 
   it('gets records once that were kept while the store was away, also when only the answer was lost', async () => {

@@ -57,6 +57,53 @@ describe('appscli test', () => {
     assert.equal(exit_code, 1);
   });
 
+  it('says of a case without an upstream what was answered, and what to write', async () => {
+    const silent = `
+  - name: answers
+    ${REQUEST}
+    expect: { status: 200, json: { type: message } }
+`;
+    const { directory } = testProject(silent);
+    const { stdout } = await run(directory);
+    const note = / {4}this case has no `upstream:`[\s\S]+?\n(?= {4}what happened)/.exec(stdout)![0];
+    assert.equal(
+      note,
+      `    this case has no \`upstream:\`, so main answered 200 with an empty body; write
+      what it answers, such as upstream: { json: { type: message, content: [],
+      usage: { input_tokens: 10, output_tokens: 5 } } }
+`,
+    );
+    const [, answer] = /such as (upstream: .*)$/.exec(note.replaceAll(/\s+/g, ' ').trim())!;
+    const { directory: mended } = testProject(`${silent}    ${answer}\n`);
+    assert.equal((await run(mended)).stderr, '\nok: 1 case in 1 file\n');
+    const json = JSON.parse((await run(directory, '--format', 'json')).stdout);
+    assert.match(json.cases[0].requests[0].note, /^this case has no `upstream:`/);
+    // Where nothing is sent, nothing is missing.
+    const { directory: refused } = testProject(`
+  - name: is refused
+    caller: { credential: wrong }
+    ${REQUEST}
+    expect: { status: 200 }
+`);
+    assert.doesNotMatch((await run(refused)).stdout, /no `upstream:`/);
+  });
+
+  it('gives the access token of a caller the name that a case wishes', async () => {
+    const { directory } = testProject(`
+  - name: is refused by the name of its token
+    gateway: { access: { rules: [{ name: no-ci, when: { "===": [{ var: principal.token.name }, ci] } }] } }
+    caller: { token_name: ci }
+    ${REQUEST}
+    expect: { status: 403, audit: { token_name: ci } }
+  - name: has no name that it was not given
+    ${REQUEST}
+    ${UPSTREAM}
+    expect: { status: 200, audit: { token_name: test } }
+`);
+    const { stdout, exit_code } = await run(directory);
+    assert.equal(exit_code, 0, stdout);
+  });
+
   it('shows why a request went to no other upstream after the only attempt', async () => {
     const { directory } = testProject(`
   - name: hangs

@@ -1,9 +1,8 @@
-/** examples/policies: every directory is sound, covered by its tests, and free of warnings; the queries of a README find whom they are about. */
+/** examples/policies: every directory is sound, covered by its tests, and free of warnings; the command of a README finds whom it is about. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext, test } from 'node:test';
-import pg from 'pg';
 import { parse } from 'yaml';
 import { cli } from '../cli/support.ts';
 import { ask } from '../e2e/support/client.ts';
@@ -31,9 +30,9 @@ describe('each policy', () => {
   }
 });
 
-/** The queries of a policy's README, in order. */
-const queriesOf = (name: string) =>
-  [...readFileSync(join(POLICIES, name, 'README.md'), 'utf8').matchAll(/```sql\n(.*?)```/gs)].map(([, sql]) => sql!);
+/** The command of a policy's README that asks the audit log. */
+const commandOf = (name: string) =>
+  /npx appscli (audit tail .*)/.exec(readFileSync(join(POLICIES, name, 'README.md'), 'utf8'))![1]!.split(' ');
 
 async function bootWith(t: TestContext, change: (rule: { mode?: string }) => void) {
   const upstream = await startUpstream();
@@ -49,28 +48,27 @@ async function bootWith(t: TestContext, change: (rule: { mode?: string }) => voi
   return gateway;
 }
 
-test('the first query finds whom a rule in shadow mode would refuse, the second whom it refuses', async (t) => {
-  const [would, does] = queriesOf('model-refused-for-project');
-  for (const [mode, query, status] of [
-    ['shadow', would!, 200],
-    ['enforce', does!, 403],
+test('the command finds whom a rule in shadow mode would refuse, and then whom it refuses', async (t) => {
+  const command = commandOf('model-refused-for-project');
+  for (const [mode, refused, status] of [
+    ['shadow', 0, 200],
+    ['enforce', 1, 403],
   ] as const) {
     const gateway = await bootWith(t, (rule) => {
       rule.mode = mode;
     });
-    const client = new pg.Client(gateway.env.TEST_DATABASE_URL);
     const hit = await makeToken(gateway.database, { user: 'ann@example.com', project: 'payments', name: 'ann' });
     const other = await makeToken(gateway.database, { user: 'ben@example.com', project: 'search', name: 'ben' });
     assert.equal((await ask(gateway.url, hit)).status, status);
     assert.equal((await ask(gateway.url, other)).status, 200);
-    await client.connect();
-    const rows = await until('the record is stored', async () => {
-      const { rows: found } = await client.query<{ person: string; requests: string }>(query);
-      return found.length > 0 ? found : undefined;
-    }).finally(() => client.end());
+    const table = await until('the record is stored', async () => {
+      const { stdout } = await cli([...command, '--config', gateway.config_file], { env: gateway.env });
+      return stdout === '' ? undefined : stdout;
+    });
+    const [, ...rows] = table.trimEnd().split('\n');
     assert.deepEqual(
-      rows.map(({ person, requests }) => [person, Number(requests)]),
-      [['ann@example.com', 1]],
+      rows.map((row) => row.split(/ {2,}/).slice(0, 3)),
+      [['ann@example.com', '1', String(refused)]],
     );
   }
 });

@@ -1,4 +1,5 @@
-import { countToRead, listRequestRecords, type RequestFilter } from '../../audit/request-records.ts';
+import type { RequestFilter } from '../../audit/request-filter.ts';
+import { countToRead, listRequestRecords } from '../../audit/request-records.ts';
 import type { AuditRecord, Clock } from '../../contract/services.ts';
 import type { CsvCell } from '../../kit/text/csv.ts';
 import type { Database } from '../../store/database.ts';

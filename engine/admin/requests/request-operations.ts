@@ -1,11 +1,6 @@
 import { readVersion } from '../../audit/config-loads.ts';
-import {
-  fitsFilter,
-  listRequestRecords,
-  type RequestFilter,
-  type RequestRecord,
-  readRequestRecord,
-} from '../../audit/request-records.ts';
+import { fitter, type RequestFilter } from '../../audit/request-filter.ts';
+import { listRequestRecords, type RequestRecord, readRequestRecord } from '../../audit/request-records.ts';
 import { OperationError } from '../../contract/operation-error.ts';
 import type { AuditRecord } from '../../contract/services.ts';
 import { StartError } from '../../contract/start-error.ts';
@@ -27,7 +22,8 @@ import { exportedRequests } from './request-exports.ts';
 import { requestRow } from './request-rows.ts';
 
 /** Which requests are asked for, as parameters say it. */
-export interface RequestsAsked extends Omit<RequestFilter, 'since' | 'until'> {
+export interface RequestsAsked extends Omit<RequestFilter, 'since' | 'until' | 'user' | 'rules' | 'shadow'> {
+  readonly user?: string;
   readonly since?: string;
   readonly until?: string;
   readonly time_zone?: string;
@@ -119,7 +115,7 @@ export function requestOperations(options: AdminOptions) {
       { caller }: Asked,
       { after, ...wish }: RequestsAsked & { readonly after?: number },
     ): Promise<LiveFeed> {
-      const filter = await filterOf(wish, caller);
+      const fits = fitter(await filterOf(wish, caller));
       if (live === undefined)
         throw new OperationError('only a running gateway tells of requests as they come', 'conflict');
       return {
@@ -129,7 +125,7 @@ export function requestOperations(options: AdminOptions) {
             after,
             take(records) {
               for (const found of records) {
-                if (fitsFilter(found.record, filter)) send({ id: found.id, event: 'request', data: requestRow(found) });
+                if (fits(found.record)) send({ id: found.id, event: 'request', data: requestRow(found) });
               }
             },
             end,

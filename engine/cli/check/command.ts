@@ -6,8 +6,8 @@ import { config, examples, seconds } from '../options.ts';
 export function addCheck(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
   program
     .command('check')
-    .description('check a configuration without running it; exits 1 when there is something to fix')
-    .argument('[paths...]', 'files or directories to check instead of gateway.yaml and its pipelines')
+    .description('check a configuration and its tests without running them; exits 1 when there is something to fix')
+    .argument('[paths...]', 'files or directories to check instead of gateway.yaml, its pipelines and their tests')
     .addOption(config())
     .addOption(
       new Option('--format <format>', 'how to print findings').choices(['text', 'json', 'github']).default('text'),

@@ -1,5 +1,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { type FactPage, factPages } from '../../audit/fact-pages.ts';
+import type { Window } from '../../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { loadToRun } from '../../gateway/load-configuration.ts';
 import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
@@ -7,25 +9,40 @@ import { wrapText } from '../../kit/text/wrap-text.ts';
 import { readSpending } from '../../money/reports/spending.ts';
 import type { Change, Usable } from '../../simulate/diff/change.ts';
 import { diffConfigurations } from '../../simulate/diff/index.ts';
+import { diffRequests, type RequestChanges } from '../../simulate/diff/requests/index.ts';
 import { openDatabase } from '../../store/database.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { reportFailure } from '../failure.ts';
+import { formatMinute, formatMoment } from '../times.ts';
 import { commandLog } from '../with-database.ts';
+
+/** What `appscli diff` may be given. */
+export interface DiffOptions {
+  readonly ledger?: true;
+  /** Since when requests of the audit log are looked at. */
+  readonly audit?: Date;
+  readonly exitCode?: true;
+  readonly json?: true;
+}
 
 /** `appscli diff`: what the new configuration changes for whom. */
 export async function diff(
   context: CommandContext,
   old_file: string,
   new_file: string,
-  given: { readonly ledger?: true; readonly exitCode?: true; readonly json?: true },
+  given: DiffOptions,
 ): Promise<number> {
   const { terminal } = context;
   const [before, after] = await bothUsable(context, old_file, new_file);
-  const changes = given.ledger ? await diffWithLedger(context, before, after) : await diffConfigurations(before, after);
-  if (given.json) terminal.data(`${jsonText(changes, 2)}\n`);
-  else if (changes.length === 0) terminal.info('Nothing changes for anybody.\n');
-  else terminal.data(printableLines(describeChanges(changes, terminal.columns)));
+  const { changes, notes } =
+    given.ledger || given.audit
+      ? await diffWithDatabase(context, [before, after], given)
+      : { changes: await diffConfigurations(before, after), notes: [] };
+  const all = [...changes, ...notes];
+  if (given.json) terminal.data(`${jsonText(all, 2)}\n`);
+  else if (all.length === 0) terminal.info('Nothing changes for anybody.\n');
+  else terminal.data(printableLines(describeChanges(all, terminal.columns)));
   return given.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
@@ -47,20 +64,43 @@ async function usable(context: CommandContext, file: string): Promise<Usable> {
   return { config, pipelines, policies, directory: dirname(resolve(file)) };
 }
 
-/** Compares with the ledger of the new configuration's database at hand. */
-async function diffWithLedger(context: CommandContext, before: Usable, after: Usable): Promise<readonly Change[]> {
+/** Compares with the ledger and the audit log of the new configuration's database at hand. */
+async function diffWithDatabase(
+  context: CommandContext,
+  [before, after]: readonly [Usable, Usable],
+  { ledger, audit }: DiffOptions,
+): Promise<RequestChanges> {
   const { config } = after;
   const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
   const time_zone = config.spend_limits?.time_zone ?? 'UTC';
+  const read = ledger && ((window: Window) => readSpending(database, window, time_zone));
   try {
-    return await diffConfigurations(before, after, (window) => readSpending(database, window, time_zone));
+    const changes = await diffConfigurations(before, after, read);
+    if (audit === undefined) return { changes, notes: [] };
+    const of_requests = await diffRequests(before, after, {
+      read: (wish) => watched(context, factPages(database, { since: audit, until: new Date() }, wish)),
+      period: `since ${formatMoment(audit)}`,
+    });
+    return { changes: [...changes, ...of_requests.changes], notes: of_requests.notes };
   } finally {
     await database.close();
   }
 }
 
+/** Tells a person at a terminal how far it has come. */
+async function* watched({ terminal }: CommandContext, pages: AsyncIterable<FactPage>): AsyncIterable<FactPage> {
+  let requests = 0;
+  for await (const page of pages) {
+    requests += page.rows.length;
+    if (terminal.interactive) terminal.rewrite(`${requests} requests, up to ${formatMinute(page.at)}`);
+    yield page;
+  }
+  if (requests > 0 && terminal.interactive) terminal.rewrite('');
+}
+
 const TITLES: Readonly<Record<Change['section'], string>> = {
   models: 'Models',
+  access: 'Access rules',
   policies: 'Policies',
   routes: 'Routes',
   limits: 'Limits',
@@ -68,6 +108,7 @@ const TITLES: Readonly<Record<Change['section'], string>> = {
   upstreams: 'Upstreams',
   pipelines: 'Pipelines',
   settings: 'Other settings',
+  requests: 'Requests of the past, by what the audit log has of them',
 };
 
 /** What is different in pipelines, told once for all that it is alike in. */

@@ -135,6 +135,16 @@ function sentLines(sent: SentStep): string[] {
   ];
 }
 
+/** What conditions see of the headers, which no stage has written. */
+function headLines({ facts }: DryRun, line_width: number): string[] {
+  const told = Object.entries(facts).filter(
+    ([path]) => path === 'request.agent' || path.startsWith('request.headers.'),
+  );
+  if (told.length === 0) return [];
+  const texts = told.map(([path, value]) => inOnePiece(`${path} = ${shown(path, value)}`));
+  return wrapText(texts.join(', '), line_width, DETAIL).map(spaced);
+}
+
 /** Lines: stages, rules, limits, and what would be sent or answered. */
 export function describeDryRun(run: DryRun, line_width: number): string[] {
   const section = (title: string, lines: readonly string[]) => (lines.length === 0 ? [] : ['', title, ...lines]);
@@ -146,6 +156,7 @@ export function describeDryRun(run: DryRun, line_width: number): string[] {
   return [
     ...(past === undefined ? [] : [...wrapText(past, line_width), ...(trace ? [`Its trace: ${trace}`] : []), '']),
     `Pipeline ${run.pipeline}`,
+    ...headLines(run, line_width),
     ...stageLines(run.stages, line_width),
     ...section('Routing rules', ruleLines(run.routing, line_width)),
     ...(run.facts['route.upstream'] === undefined

@@ -20,6 +20,10 @@ export interface Explanation {
 /** Words that ask about a configuration as a whole. */
 export const CONFIGURATION_WORDS = ['pipelines', 'rules'];
 
+/** What `explain` knows beside a configuration, in few words. */
+export const WORDS_KNOWN =
+  'it knows codes (C2004), stages, facts, operators, errors, and keys of configuration files (spend_limits.rules)';
+
 /** Whether a word names something a request can be read from; a directory may well be called like a stage. */
 export function isFile(word: string): boolean {
   return existsSync(word) && !statSync(word).isDirectory();
@@ -71,7 +75,7 @@ export async function explainConfiguration(
 
 function unknownWord(word: string, pipelines: readonly string[], reference: readonly string[]): StartError {
   const known = [...CONFIGURATION_WORDS, ...pipelines, ...reference];
-  const help = didYouMean(word, known, `pipelines: ${listed(pipelines)}`);
+  const help = didYouMean(word, known, `${WORDS_KNOWN}; the pipelines are ${listed(pipelines)}`);
   return usageError(
     `there is no pipeline, file or word of the reference called ${word}; ${help} (appscli explain --help shows how)`,
   );

@@ -15,7 +15,7 @@ import { listDrained } from '../../upstreams/states/drained-upstreams.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
 import { commandLog } from '../with-database.ts';
-import { readRequest } from './request-file.ts';
+import { readRequest, withHeaders } from './request-file.ts';
 
 /** Who asks, when and where, as the command line tells it. */
 export interface Caller {
@@ -29,6 +29,10 @@ export interface Caller {
   readonly project?: string;
   readonly address?: string;
   readonly region?: string;
+  /** Headers beside those of the file, as `name: value`. */
+  readonly header?: readonly string[];
+  /** Name of the caller's access token. */
+  readonly tokenName?: string;
   /** Milliseconds since the epoch; now where absent. */
   readonly at?: number;
   readonly path?: string;
@@ -104,7 +108,7 @@ export async function explainRequestFile(
     region,
     at = Date.now(),
   } = caller;
-  const request = readRequest(file);
+  const request = withHeaders(readRequest(file), caller.header ?? []);
   const group = groupOf(config, caller);
   checkRegion(caller, config);
   const known = caller.ledger ? await knownSoFar(context, config, at) : undefined;
@@ -118,6 +122,7 @@ export async function explainRequestFile(
         user,
         kind: signedIn ? 'session' : 'access_token',
         groups,
+        ...(caller.tokenName && { token_name: caller.tokenName }),
         ...(group && { group }),
         ...(team && { team }),
         ...(project && { project }),
@@ -126,7 +131,8 @@ export async function explainRequestFile(
       },
     },
   );
-  const run = describePlayed(loaded, config, played);
+  const told = new Set(caller.tokenName === undefined ? [] : ['principal.token.name']);
+  const run = describePlayed(loaded, config, played, told);
   if (run !== undefined) return run;
   throw unserved(
     loaded,

@@ -1,6 +1,8 @@
 import { existsSync } from 'node:fs';
 import { ERRORS, type ErrorCode } from '../../contract/errors.ts';
 import { FACTS, type FactPath } from '../../contract/facts.ts';
+import { StartError } from '../../contract/start-error.ts';
+import { ConfigurationError } from '../../gateway/load-configuration.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import { OPERATORS, type Operator } from '../../rules/operators.ts';
@@ -10,9 +12,16 @@ import { ORIGIN_HEADERS, originHeader } from '../../upstreams/origin-headers.ts'
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages/stages.ts';
+import { findKeys, keyNames } from './configuration-keys.ts';
 import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './describe-reference.ts';
 import { describeCode, explainCode } from './explain-code.ts';
-import { CONFIGURATION_WORDS, type Explanation, explainConfiguration, isFile } from './explain-configuration.ts';
+import {
+  CONFIGURATION_WORDS,
+  type Explanation,
+  explainConfiguration,
+  isFile,
+  WORDS_KNOWN,
+} from './explain-configuration.ts';
 import { describeField, explainField } from './explain-decisive.ts';
 import {
   describeFailover,
@@ -22,6 +31,7 @@ import {
   failoverWordData,
   isFailoverWord,
 } from './explain-failover.ts';
+import { explainKey } from './explain-key.ts';
 import type { Caller } from './explain-request.ts';
 import { describeStage } from './explain-stage.ts';
 import {
@@ -117,6 +127,13 @@ function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
         return { lines: (width) => describeField(explained, width), data: explained };
       },
     },
+    // Only after its kind, or where nothing else has the name: many keys are called like a pipeline or a stage.
+    key: {
+      names: [],
+      words: keyNames(),
+      takes: (name) => findKeys(name).length > 0,
+      explain: (name) => explainKey(name)!,
+    },
     failover: {
       names: ['failover'],
       words: FAILOVER_WORDS,
@@ -150,21 +167,26 @@ function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
   };
 }
 
+const KEY_HELP = 'write it as it stands in its file, such as limit_usd, spend_limits.rules or upstreams[].base_url';
+
 /** Raises StartError: the word is unknown. */
 function unknown(kind: string, name: string, names: readonly string[]): never {
-  const help = didYouMean(name, names, `there is ${listed(names, 12)}`);
+  const known = kind === 'key' ? KEY_HELP : `there is ${listed(names, 12)}`;
+  const help = didYouMean(name, names, known);
   throw usageError(`there is no ${kind} ${name}; ${help}`);
 }
 
+const NAME_EXAMPLES = { field: 'service_tier', header: 'set-cookie', key: 'spend_limits.rules' } as const;
+
 /** Raises StartError: any name will do, but there has to be one. */
-function needsName(kind: 'field' | 'header'): never {
-  const example = kind === 'field' ? 'service_tier' : 'set-cookie';
+function needsName(kind: keyof typeof NAME_EXAMPLES): never {
+  const example = NAME_EXAMPLES[kind];
   throw usageError(`which ${kind}? Give its name: appscli explain ${kind} ${example}`);
 }
 
 /** Raises StartError: the word is not in the reference, and there is no configuration with pipelines of that name. */
 function unknownWithout(config: string, word: string, reference: readonly string[]): never {
-  const help = didYouMean(word, reference, 'pipelines and requests need a configuration: --config');
+  const help = didYouMean(word, reference, `${WORDS_KNOWN}; pipelines and requests need a configuration: --config`);
   throw usageError(`there is nothing called ${word} in the reference, and no ${config} here; ${help}`);
 }
 
@@ -176,7 +198,7 @@ function codeOf(word: string): string | undefined {
 function explainWord(words: readonly string[], stages: readonly KnownStage[]): Explanation | undefined {
   const known = kinds(stages);
   const [first = '', second] = words;
-  if (second === undefined && (first === 'field' || first === 'header')) needsName(first);
+  if (second === undefined && Object.hasOwn(NAME_EXAMPLES, first)) needsName(first as keyof typeof NAME_EXAMPLES);
   if (second !== undefined) {
     const kind = Object.hasOwn(known, first) ? known[first]! : unknown('kind of word', first, Object.keys(known));
     const name = first === 'code' ? second.toUpperCase() : second;
@@ -194,19 +216,36 @@ function explainWord(words: readonly string[], stages: readonly KnownStage[]): E
 /** `appscli explain`: a word of the reference, or what a configuration does. Raises ConfigurationError, StartError. */
 export async function explain(context: CommandContext, given: ExplainOptions): Promise<number> {
   const { terminal } = context;
-  const [first = ''] = given.words;
-  // A broken configuration must not keep its own diagnostics from being explained.
-  const about_code = first === 'code' || codeOf(first) !== undefined;
-  const about_configuration = CONFIGURATION_WORDS.includes(first) || isFile(first);
-  const stages = about_code || about_configuration ? [] : await knownStages(context, given);
-  const reference = Object.values(kinds(stages)).flatMap(({ names }) => names);
-  const without_configuration = !about_configuration && !given.config_named && !existsSync(given.config);
-  const explanation =
-    explainWord(given.words, stages) ??
-    (without_configuration
-      ? unknownWithout(given.config, first, reference)
-      : await explainConfiguration(context, first, given, reference));
-  const text = given.json ? `${jsonText(explanation.data, 2)}\n` : printableLines(explanation.lines(terminal.columns));
+  const [first = '', second] = given.words;
+  // A file that is not there is not meant as a key either.
+  const may_be_key = second === undefined && first !== 'key' && !isFile(first) && !first.endsWith('.json');
+  const key = may_be_key ? explainKey(first) : undefined;
+  const explanation = await explainOther(context, given).catch((error: unknown) => {
+    // Keys are as they are, whether there is a configuration without mistakes or not.
+    if (key === undefined || !(error instanceof StartError || error instanceof ConfigurationError)) throw error;
+    if (error instanceof ConfigurationError)
+      terminal.info(`${given.config} has mistakes: "appscli check" tells them.\n`);
+    return key;
+  });
+  const also = key === undefined || key === explanation ? [] : ['', `Of the key: appscli explain key ${first}`];
+  const text = given.json
+    ? `${jsonText(explanation.data, 2)}\n`
+    : printableLines([...explanation.lines(terminal.columns), ...also]);
   terminal.data(text);
   return EXIT_OK;
+}
+
+/** What anything but a key comes to; a key after its kind. Raises ConfigurationError, StartError. */
+async function explainOther(context: CommandContext, given: ExplainOptions): Promise<Explanation> {
+  const [first = ''] = given.words;
+  // A broken configuration must not keep its own diagnostics, or its keys, from being explained.
+  const needs_nothing = first === 'code' || first === 'key' || codeOf(first) !== undefined;
+  const about_configuration = CONFIGURATION_WORDS.includes(first) || isFile(first);
+  const stages = needs_nothing || about_configuration ? [] : await knownStages(context, given);
+  const explained = explainWord(given.words, stages);
+  if (explained !== undefined) return explained;
+  const reference = [...Object.values(kinds(stages)).flatMap(({ names }) => names), ...keyNames()];
+  const is_without = !about_configuration && !given.config_named && !existsSync(given.config);
+  if (is_without) unknownWithout(given.config, first, reference);
+  return explainConfiguration(context, first, given, reference);
 }

@@ -29,7 +29,7 @@ function bounds({ minimum, exclusiveMinimum, maximum }: JsonSchema): string {
 }
 
 /** What a value may be, for people: `text`, `list of texts`, `whole number, from 1 up to 1000`, `full or nothing`. */
-function schemaType(schema: JsonSchema): string {
+export function schemaType(schema: JsonSchema): string {
   const annotation = Object.keys(BY_ANNOTATION).find((key) => key in schema);
   if (annotation !== undefined) return BY_ANNOTATION[annotation]!;
   if (schema['x-ref'] !== undefined) return String(schema['x-ref']).replaceAll('-', ' ');
@@ -91,12 +91,17 @@ export function schemaRows(
       path,
       type: schemaType(is_list ? { ...child, items: inner } : child),
       required: required.includes(key),
-      default: isPlainDefault(child.default) ? flow(child.default) : undefined,
+      default: plainDefault(child),
       description: String(child.description ?? ''),
     };
     return [row, ...below];
   });
   return [...rows, ...chosen];
+}
+
+/** The default of a value in YAML's flow style; `undefined` where there is none, or the keys below have their own. */
+export function plainDefault(schema: JsonSchema): string | undefined {
+  return isPlainDefault(schema.default) ? flow(schema.default) : undefined;
 }
 
 /** Whether a default says more than that the keys below have their own. */

@@ -18,6 +18,8 @@ const KEYS: Readonly<Record<string, { readonly expected: string; isRight(value: 
   text: { expected: 'a text', isRight: (value) => typeof value === 'string' },
 };
 
+const CREDENTIALS = new Set(['authorization', 'x-api-key']);
+
 /** Headers that belong to the connection a request was seen on, and those that say who sent it. */
 const LEFT_OUT = new Set([
   'host',
@@ -27,9 +29,32 @@ const LEFT_OUT = new Set([
   'transfer-encoding',
   'expect',
   'upgrade',
-  'authorization',
-  'x-api-key',
+  ...CREDENTIALS,
 ]);
+
+/**
+ * The request with further headers, each as `name: value`: of a name that is given several times all values, in place of those in
+ * the file. Raises StartError.
+ */
+export function withHeaders(request: CaseRequest, given: readonly string[]): CaseRequest {
+  if (given.length === 0) return request;
+  const added = Object.groupBy(given.map(headerOf), ([name]) => name);
+  const joined = Object.entries(added).map(([name, pairs = []]) => [name, pairs.map(([, value]) => value).join(', ')]);
+  return { ...request, headers: { ...request.headers, ...Object.fromEntries(joined) } };
+}
+
+function headerOf(text: string): readonly [name: string, value: string] {
+  const colon = text.indexOf(':');
+  const [name, value] = [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
+  if (colon <= 0 || !isHeader(name, value)) {
+    throw usageError(`--header ${text}: write a name, a colon and a value, such as --header 'x-team: red'`);
+  }
+  if (CREDENTIALS.has(name)) {
+    throw usageError(`--header ${name}: who asks is told by --user, --group and --token-name, and needs no credential`);
+  }
+  if (LEFT_OUT.has(name)) throw usageError(`--header ${name}: it belongs to the connection, and no rule sees it`);
+  return [name, value];
+}
 
 function areHeaders(value: unknown): boolean {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;

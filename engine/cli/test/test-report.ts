@@ -1,4 +1,5 @@
 import { ATTEMPT_REASONS, type AttemptRecord } from '../../contract/forwarding.ts';
+import type { FactView } from '../../contract/services.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { FileCoverage, Point } from '../../simulate/suite/coverage.ts';
 import type { Played } from '../../simulate/suite/played.ts';
@@ -76,6 +77,29 @@ function describePlayed(played: Played, paint: Paint): string[] {
   ];
 }
 
+/** What a successful answer needs at least, in the words of the protocol that an upstream was asked in. */
+const ANSWERS: Readonly<Record<string, string>> = {
+  messages: '{ type: message, content: [], usage: { input_tokens: 10, output_tokens: 5 } }',
+  chat: '{ object: chat.completion, choices: [], usage: { prompt_tokens: 10, completion_tokens: 5 } }',
+  responses: '{ object: response, output: [], usage: { input_tokens: 10, output_tokens: 5 } }',
+  count_tokens: '{ input_tokens: 10 }',
+};
+
+/** What an upstream answered of which the case does not say anything, and what to write; nothing where none was asked. */
+export function silenceOf({ calls, is_unscripted, facts }: Played): string | undefined {
+  const [call] = calls;
+  if (call === undefined || !is_unscripted) return undefined;
+  const protocol = String((facts.request as FactView | undefined)?.protocol);
+  const asked_in = String((facts.route as FactView | undefined)?.protocol ?? protocol);
+  const answer = ANSWERS[protocol === 'count_tokens' ? protocol : asked_in] ?? '{ ... }';
+  return `this case has no \`upstream:\`, so ${call.upstream} answered 200 with an empty body; write what it answers, such as upstream: { json: ${answer} }`;
+}
+
+function describeSilence(played: Played): string[] {
+  const text = silenceOf(played);
+  return text === undefined ? [] : wrapText(text, WIDTH, '    ', '      ');
+}
+
 /** A case that failed: what was expected and found, and what happened on the way. */
 export function describeFailure({ name, problems, played }: CaseResult, cwd: string, paint: Paint): string[] {
   const several = played.length > 1;
@@ -84,6 +108,7 @@ export function describeFailure({ name, problems, played }: CaseResult, cwd: str
     '',
     ...wrapText(name, WIDTH, '  ').map((line) => paint(line, 'strong')),
     ...problems.flatMap((problem) => describeProblem(problem, several, cwd, paint)),
+    ...failed.flatMap((step) => describeSilence(played[step]!)),
     ...failed.flatMap((step) => [
       `    ${several ? `what happened on request ${step + 1}` : 'what happened'}`,
       ...describePlayed(played[step]!, paint),

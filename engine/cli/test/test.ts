@@ -7,7 +7,15 @@ import { type CaseResult, openSuite, type Suite } from '../../simulate/suite/sui
 import { renderDiagnostics, shownPath } from '../../source/diagnostics/render.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_CONFIGURATION, EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
-import { count, describeCoverage, describeFailure, describeFile, describeRefused, painter } from './test-report.ts';
+import {
+  count,
+  describeCoverage,
+  describeFailure,
+  describeFile,
+  describeRefused,
+  painter,
+  silenceOf,
+} from './test-report.ts';
 import { traceStages } from './test-trace.ts';
 
 /** What the command line of `appscli test` says. */
@@ -157,6 +165,7 @@ function describeCase({ name, position, problems, played }: CaseResult, cwd: str
       status: each.response?.status ?? null,
       stages: traceStages(each),
       attempts: each.attempts,
+      ...(problems.length > 0 && { note: silenceOf(each) }),
     })),
   };
 }

@@ -21,6 +21,7 @@ export interface Caller {
   readonly credential?: 'bearer' | 'x-api-key' | 'none' | 'wrong' | 'expired' | 'revoked';
   readonly kind?: 'access_token' | 'session';
   readonly user?: string;
+  readonly token_name?: string;
   readonly group?: string;
   readonly groups?: readonly string[];
   readonly team?: string;

@@ -95,35 +95,6 @@ export function reportUsage(
   return readForLong(database, report, patience_ms);
 }
 
-/** One row of the audit log. */
-export interface AuditRow {
-  /** Grows in the order in which rows become visible: a reader who asks for what came after misses nothing. */
-  readonly id: number;
-  readonly at: Date;
-  readonly request_id: string | null;
-  readonly record: AuditRecord;
-}
-
-/** Audit records, oldest first: the first after an id, or the latest of all without one. Raises store_unavailable. */
-export async function auditTail(
-  database: Pick<Database, 'query'>,
-  { after, limit }: { readonly after?: number | undefined; readonly limit: number },
-): Promise<AuditRow[]> {
-  if (after === undefined) {
-    const latest = await database.query<AuditRow>(
-      'audit_latest',
-      'select id, at, request_id, record from audit_log order by id desc limit $1',
-      [limit],
-    );
-    return latest.reverse();
-  }
-  return database.query<AuditRow>(
-    'audit_after',
-    'select id, at, request_id, record from audit_log where id > $1 order by id limit $2',
-    [after, limit],
-  );
-}
-
 /** The audit record of one request; `undefined` when the log has none. Raises store_unavailable. */
 export async function findAuditRecord(
   database: Pick<Database, 'query'>,

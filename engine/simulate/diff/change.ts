@@ -13,13 +13,26 @@ export interface Usable {
 
 /** One difference between two configurations, told by what it means for whom. */
 export interface Change {
-  readonly section: 'models' | 'policies' | 'routes' | 'prices' | 'limits' | 'upstreams' | 'pipelines' | 'settings';
+  readonly section:
+    | 'models'
+    | 'access'
+    | 'policies'
+    | 'routes'
+    | 'prices'
+    | 'limits'
+    | 'upstreams'
+    | 'pipelines'
+    | 'settings'
+    | 'requests';
   /** Who or what it is about: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
   readonly subject: string;
   /** What changes, in words. */
   readonly change: string;
   /** Further lines. */
   readonly details?: readonly string[];
+  /** How many requests of the past it is about, and whose they were. */
+  readonly requests?: number;
+  readonly people?: readonly { readonly person: string; readonly requests: number }[];
 }
 
 /** The names in both, only in the old, only in the new; each in order of appearance. */

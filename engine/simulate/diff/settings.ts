@@ -32,6 +32,7 @@ const TOLD_ELSEWHERE = new Set([
   'models',
   'prices',
   'token_groups',
+  'access',
   'routing',
   'rules',
   'allow',

@@ -10,6 +10,8 @@ export interface TokenWish {
   /** Id of the token or session; a new one where absent. */
   readonly id?: string;
   readonly user: string;
+  /** Of the token; `test` where absent. */
+  readonly name?: string | undefined;
   readonly group: string;
   /** Groups of the identity provider. */
   readonly groups?: readonly string[] | undefined;
@@ -21,7 +23,7 @@ export interface TokenWish {
 }
 
 /** Who signs in. */
-export interface SessionWish extends Omit<TokenWish, 'group'> {
+export interface SessionWish extends Omit<TokenWish, 'group' | 'name'> {
   readonly group: string | undefined;
   readonly roles: readonly string[];
 }
@@ -66,14 +68,14 @@ export function openMemoryTokens(options: {
       });
       return token;
     },
-    add({ id = generateTokenId(), user, group, groups = [], team, project, expires_at, revoked_at }) {
+    add({ id = generateTokenId(), user, name = 'test', group, groups = [], team, project, expires_at, revoked_at }) {
       const token = generateToken();
       const hash = hashToken(token);
       const email = user.toLowerCase();
       rows.set(hash, {
         hash,
         id,
-        name: 'test',
+        name,
         token_group: group,
         team: team ?? null,
         project: project ?? null,
@@ -90,7 +92,7 @@ export function openMemoryTokens(options: {
 
 function principalOf({ id = 'ses_test', user, group, groups = [], roles, team, project }: SessionWish): Principal {
   const email = user.toLowerCase();
-  const token = Object.freeze({ id, name: 'session', group });
+  const token = Object.freeze({ id, name: 'sign-in', group });
   const lists = { groups: Object.freeze([...groups]), roles: Object.freeze([...roles]) };
   return Object.freeze({ id: `user:${email}`, email, kind: 'session', ...lists, team, project, token });
 }

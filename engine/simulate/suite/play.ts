@@ -132,6 +132,7 @@ async function playOne(ground: Ground, wish: PlayWish, token: string): Promise<O
     calls: upstream.requests.slice(marks[0]).map((received) => callOf(received, config)),
     upstream_body: scripts.body,
     unscripted: scripts.unscripted,
+    is_unscripted: wish.upstream === undefined && wish.upstreams === undefined,
     trace,
     facts: trace?.facts ?? {},
     attempts: trace?.attempts ?? [],
@@ -249,13 +250,13 @@ function groupFor({ kind, group, groups = [] }: Caller, config: GatewayConfig): 
 
 /** Id of the token or session of a caller, the same in all its requests. */
 function tokenIdOf(caller: Caller, config: GatewayConfig): string {
-  const { kind = 'access_token', user = SOMEBODY } = caller;
+  const { kind = 'access_token', user = SOMEBODY, token_name } = caller;
   const parts = [kind === 'session' ? 'ses' : 'tok', groupFor(caller, config) ?? 'none', user.toLowerCase()];
-  return parts.join('_');
+  return [...parts, ...(token_name === undefined ? [] : [token_name])].join('_');
 }
 
 function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, now: number): string {
-  const { credential, kind, user = SOMEBODY, groups = [], team, project } = caller;
+  const { credential, kind, user = SOMEBODY, token_name, groups = [], team, project } = caller;
   // Well formed, and nobody's.
   if (credential === 'wrong') return generateToken();
   const wish = {
@@ -268,7 +269,7 @@ function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, n
     ...(credential === 'revoked' && { revoked_at: now - 1000 }),
   };
   const group = groupFor(caller, config);
-  if (kind !== 'session') return tokens.add({ ...wish, group: group! });
+  if (kind !== 'session') return tokens.add({ ...wish, name: token_name, group: group! });
   return tokens.signIn({ ...wish, group, roles: rolesOf(config.auth ?? {}, groups) });
 }
 

@@ -37,6 +37,8 @@ export interface Played {
   readonly upstream_body: Buffer;
   /** Upstreams that were asked although the test does not say what they do. */
   readonly unscripted: readonly string[];
+  /** Whether the test says of no upstream what it does: all of them answered with an empty body. */
+  readonly is_unscripted: boolean;
   /** What happened inside; `undefined` when no pipeline took the request. */
   readonly trace: RequestTrace | undefined;
   /** All facts at the end; empty when no pipeline took the request. */

@@ -91,6 +91,9 @@ export const SERVICE: Section = {
     }),
     yes('service.audit', 'the audit log has request id, user, model, tokens and the rules that decided', {
       'cli/audit/audit.test.ts': ['audit tail prints the latest records, oldest first, and --json one object per line'],
+      'cli/audit/audit-filters.test.ts': [
+        'audit tail > finds what a rule refused, and what it would have refused in shadow mode',
+      ],
       'stages/audit.test.ts': ['audit > records who asked for what, which rules decided and what came of it'],
       'e2e/money/spend-rules.test.ts': [
         'a rule in shadow mode refuses nobody, and audit rows say whom it would have refused',

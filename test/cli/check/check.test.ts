@@ -45,6 +45,43 @@ test('a configuration without mistakes is ok, and the check says what it looked 
   );
 });
 
+const TEST_FILE = `pipeline: messages
+cases:
+  - name: is served
+    request: { json: { model: coder-1, max_tokens: 10, messages: [] } }
+    expect: { status: 200, runs: [forward] }
+`;
+
+test('the tests beside gateway.yaml and its pipelines are checked with it', async () => {
+  const files = {
+    'gateway.yaml': `${GATEWAY}pipelines: pipelines\n`,
+    'gateway.test.yaml': TEST_FILE,
+    'pipelines/messages.test.yaml': TEST_FILE,
+    // Of another configuration, or of none.
+    'elsewhere/messages.test.yaml': 'cases: 5\n',
+    'staging.test.yaml': 'cases: 5\n',
+  };
+  const sound = project(files);
+  const config = sound.path('gateway.yaml');
+  for (const { exit_code, data, info } of [await check([config]), await check([], { config })]) {
+    assert.deepEqual([exit_code, data], [0, '']);
+    assert.match(info, /^ok: .*, 2 test files\n/);
+  }
+  const wrong = project({
+    ...files,
+    'gateway.test.yaml': TEST_FILE.replace('expect', 'expct'),
+    'pipelines/messages.test.yaml': TEST_FILE.replace('[forward]', '[forwrd]'),
+  });
+  const { exit_code, data } = await check([], { config: wrong.path('gateway.yaml') });
+  assert.equal(exit_code, 1);
+  assert.match(data, /error\[C3001\]: unknown key `expct`\n +--> .*gateway\.test\.yaml:5/);
+  const other = project({ ...files, 'gateway.test.yaml': TEST_FILE.replace('[forward]', '[forwrd]') });
+  assert.match(
+    (await check([], { config: other.path('gateway.yaml') })).data,
+    /^error\[C8003\]: the pipeline "messages" has no stage "forwrd"\n +--> .*gateway\.test\.yaml:5[\s\S]+did you mean `forward`\?/,
+  );
+});
+
 test('the check says how much memory bodies can take', async () => {
   const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
   const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });

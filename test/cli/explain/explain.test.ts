@@ -282,6 +282,35 @@ describe('explain', () => {
     }
   });
 
+  it('tries rules on headers, agents and names of tokens', async () => {
+    const file = await request('headers.json', 1);
+    const rules = [
+      { name: 'no-red', when: { '===': [{ var: 'request.headers.x-team' }, 'red'] } },
+      { name: 'no-background', when: { '===': [{ var: 'request.agent' }, 'background'] } },
+      { name: 'no-ci', when: { '===': [{ var: 'principal.token.name' }, 'ci'] } },
+    ];
+    const config = `${CONFIG}facts: { headers: [x-team] }\naccess: { rules: ${JSON.stringify(rules)} }\n`;
+    await writeFile(join(directory, 'headers.yaml'), config);
+    const told = (...more: string[]) =>
+      explain(file, '--group', 'engineers', '--config', 'headers.yaml', ...more).then(({ stdout }) => stdout);
+    assert.doesNotMatch(await told(), / holds: refuses|request\.agent = |token\.name = /);
+    assert.match(
+      await told('--header', 'X-Team: red'),
+      /^Pipeline messages\n {7}request\.headers\.x-team = "red"\n[\s\S]+\n {2}1 {2}no-red holds: refuses: 403 forbidden\n/,
+    );
+    assert.match(
+      await told('--header', 'x-app: cli-bg', '--header', 'x-team: blue'),
+      /request\.agent = "background"[\s\S]+\n {2}2 {2}no-background holds: refuses/,
+    );
+    assert.match(
+      await told('--token-name', 'ci'),
+      /principal\.token\.name = "ci"[\s\S]+\n {2}3 {2}no-ci holds: refuses/,
+    );
+    const { exit_code, stderr } = await explain(file, '--signed-in', '--token-name', 'ci');
+    assert.equal(exit_code, 64);
+    assert.match(stderr, /--token-name <name>' cannot be used with option '--signed-in'/);
+  });
+
   it('says in one line what is missing or misspelt', async () => {
     const file = await request('small.json', 1);
     const wrong: [string[], RegExp][] = [
@@ -289,11 +318,11 @@ describe('explain', () => {
       [[file, '--group', 'nobody'], /there is no token group nobody/],
       [[file, '--group', 'research', '--path', '/v2'], /no pipeline serves POST \/v2; name another path/],
       [[file, '--group', 'research', '--region', 'eu'], /--region: no request has a region here; .*region_header/],
-      [['directory'], /called directory/],
+      [['a-folder'], /called a-folder/],
       [['mesages'], /did you mean `messages`\?/],
       [['nothing.json'], /called nothing\.json/],
     ];
-    await mkdir(join(directory, 'directory'));
+    await mkdir(join(directory, 'a-folder'));
     for (const [arguments_, expected] of wrong) {
       const { exit_code, stdout, stderr } = await explain(...arguments_);
       assert.deepEqual([exit_code, stdout], [64, ''], stderr);

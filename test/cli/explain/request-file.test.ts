@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import { readRequest } from '../../../engine/cli/explain/request-file.ts';
+import { readRequest, withHeaders } from '../../../engine/cli/explain/request-file.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'appscli-request-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
@@ -54,5 +54,32 @@ describe('a file with a request', () => {
       assert.throws(() => read(JSON.stringify(content)), { name: 'StartError', message, exit_code: 64 });
     }
     assert.throws(() => readRequest(directory), /cannot be read/);
+  });
+});
+
+describe('headers of the command line', () => {
+  it('take the place of those in the file; of a name that is given twice all values', () => {
+    const request = { text: '', headers: { 'x-team': 'blue', 'x-own': '1' } };
+    assert.deepEqual(withHeaders(request, ['X-Team: red', 'x-team:green', 'x-empty:']).headers, {
+      'x-team': 'red, green',
+      'x-own': '1',
+      'x-empty': '',
+    });
+    assert.equal(withHeaders(request, []), request);
+  });
+
+  it('are refused where they are none, carry a credential or belong to the connection', () => {
+    const wrong: [string, RegExp][] = [
+      ['x-team', /write a name, a colon and a value/],
+      [': red', /write a name, a colon and a value/],
+      ['not a name: x', /write a name, a colon and a value/],
+      ['x-a: two\nlines', /write a name, a colon and a value/],
+      ['Authorization: Bearer secret', /--header authorization: who asks is told by --user/],
+      ['x-api-key: secret', /--header x-api-key: who asks/],
+      ['Host: elsewhere', /--header host: it belongs to the connection/],
+    ];
+    for (const [header, message] of wrong) {
+      assert.throws(() => withHeaders({}, [header]), { name: 'StartError', message, exit_code: 64 });
+    }
   });
 });

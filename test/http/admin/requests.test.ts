@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
-import { listRequestRecords, type RequestFilter } from '../../../engine/audit/request-records.ts';
+import type { RequestFilter } from '../../../engine/audit/request-filter.ts';
+import { listRequestRecords } from '../../../engine/audit/request-records.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { until } from '../../support/until.ts';
 import { type AdminBench, useAdminApi } from './support.ts';

@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
-import { auditTail, reportUsage, USAGE_DIMENSIONS, type UsageDimension } from '../../../engine/money/reports/usage.ts';
+import { reportUsage, USAGE_DIMENSIONS, type UsageDimension } from '../../../engine/money/reports/usage.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { openTestStore, quietLog, reservation, settlement, type TestStore } from '../../support/store.ts';
 
@@ -172,18 +172,5 @@ describe('usage by other dimensions', () => {
       }
     }
     assert.equal(await total(), 5_300_000_001n);
-  });
-});
-
-describe('the tail of the audit log', () => {
-  it('shows the latest records oldest first, and goes on after any of them', async () => {
-    const records = [1, 2, 3, 4].map((n) => ({ at_ms: clock.now(), request_id: `r${n}`, record: { n } }));
-    await database.query('test_audit', 'select audit_append($1, false)', [JSON.stringify(records)]);
-    const ids = (rows: { request_id: string | null }[]) => rows.map(({ request_id }) => request_id);
-    const latest = await auditTail(database, { limit: 3 });
-    assert.deepEqual(ids(latest), ['r2', 'r3', 'r4']);
-    assert.deepEqual(latest[0]!.record, { n: 2 });
-    assert.deepEqual(ids(await auditTail(database, { after: latest[0]!.id, limit: 1 })), ['r3']);
-    assert.deepEqual(await auditTail(database, { after: latest[2]!.id, limit: 10 }), []);
   });
 });

@@ -1,0 +1,79 @@
+/** Which records fit a filter: the database and the program must say the same, as one lists and the other follows. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import fc from 'fast-check';
+import { fitter, type RequestFilter } from '../../engine/audit/request-filter.ts';
+import { listRequestRecords, recordsAfter, whoSent } from '../../engine/audit/request-records.ts';
+import type { AuditRecord } from '../../engine/contract/services.ts';
+import { openTestStore, type TestStore } from '../support/store.ts';
+
+const NOW = Date.parse('2026-03-10T12:00:00Z');
+const PEOPLE = ['ann@example.com', 'bob@example.com'];
+const NAMES = ['few', 'large', "o'brien", 'messages/large', 'access:few', 'spend:few', '%', '', '{"a":1}'];
+
+const name = fc.constantFrom(...NAMES);
+const mark = fc.oneof(
+  name,
+  fc.tuple(fc.constantFrom('access', 'spend', 'routing'), name).map((two) => two.join(':')),
+);
+const maybe = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined });
+
+const record: fc.Arbitrary<AuditRecord> = fc.record({
+  user: fc.constantFrom(...PEOPLE, null),
+  model: fc.constantFrom('coder-1', 'coder-2', null),
+  status: fc.constantFrom(200, 403, 429, 529, null),
+  error: fc.constantFrom('forbidden', 'spend_limit_exceeded', null),
+  stage: fc.oneof(name, fc.constant(null)),
+  pipeline: fc.constantFrom('messages', 'responses'),
+  spend_rule: fc.oneof(name, fc.constant(null)),
+  route_rule: fc.oneof(name, fc.constant('default')),
+  refused_by: fc.oneof(
+    fc.constant(undefined),
+    name.map((each) => `access rule ${each}`),
+    name.map((each) => `policy ${each}`),
+  ),
+  shadow: fc.oneof(fc.constant(undefined), fc.array(mark, { maxLength: 3 })),
+});
+
+const several = <T>(value: fc.Arbitrary<T>) => fc.array(value, { minLength: 1, maxLength: 3 });
+const wish: fc.Arbitrary<RequestFilter> = fc.record({
+  user: maybe(fc.oneof(fc.constantFrom(...PEOPLE), several(fc.constantFrom(...PEOPLE)))),
+  model: maybe(several(fc.constantFrom('coder-1', 'coder-2'))),
+  error: maybe(several(fc.constantFrom('forbidden', 'spend_limit_exceeded'))),
+  status: maybe(fc.constantFrom('403', '4xx', '5xx', '2xx')),
+  outcome: maybe(fc.constantFrom('refused', 'failed')),
+  rules: maybe(several(mark)),
+  shadow: maybe(fc.oneof(fc.constant(true as const), several(mark))),
+});
+
+let store: TestStore;
+before(async () => {
+  store = await openTestStore();
+  const records = fc.sample(record, { numRuns: 400, seed: 7 });
+  const rows = records.map((each, i) => ({ at_ms: NOW - i * 60_000, request_id: `r${i}`, record: each }));
+  await store.database.query('test_audit', 'select audit_append($1::jsonb, false)', [JSON.stringify(rows)]);
+});
+after(() => store.close());
+
+describe('a filter of audit records', () => {
+  it('finds in the database what fits, and nothing else', async () => {
+    const { database } = store;
+    const all = await recordsAfter(database, 0, 1000);
+    let found_some = 0;
+    await fc.assert(
+      fc.asyncProperty(wish, async (filter) => {
+        const fits = all.filter((row) => fitter(filter)(row.record));
+        const page = await listRequestRecords(database, filter, { limit: 500, now: NOW });
+        assert.deepEqual(new Set(page!.records.map(({ id }) => id)), new Set(fits.map(({ id }) => id)));
+        const senders = await whoSent(database, filter, 10);
+        assert.equal(
+          senders.reduce((sum, { requests }) => sum + requests, 0),
+          fits.length,
+        );
+        found_some += Number(fits.length > 0);
+      }),
+      { numRuns: 100 },
+    );
+    assert.ok(found_some > 20, `only ${found_some} filters found anything`);
+  });
+});

@@ -1,0 +1,54 @@
+/** A database with audit records that a test writes, and a configuration that leads to it. */
+import { randomUUID } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { after, before } from 'node:test';
+import pg from 'pg';
+import { createTestDatabase } from '../../support/database.ts';
+import { type ConfigSections, gatewayConfig, writeConfig } from '../../support/gateway.ts';
+
+/** What a record has beside what every record has. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** What records of requests that were refused have not. */
+export const REFUSED = { upstream: null, cost_usd: undefined, duration_ms: 3, sends: undefined } as const;
+
+/** What a test about records works with. */
+export interface AuditBench {
+  readonly config_file: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly client: pg.Client;
+  /** Writes a record as the stage `audit` does; its id begins with a letter that tests name it by. */
+  write(letter: string, hours_ago: number, fields: Fields): Promise<void>;
+}
+
+/** Opens it before the tests of a file; what is returned is filled in by then. */
+export function auditBench(sections: ConfigSections): AuditBench {
+  const bench = {} as { -readonly [Key in keyof AuditBench]: AuditBench[Key] };
+  const closing: (() => unknown)[] = [];
+  before(async () => {
+    const database = await createTestDatabase();
+    closing.push(database.drop);
+    const { directory, config_file } = await writeConfig(gatewayConfig('http://127.0.0.1:9', sections));
+    closing.push(() => rm(directory, { recursive: true, force: true }));
+    const client = new pg.Client({ connectionString: database.url });
+    await client.connect();
+    closing.push(() => client.end());
+    Object.assign(bench, { config_file, client, env: { ...process.env, TEST_DATABASE_URL: database.url } });
+  });
+  after(async () => {
+    for (const close of closing.reverse()) await close();
+  });
+  bench.write = async (letter, hours_ago, fields) => {
+    const request_id = `${letter}${randomUUID().slice(1)}`;
+    const at_ms = Date.now() - hours_ago * 3_600_000;
+    const shared = {
+      ...{ request_id, method: 'POST', path: '/v1/messages', protocol: 'messages', pipeline: 'messages' },
+      ...{ model: 'coder-1', status: 200, error: null, upstream: 'main', route_rule: 'default', spend_rule: null },
+      ...{ aborted: false, duration_ms: 310, cost_usd: 0.0042, sends: 1, losses: [], principal: fields.user ?? null },
+      received_at: new Date(at_ms).toISOString(),
+    };
+    const text = JSON.stringify([{ at_ms, request_id, record: { ...shared, ...fields } }]);
+    await bench.client.query('select audit_append($1::jsonb, false)', [text]);
+  };
+  return bench;
+}
