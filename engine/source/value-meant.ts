@@ -1,7 +1,7 @@
 /** What was probably meant by a value of another type than the schema wants. */
 import type { JsonSchema } from '../contract/json-schema.ts';
 import { numberMeant } from '../kit/number-meant.ts';
-import { commentMeant } from '../kit/text/suggest.ts';
+import { slipMeant } from '../kit/text/suggest.ts';
 import { looksSecret } from './diagnostics/secrets.ts';
 import type { Node } from './node.ts';
 
@@ -30,7 +30,7 @@ export function valueMeant(
   };
   const is_entry = properties !== undefined && 'stage' in properties;
   return (
-    (node.kind === 'scalar' && typeof node.value === 'string' ? commentMeant(node.value) : undefined) ??
+    (node.kind === 'scalar' && typeof node.value === 'string' ? slipMeant(node.value) : undefined) ??
     asOnlyKey(wanted, node, schema) ??
     asSwitch(wanted, node, schema) ??
     byExample(wanted, node, examples) ??

@@ -40,6 +40,9 @@ describe('a request that nobody translated', () => {
           assert.match(error.cause.message, remedy);
           return true;
         });
+        const told = stage.log.at(-1);
+        assert.equal(told?.message, 'an upstream cannot be asked');
+        assert.match(JSON.stringify(told.fields), /"reason":"the upstream|"reason":".*speaks/);
         assert.deepEqual(ctx.written, {}, 'nothing was sent');
       });
     }

@@ -64,8 +64,9 @@ export function closestKey(key: string, known: readonly string[]): string | unde
   return undefined;
 }
 
-/** What to say about a value that has a comment of another language in it. */
-export function commentMeant(value: string): string | undefined {
+/** What to say about a value with something in it that only other languages have: a comment, a variable. */
+export function slipMeant(value: string): string | undefined {
+  if (/^\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})$/.test(value)) return 'write the value out: variables are not put in';
   return /\s\/\/(?:\s|$)/.test(value) ? 'a comment starts with #, not with //' : undefined;
 }
 
@@ -74,7 +75,7 @@ export function didYouMean(word: string, known: Iterable<string>, otherwise: str
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined;
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
   const meant = closest(word, known);
-  return meant === undefined ? (commentMeant(word) ?? otherwise) : `did you mean \`${meant}\`?`;
+  return meant === undefined ? (slipMeant(word) ?? otherwise) : `did you mean \`${meant}\`?`;
 }
 
 /** A list for people: `a, b or c`, cut off after `limit` entries. */

@@ -179,7 +179,7 @@ class ContainedStage {
   /** Runs a hook that may take time, within the stage's limit. Rejects with whatever the stage throws. */
   async call(ctx: RequestContext, moment: 'request' | 'attempt' | Last): Promise<unknown> {
     const lease = new Lease(ctx, this.#stage);
-    const ends = watchHook(this.#stage.id, this.#patience.log);
+    const ends = watchHook(this.#stage.id, this.#patience.log, true);
     try {
       const returned = this.#run(lease, () => this.#made[moment]!(lease));
       if (!isThenable(returned)) return returned;
@@ -195,7 +195,7 @@ class ContainedStage {
   }
 
   #run<T>(lease: Lease, hook: () => T): T {
-    const ends = watchHook(this.#stage.id, this.#patience.log);
+    const ends = watchHook(this.#stage.id, this.#patience.log, false);
     try {
       return runAsStage(this.#stage.id, hook, lease);
     } finally {

@@ -36,6 +36,14 @@ test('audit tail prints the latest records, oldest first, and --json one object 
   assert.match(readable, /^\S+ {2}200 {2}ivan@example\.com {2}coder-1 at main\n {4}[\d.]+ USD, \d+ ms, id \S+\n$/);
 });
 
+test('audit tail leaves out what a record does not tell', async () => {
+  const record = { request_id: 'sparse', user: 'sparse@example.com', status: 200 };
+  await bench.gateway.database.knex('audit_log').insert({ at: new Date(), request_id: 'sparse', record });
+  const { stdout } = await bench.succeed('audit', 'tail', '-n', '1');
+  assert.match(stdout, / 200 {2}sparse@example\.com {2}sparse\n$/);
+  assert.doesNotMatch(stdout, /undefined|NaN/);
+});
+
 test('audit tail tells the rules of a translation that applied', async () => {
   const token = await bench.newToken({ user: 'lena@example.com' });
   const body = JSON.stringify({ model: 'coder-1', seed: 7, messages: [{ role: 'user', content: 'Hello' }] });
