@@ -16,8 +16,6 @@ export interface FactRow {
   readonly person: string | null;
   /** Whether it was known who asked. */
   readonly is_known: boolean;
-  /** Whether the request got so far that its model was known, or it is of a kind that has none. */
-  readonly has_body: boolean;
 }
 
 const PAGE = 5000;
@@ -55,7 +53,7 @@ export async function* factPages(
   const facts = projection(fields, seen);
   const name = `audit_facts_${createHash('sha256').update(facts).digest('hex').slice(0, 12)}`;
   const text = `select id, at, at::text as moment, record ->> 'user' as person, record ->> 'principal' is not null as is_known,
-       record ->> 'model' is not null or record ->> 'error' is null as has_body, ${facts} as facts
+       ${facts} as facts
      from audit_log where (at, id) > ($1::timestamptz, $2::bigint) and at < $3
      order by at, id limit ${PAGE}`;
   let after: readonly [moment: string, id: number] = [since.toISOString(), -1];

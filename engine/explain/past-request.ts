@@ -64,9 +64,18 @@ function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayCon
       return { ...step, raised: route.refusal };
     }
     facts = { ...facts, ...route.wrote };
-    return { ...step, wrote: route.wrote };
+    const refused = accessRefusal(loaded, config, facts);
+    answered = refused !== undefined;
+    return { ...step, wrote: route.wrote, ...(refused && { raised: refused }) };
   });
   return { stages: [...steps, ...last.map((entry) => stageStep(entry, 'finally', facts))], facts };
+}
+
+/** What an access rule in force would say to it. */
+function accessRefusal(loaded: Loaded, config: GatewayConfig, facts: Facts): StageStep['raised'] {
+  const rule = accessSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
+  if (rule === undefined) return undefined;
+  return { code: 'forbidden', message: `the access rule ${rule.name} refuses it` };
 }
 
 /** What the pipeline charges for what it forwards: counting tokens is free. `undefined` where it asks no budget. */

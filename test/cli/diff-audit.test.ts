@@ -61,7 +61,7 @@ async function told(name: string, sections: Sections): Promise<readonly [changes
 }
 
 const REST = `
-    1 more was refused before any rule was asked
+    1 more was of callers who were not known
     limits, and what other stages do, were not looked at; --ledger tells who is
       over a limit
 `;

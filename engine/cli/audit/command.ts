@@ -60,9 +60,9 @@ export function addAudit(program: Command, context: CommandContext, finish: (exi
       'after',
       examples(
         'appscli audit tail -n 5',
-        'appscli audit tail --error --since 1d                     what was refused or failed',
-        'appscli audit tail --rule no-preview --since 7d           what a rule refused, or would',
-        'appscli audit tail --rule no-preview --since 7d --who     whom it hits',
+        'appscli audit tail --error --since 1d                  refused or failed',
+        'appscli audit tail --rule no-preview --since 7d        what a rule hits',
+        'appscli audit tail --rule no-preview --since 7d --who  and whom',
         'appscli audit tail --user ann@example.com --follow',
         'appscli audit tail --follow --json | jq .status',
       ),

@@ -77,6 +77,6 @@ function describePlaces(name: string, found: readonly ConfigurationKey[], line_w
       ];
     }),
     '',
-    ...wrapText(`With an example: appscli explain key ${found.at(-1)!.path}`, line_width),
+    ...wrapText(`With an example: appscli explain key ${found[0]!.path}`, line_width),
   ];
 }

@@ -176,9 +176,19 @@ function unknown(kind: string, name: string, names: readonly string[]): never {
   throw usageError(`there is no ${kind} ${name}; ${help}`);
 }
 
-const NAME_EXAMPLES = { field: 'service_tier', header: 'set-cookie', key: 'spend_limits.rules' } as const;
+/** A kind of word that says nothing alone, with one of its names. */
+const NAME_EXAMPLES = {
+  code: 'C2004',
+  stage: 'forward',
+  fact: 'principal.groups',
+  operator: 'in',
+  error: 'forbidden',
+  field: 'service_tier',
+  header: 'set-cookie',
+  key: 'spend_limits.rules',
+} as const;
 
-/** Raises StartError: any name will do, but there has to be one. */
+/** Raises StartError: there has to be a name. */
 function needsName(kind: keyof typeof NAME_EXAMPLES): never {
   const example = NAME_EXAMPLES[kind];
   throw usageError(`which ${kind}? Give its name: appscli explain ${kind} ${example}`);
@@ -218,7 +228,8 @@ export async function explain(context: CommandContext, given: ExplainOptions): P
   const { terminal } = context;
   const [first = '', second] = given.words;
   // A file that is not there is not meant as a key either.
-  const may_be_key = second === undefined && first !== 'key' && !isFile(first) && !first.endsWith('.json');
+  const may_be_key =
+    second === undefined && !Object.hasOwn(NAME_EXAMPLES, first) && !isFile(first) && !first.endsWith('.json');
   const key = may_be_key ? explainKey(first) : undefined;
   const explanation = await explainOther(context, given).catch((error: unknown) => {
     // Keys are as they are, whether there is a configuration without mistakes or not.
@@ -227,7 +238,9 @@ export async function explain(context: CommandContext, given: ExplainOptions): P
       terminal.info(`${given.config} has mistakes: "appscli check" tells them.\n`);
     return key;
   });
-  const also = key === undefined || key === explanation ? [] : ['', `Of the key: appscli explain key ${first}`];
+  const is_of_gateway = findKeys(first).some(({ file }) => file === 'gateway.yaml');
+  const also =
+    key === undefined || key === explanation || !is_of_gateway ? [] : ['', `Of the key: appscli explain key ${first}`];
   const text = given.json
     ? `${jsonText(explanation.data, 2)}\n`
     : printableLines([...explanation.lines(terminal.columns), ...also]);

@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import { configurationKeys } from '../../../engine/cli/explain/configuration-keys.ts';
 import { keyExample } from '../../../engine/cli/explain/key-example.ts';
@@ -82,7 +83,7 @@ Example
     number, from 0 up to 1000000, required
     Input that is not cached.
 
-With an example: appscli explain key prices.rows[].pricing.input
+With an example: appscli explain key models[].pricing.input
 `,
     );
     const { stdout } = await explain('pricing.input', '--json');
@@ -100,6 +101,8 @@ With an example: appscli explain key prices.rows[].pricing.input
       [['spend_limit.rules'], /nothing called spend_limit\.rules .*did you mean `spend_limits\.rules`\?/],
       [['key', 'limit_usdd'], /there is no key limit_usdd; did you mean `limit_usd`\?/],
       [['key', 'xyzzy'], /there is no key xyzzy; write it as it stands in its file, such as limit_usd/],
+      [['fact'], /which fact\? Give its name: appscli explain fact principal\.groups/],
+      [['stage'], /which stage\? Give its name: appscli explain stage forward/],
       [['key'], /which key\? Give its name: appscli explain key spend_limits\.rules/],
       [['xyzzy'], /nothing called xyzzy .*it knows codes \(C2004\), stages, facts, operators, errors, and keys/],
     ];
@@ -118,8 +121,13 @@ With an example: appscli explain key prices.rows[].pricing.input
       assert.equal(exit_code, 0);
       assert.match(stdout, /^key spend_limits\.rules\[\]\.limit_usd/);
     }
-    const translate = await told('audit');
-    assert.match(translate, /^stage audit, [\s\S]+\n\nOf the key: appscli explain key audit\n$/);
+    const demo = fileURLToPath(new URL('../../../examples/demo/gateway.yaml', import.meta.url));
+    assert.match(
+      await told('models', '--config', demo),
+      /^models, version [\s\S]+\n\nOf the key: appscli explain key models\n$/,
+    );
+    // Only tests have a key of this name.
+    assert.doesNotMatch(await told('audit'), /explain key/);
   });
 });
 

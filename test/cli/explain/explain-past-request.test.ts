@@ -141,6 +141,24 @@ describe('a past request', () => {
     assert.equal(reason({ groups: [], token_group: undefined }), undefined);
   });
 
+  it('is refused by an access rule of today, also for what only its rules of then looked at', () => {
+    const when = { '===': [{ var: 'request.headers.x-team' }, 'red'] };
+    const access = { rules: [{ name: 'no-red', when, mode: 'enforce' as const }] };
+    const change = (seen: object) =>
+      replayRecord(
+        { loaded: usable.loaded, config: { ...usable.config, access } },
+        { record: { ...RECORD, seen }, counted: { balances: [] } },
+      );
+    const refused = change({ 'request.headers.x-team': 'red', 'route.upstream': 'other' });
+    const route = refused.stages.find(({ id }) => id === 'resolve-route');
+    assert.deepEqual(route?.raised, { code: 'forbidden', message: 'the access rule no-red refuses it' });
+    assert.equal(refused.stages.find(({ id }) => id === 'forward')?.fate, 'unreached');
+    assert.equal(refused.facts['route.upstream'], 'main');
+    assert.deepEqual(refused.spending, []);
+    const served = change({ 'request.headers.x-team': 'blue' });
+    assert.equal(served.stages.find(({ id }) => id === 'forward')?.fate, 'runs');
+  });
+
   it('is judged by what its route supports, and charged nothing for counting tokens', () => {
     const path = '/v1/messages/count_tokens';
     const counted = replay({ path });

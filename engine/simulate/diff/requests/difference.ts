@@ -19,6 +19,12 @@ const isSame = (a: Verdict, b: Verdict): boolean =>
 export function differences(before: Verdict, after: Verdict): Difference[] {
   if (after.end === 'untold') return [untold(after.by, after.with!)];
   if (before.end === 'untold') return [untold(before.by, before.with!)];
+  // What one of them refuses above the body, the other would have to read.
+  const unread = [before, after].find(({ end }) => end === 'unread');
+  if (unread !== undefined && before.end !== after.end) {
+    const words = 'cannot be told for {requests}, whose {bodies were|body was} not read then';
+    return [{ subject: `pipeline ${unread.by}`, words, untold: true }];
+  }
   return [...(isSame(before, after) ? [] : [change(before, after)]), ...shadowDifferences(before, after)];
 }
 

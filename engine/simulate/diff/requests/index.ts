@@ -75,8 +75,8 @@ export async function diffRequests(
     return found;
   };
   for await (const page of read(wish)) {
-    for (const { facts, person, is_known, has_body } of page.rows) {
-      if (!is_known || !has_body) tally.leaveOut();
+    for (const { facts, person, is_known } of page.rows) {
+      if (!is_known) tally.leaveOut();
       else tally.count(judge(facts), person);
     }
   }

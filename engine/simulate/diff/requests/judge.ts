@@ -12,8 +12,8 @@ import { type Held, type PastFacts, pastCondition } from './condition.ts';
 
 /** What would become of a request of the past. */
 export interface Verdict {
-  /** `untold`: it depends on facts that nobody knows any more. */
-  readonly end: 'served' | 'answered' | 'refused' | 'unserved' | 'untold';
+  /** `untold`: it depends on facts that nobody knows any more; `unread`: its body was refused then, as it would be now. */
+  readonly end: 'served' | 'answered' | 'refused' | 'unserved' | 'untold' | 'unread';
   /** What refuses or answers it, or would have to be known; of one that is served its upstream. */
   readonly by: string;
   /** Further words: an error with its status, or the facts that are missing. */
@@ -119,10 +119,11 @@ function routeStep(pipeline: PipelineSpec, config: GatewayConfig, catalog: Catal
   const findRule = ruleFinder(config);
   const checkAccess = accessStep(config);
   return (facts, noteShadow) => {
-    const called = String(facts.value('request.alias') ?? facts.value('request.model'));
-    const model = catalog.find(called, facts.value('principal.groups') as readonly string[] | undefined);
+    const name = facts.value('request.alias') ?? facts.value('request.model');
+    if (typeof name !== 'string') return { end: 'unread', by: pipeline.name };
+    const model = catalog.find(name, facts.value('principal.groups') as readonly string[] | undefined);
     const refused = { end: 'refused', with: codeWords('model_not_found') } as const;
-    if (model === undefined) return { ...refused, by: `model ${called}`, with: 'no such model' };
+    if (model === undefined) return { ...refused, by: `model ${name}`, with: 'no such model' };
     const refusal = catalog.refusal(callerOf(facts.all), model);
     if (refusal !== undefined) return { ...refused, by: `model ${model.id}`, with: formatRefusal(refusal, model.id) };
     facts.set(modelFacts(model));

@@ -25,7 +25,7 @@ export class Tally {
   #same = 0;
   #untold = 0;
 
-  /** A request that no rule was asked about. */
+  /** A request of nobody known: no rule was asked about it. */
   leaveOut(): void {
     this.#left_out += 1;
   }
@@ -66,7 +66,7 @@ export class Tally {
       [this.#untold, 'cannot be told'],
     ] as const;
     const told = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
-    const early = `${this.#left_out} more ${this.#left_out === 1 ? 'was' : 'were'} refused before any rule was asked`;
+    const early = `${this.#left_out} more ${this.#left_out === 1 ? 'was' : 'were'} of callers who were not known`;
     return {
       section: 'requests',
       subject: `${counted(this.#requests, 'request')} ${period}`,
@@ -88,7 +88,7 @@ function asChange({ difference: { subject, words }, requests, people }: Counted)
     section: 'requests',
     subject,
     change: words
-      .replace(/\{(\w+)\|(\w+)\}/g, requests === 1 ? '$2' : '$1')
+      .replace(/\{([\w ]+)\|([\w ]+)\}/g, requests === 1 ? '$2' : '$1')
       .replace('{requests}', () => `${counted(requests, 'request')} of ${whose}`),
     ...(sorted.length > 1 && { details: [`${named.join(', ')}${more}`] }),
     requests,

@@ -1,0 +1,166 @@
+/** What requests of the past would have met, by records that a test writes. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { FactRow } from '../../../engine/audit/fact-pages.ts';
+import { describeChanges } from '../../../engine/cli/diff/diff.ts';
+import { load } from '../../../engine/load/index.ts';
+import type { Usable } from '../../../engine/simulate/diff/change.ts';
+import { diffRequests } from '../../../engine/simulate/diff/requests/index.ts';
+import { stages } from '../../../stages/index.ts';
+import { createProject } from '../../load/support/project.ts';
+import { BASE, replace } from './support.ts';
+
+type Files = Readonly<Record<string, string>>;
+type Fields = Readonly<Record<string, unknown>>;
+
+async function usable(files: Files): Promise<Usable> {
+  const has_own = Object.keys(files).some((file) => file.startsWith('pipelines/'));
+  const text = `${files['gateway.yaml']}${has_own ? 'pipelines: pipelines\n' : ''}`;
+  const project = createProject({ ...files, 'gateway.yaml': text });
+  const { config, pipelines, policies, diagnostics } = await load(project.path('gateway.yaml'), {
+    stages,
+    env: {},
+    environment: 'ignored',
+  });
+  project.remove();
+  assert.ok(config, JSON.stringify(diagnostics));
+  return { config, pipelines, policies, directory: project.directory };
+}
+
+const REQUEST = { method: 'POST', path: '/v1/messages', protocol: 'messages', model: 'coder-1', principal: 'p' };
+const ANN = { ...REQUEST, user: 'ann@example.com', groups: ['engineers'], token_group: 'engineers' };
+
+function row(fields: Fields): FactRow {
+  const record = { ...ANN, ...fields };
+  return { facts: JSON.stringify(record), person: record.user, is_known: true };
+}
+
+/** What is told of these requests, without the last lines, which say how many there were. */
+async function told(before: Files, after: Files, records: readonly Fields[]): Promise<string[]> {
+  async function* read() {
+    // Pages begin anew, as do people with the same facts.
+    for (const fields of records) yield { rows: [row(fields), row(fields)], at: new Date(0) };
+  }
+  const [old, now] = [await usable(before), await usable(after)];
+  const { changes, notes } = await diffRequests(old, now, { read, period: 'since then' });
+  const all = [...changes, ...notes.slice(0, -1)];
+  return describeChanges(all, 200).slice(1);
+}
+
+const gateway = (change: (text: string) => string = (text) => text): Files => ({
+  'gateway.yaml': change(BASE),
+});
+
+const extension = (entry: string): Files => ({
+  'pipelines/own.yaml': `extends: messages\ninsert:\n  - before: check-budget\n    stages:\n      - ${entry}\n`,
+});
+
+const TOO_LARGE =
+  '{ stage: fail, id: refuse-large, when: { ">": [{ var: request.body_bytes }, 1000] }, options: { error: invalid_request } }';
+
+describe('requests of the past', () => {
+  it('meet guards of stages, in force and in shadow mode', async () => {
+    const records = [{ body_bytes: 2000 }, { body_bytes: 10 }];
+    const refusing = { ...gateway(), ...extension(TOO_LARGE) };
+    const watching = { ...gateway(), ...extension(TOO_LARGE.replace('id:', 'mode: shadow, id:')) };
+    assert.deepEqual(await told(gateway(), refusing, records), [
+      '  stage messages/refuse-large: refuses 2 requests of ann@example.com (400 invalid_request)',
+    ]);
+    assert.deepEqual(await told(refusing, gateway(), records), [
+      '  stage messages/refuse-large: no longer refuses 2 requests of ann@example.com, which go to main as coder-1',
+    ]);
+    assert.deepEqual(await told(gateway(), watching, records), [
+      '  stage messages/refuse-large, in shadow mode: would refuse 2 requests of ann@example.com',
+    ]);
+    const with_status = {
+      ...gateway(),
+      ...extension(TOO_LARGE.replace('invalid_request', 'invalid_request, status: 422')),
+    };
+    assert.deepEqual(await told(refusing, with_status, records), [
+      '  stage messages/refuse-large: refuses 2 requests of ann@example.com with (422 invalid_request) instead of (400 invalid_request)',
+    ]);
+  });
+
+  it('whose bodies were not read are as before, unless something above that decides otherwise', async () => {
+    const early = TOO_LARGE.replace(
+      '{ ">": [{ var: request.body_bytes }, 1000] }',
+      '{ "===": [{ var: request.region }, eu] }',
+    );
+    const above = {
+      ...gateway(),
+      'pipelines/own.yaml': extension(early)['pipelines/own.yaml']!.replace('check-budget', 'read-body'),
+    };
+    const unread = { model: null, region: 'eu' };
+    assert.deepEqual(await told(gateway(), gateway(), [unread]), []);
+    assert.deepEqual(await told(above, above, [unread]), []);
+    assert.deepEqual(await told(above, gateway(), [unread]), [
+      '  pipeline messages: cannot be told for 2 requests of ann@example.com, whose bodies were not read then',
+    ]);
+  });
+
+  it('meet what an alias means, and models that are gone', async () => {
+    const before = gateway(replace('{ id: coder-1,', '{ id: coder-1, aliases: [latest],'));
+    const after = gateway(replace('{ id: coder-2,', '{ id: coder-2, aliases: [latest],'));
+    const records = [{ alias: 'latest' }, {}];
+    assert.deepEqual(await told(before, after, records), [
+      '  coder-1: 2 requests of ann@example.com are served by coder-2 instead of coder-1',
+    ]);
+    assert.deepEqual(await told(before, gateway(), records), [
+      '  model latest: refuses 2 requests of ann@example.com (no such model)',
+    ]);
+    // What nobody has ever had a model for is as before, whatever clients call it.
+    assert.deepEqual(await told(before, gateway(), [{ model: '\u001b[31m\n' }]), []);
+  });
+
+  it('meet routes, by who asks and how large a request is', async () => {
+    const large = replace(
+      'rules:',
+      'rules:\n    - { name: large, when: { ">": [{ var: request.body_bytes }, 1000] }, upstream: spare }',
+    );
+    assert.deepEqual(await told(gateway(), gateway(large), [{ body_bytes: 2000 }, {}]), [
+      '  coder-1: 2 requests of ann@example.com go to spare instead of main',
+    ]);
+    const research = { groups: ['research'], token_group: 'research', user: 'rob@example.com' };
+    assert.deepEqual(
+      await told(gateway(), gateway(replace('research-to-spare, group: research', 'x-to-spare, group: interns')), [
+        research,
+      ]),
+      ['  coder-1: 2 requests of rob@example.com go to main instead of spare'],
+    );
+  });
+
+  it('meet pipelines that come and go, and those without a model', async () => {
+    const own = `pipeline: own\nversion: 1\nsummary: Says no.\nmatch: { methods: [GET], paths: [/own], protocol: none }\nstages:\n  - stage: authenticate\n  - { stage: answer, options: { json: {} } }\nfinally:\n  - stage: audit\n`;
+    const with_own = { ...gateway(), 'pipelines/own.yaml': own };
+    const record = { method: 'GET', path: '/own', protocol: 'none', model: null };
+    assert.deepEqual(await told(with_own, gateway(), [record]), [
+      '  pipelines: 2 requests of ann@example.com reach no pipeline; before they are answered by stage own/answer',
+    ]);
+    assert.deepEqual(await told(with_own, with_own, [record]), []);
+  });
+
+  it('are not told of where it depends on facts that nobody recorded', async () => {
+    const guarded = (tool: string) => ({
+      ...gateway(),
+      ...extension(
+        `{ stage: fail, id: no-shell, when: { in: [${tool}, { var: request.tools }] }, options: { error: forbidden } }`,
+      ),
+    });
+    const seen = { seen: { 'request.tools': ['shell'] } };
+    assert.deepEqual(await told(gateway(), guarded('shell'), [seen]), [
+      '  stage messages/no-shell: refuses 2 requests of ann@example.com (403 forbidden)',
+    ]);
+    assert.deepEqual(await told(gateway(), guarded('shell'), [{}]), [
+      '  stage messages/no-shell: cannot be told for 2 requests of ann@example.com: it depends on request.tools, recorded only while a rule looks at it',
+    ]);
+  });
+
+  it('names the five who have the most requests, and counts the others', async () => {
+    const records = Array.from({ length: 7 }, (_, i) => ({ user: `u${i}@example.com`, body_bytes: 2000 }));
+    const lines = await told(gateway(), { ...gateway(), ...extension(TOO_LARGE) }, [...records, records[6]!]);
+    assert.deepEqual(lines, [
+      '  stage messages/refuse-large: refuses 16 requests of 7 people (400 invalid_request)',
+      '    u6@example.com 4, u0@example.com 2, u1@example.com 2, u2@example.com 2, u3@example.com 2 and 2 more',
+    ]);
+  });
+});
