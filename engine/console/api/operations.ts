@@ -444,6 +444,7 @@ export interface LimitInForce {
   readonly in_flight: number;
   readonly room: number | null;
   readonly resets_at: OptionalTime;
+  readonly time_zone: string;
   readonly forecast: {
     readonly outcome: 'none_left' | 'ends' | 'lasts';
     readonly ends_at: OptionalTime;
@@ -563,6 +564,7 @@ export interface NewGrant {
   readonly tokens?: number;
   readonly reason?: Line;
   readonly expires_at?: string;
+  readonly expires_on?: string;
   readonly expires_in_seconds?: number;
 }
 
@@ -1227,6 +1229,7 @@ export interface OperationTypes {
       readonly tokens?: number;
       readonly reason?: string;
       readonly expires_at?: string;
+      readonly expires_on?: string;
       readonly expires_in_seconds?: number;
     };
     readonly answer: {
