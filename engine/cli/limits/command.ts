@@ -39,7 +39,8 @@ function addWhose(command: Command): Command {
     .option('--project <name>', 'of which project', notEmpty)
     .option('--token <id>', 'of which access token, as tokens list shows it', notEmpty)
     .option('--model <id>', 'of which model', notEmpty)
-    .option('--upstream <name>', 'of which upstream', notEmpty);
+    .option('--upstream <name>', 'of which upstream', notEmpty)
+    .option('--rule <name>', 'of which rule with `count: matching`', notEmpty);
 }
 
 function windowOption(): Option {

@@ -64,8 +64,11 @@ export function describeWritten(written: readonly WrittenLimit[]): string[] {
       ...Object.entries(by_group ?? {}).map(([group, most]) => `${formatAmount(most, unit)} for ${group}`),
       ...(limit === null ? [] : [`${formatAmount(limit, unit)}${by_group === null ? '' : ' for others'}`]),
     ].join(', ');
-    const each = `each ${scope.replaceAll('+', ' and ')} ${perWindow(window)}`;
-    const extra = [always ? '' : ' where its condition holds', mode === 'shadow' ? ', only reported (shadow)' : ''];
+    const scopes = scope.split('+').filter((each) => each !== 'rule');
+    const each = `each ${scopes.join(' and ')} ${perWindow(window)}`;
+    const matching = scope.endsWith('+rule');
+    const condition = matching ? ', counting only what its condition holds for' : ' where its condition holds';
+    const extra = [always ? '' : condition, mode === 'shadow' ? ', only reported (shadow)' : ''];
     return wrapText(printable(`${rule}: ${amounts}, ${each}${extra.join('')}`), WIDTH, '', INDENT);
   });
 }

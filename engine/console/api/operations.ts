@@ -434,6 +434,7 @@ export interface LimitInForce {
     readonly token?: string;
     readonly model?: string;
     readonly upstream?: string;
+    readonly rule?: string;
   };
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly unit: 'usd' | 'requests' | 'tokens';
@@ -523,6 +524,7 @@ export interface Grant {
     readonly token?: string;
     readonly model?: string;
     readonly upstream?: string;
+    readonly rule?: string;
   };
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly unit: 'usd' | 'requests' | 'tokens';
@@ -543,6 +545,7 @@ export interface NewLimit {
   readonly token?: Line;
   readonly model?: Line;
   readonly upstream?: Line;
+  readonly rule?: Line;
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly usd?: number;
   readonly requests?: number;
@@ -558,6 +561,7 @@ export interface NewGrant {
   readonly token?: Line;
   readonly model?: Line;
   readonly upstream?: Line;
+  readonly rule?: Line;
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly usd?: number;
   readonly requests?: number;
@@ -867,7 +871,7 @@ export interface EffectivePolicy {
 
 /** How each operation is asked for. */
 export const OPERATIONS = {
-  clearLimit: { method: 'DELETE', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'window', 'unit'], has_body: false },
+  clearLimit: { method: 'DELETE', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule', 'window', 'unit'], has_body: false },
   createServiceToken: { method: 'POST', path: '/admin/api/service-tokens', query: [], has_body: true },
   createToken: { method: 'POST', path: '/admin/api/tokens', query: [], has_body: true },
   deprovision: { method: 'POST', path: '/admin/api/people/{email}/deprovision', query: [], has_body: true },
@@ -895,9 +899,9 @@ export const OPERATIONS = {
   grantLimit: { method: 'POST', path: '/admin/api/limits/grants', query: [], has_body: true },
   listChanges: { method: 'GET', path: '/admin/api/changes', query: ['since', 'until', 'actor', 'action', 'subject', 'before', 'limit'], has_body: false },
   listConfigLoads: { method: 'GET', path: '/admin/api/config/loads', query: ['before', 'limit'], has_body: false },
-  listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'ended', 'limit', 'after'], has_body: false },
+  listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule', 'ended', 'limit', 'after'], has_body: false },
   listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
-  listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream'], has_body: false },
+  listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule'], has_body: false },
   listPeople: { method: 'GET', path: '/admin/api/people', query: ['user', 'search', 'limit', 'after'], has_body: false },
   listPolicies: { method: 'GET', path: '/admin/api/policies', query: [], has_body: false },
   listPolicyPeople: { method: 'GET', path: '/admin/api/policies/people', query: ['policy', 'user', 'limit', 'after'], has_body: false },
@@ -910,7 +914,7 @@ export const OPERATIONS = {
   listTokens: { method: 'GET', path: '/admin/api/tokens', query: ['user', 'group', 'state', 'search', 'order', 'limit', 'after'], has_body: false },
   listUpstreamTroubles: { method: 'GET', path: '/admin/api/upstreams/troubles', query: ['upstream', 'limit', 'after'], has_body: false },
   listUpstreams: { method: 'GET', path: '/admin/api/upstreams', query: [], has_body: false },
-  previewGrant: { method: 'GET', path: '/admin/api/limits/preview', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'window', 'usd', 'requests', 'tokens'], has_body: false },
+  previewGrant: { method: 'GET', path: '/admin/api/limits/preview', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule', 'window', 'usd', 'requests', 'tokens'], has_body: false },
   rebind: { method: 'POST', path: '/admin/api/people/{email}/rebind', query: [], has_body: true },
   resumeUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/resume', query: [], has_body: true },
   revokeGrant: { method: 'DELETE', path: '/admin/api/limits/grants/{id}', query: [], has_body: false },
@@ -932,6 +936,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly unit?: 'usd' | 'requests' | 'tokens';
     };
@@ -1223,6 +1228,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly usd?: number;
       readonly requests?: number;
@@ -1270,6 +1276,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly ended?: 'true' | 'false';
       readonly limit?: number;
       readonly after?: string;
@@ -1295,6 +1302,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
     };
     readonly answer: {
       readonly written: readonly WrittenLimit[];
@@ -1440,6 +1448,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly usd?: number;
       readonly requests?: number;
@@ -1514,6 +1523,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly usd?: number;
       readonly requests?: number;

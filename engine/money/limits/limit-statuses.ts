@@ -16,7 +16,7 @@ import {
   shownAmount,
 } from './limit-names.ts';
 import { limitInForce, roomLeft } from './room.ts';
-import { type SpendLimit, spendLimits } from './spend-limits.ts';
+import { ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
 import { type RuleInForce, ruleInForce } from './written-limits.ts';
 
 /** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
@@ -166,7 +166,12 @@ function describe(
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
-  const isOfIt = (each: CountedName) => each.scope === scope && each.window === window && each.unit === unit;
+  const rule_name = ruleOfCounter(name);
+  const isOfIt = (each: CountedName & Partial<Pick<SpendLimit, 'name'>>) =>
+    each.scope === scope &&
+    each.window === window &&
+    each.unit === unit &&
+    (rule_name === undefined || rule_name === each.name);
   const all = [...ALWAYS_COUNTED, ...limits];
   const is_personal = all.some((each) => isOfIt({ ...each, scope: personalScope(each.scope) ?? '' }));
   const counted = is_personal || all.some(isOfIt);
