@@ -126,9 +126,13 @@ export function describeAmount(amount: number, unit: LimitUnit): string {
   return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`;
 }
 
-/** What a limit allows: `20 USD per user and day`, `8 requests at once per user`. */
+/**
+ * What a limit allows: `20 USD per user and day`, `8 requests at once per user`.
+ * @param time_zone is named where days, weeks or months begin in it.
+ */
 export function describeLimit(
   limit: Pick<SpendLimit, 'scopes' | 'window' | 'unit' | 'limit' | 'by_group' | 'matching'>,
+  time_zone?: string,
 ): string {
   const who = limit.scopes.filter((scope) => scope !== 'rule').join(' and ');
   const amounts = [
@@ -137,7 +141,8 @@ export function describeLimit(
       ? []
       : [`${describeAmount(limit.limit, limit.unit)}${limit.by_group === undefined ? '' : ' for others'}`]),
   ].join(', ');
-  const per = limit.window === 'open' ? `at once per ${who}` : `per ${who} and ${limit.window}`;
+  const zone = time_zone === undefined || limit.window === 'minute' ? '' : ` (${time_zone})`;
+  const per = limit.window === 'open' ? `at once per ${who}` : `per ${who} and ${limit.window}${zone}`;
   return `${amounts} ${per}${limit.matching ? ', counting only what it is for' : ''}`;
 }
 
