@@ -3,7 +3,7 @@ import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type AmountUnit, perWindow } from '../../money/limits/limit-names.ts';
 import type { LimitInForce as Limit } from '../../money/limits/limit-statuses.ts';
-import { describeWhose, formatAmount, formatShownUsd } from '../../money/limits/limit-words.ts';
+import { describePersonal, describeWhose, formatAmount, formatShownUsd } from '../../money/limits/limit-words.ts';
 import type { WrittenLimit } from '../../money/limits/written-limits.ts';
 import { formatMoment } from '../times.ts';
 
@@ -17,9 +17,11 @@ export function describeInForce(limit: LimitInForce): string[] {
   const amount = (value: number) => formatAmount(value, unit);
   const in_force = limit.limit === null ? 'no limit' : amount(limit.limit);
   const idle = limit.counted ? [] : ['no limit of gateway.yaml counts this: what is set or granted has no effect'];
+  const personal = describePersonal(limit);
   const because = (reason: string | null) => (reason === null ? '' : `: ${printable(reason)}`);
   const from = [
     formatStatus(limit),
+    ...(personal === undefined ? [] : [personal]),
     ...idle,
     ...(set === null
       ? []

@@ -35,6 +35,22 @@ test('on the database, a date is the midnight of the configured zone, told with 
   const found = limits.find(({ grants }: { grants: unknown[] }) => grants.length > 0);
   assert.equal(found.grants[0].expires_at, startOfDate(day, 'Asia/Kolkata')!.toISOString());
   assert.equal(found.time_zone, 'Asia/Kolkata');
+  const within = await run(
+    'grant',
+    ...whose.slice(0, 2),
+    '--team',
+    'search',
+    '--window',
+    'month',
+    '--usd',
+    '9',
+    '--expires',
+    '3d',
+  );
+  assert.match(
+    inOneLine(within.stderr),
+    /team search per month: 9 USD .* used once team search per month has no more room plus 9/,
+  );
 });
 
 describe('at a running gateway', () => {
