@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import type { FactPath } from '../contract/facts.ts';
+import { heldBy } from '../contract/own-facts.ts';
 import { oneOf } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
@@ -134,7 +135,7 @@ class Checker implements ConditionChecker {
   /** Every fact an expression reads, once per place: a rule used twice reads its facts where it stands. */
   private collectReads(expression: Expression, reads: Map<Mark, FactRead>): void {
     if (expression.kind === 'fact')
-      reads.set(expression.path_mark, { path: expression.path, mark: expression.path_mark });
+      reads.set(expression.path_mark, { path: heldBy(expression.path), mark: expression.path_mark });
     if (expression.kind === 'list') for (const part of expression.items) this.collectReads(part, reads);
     if (expression.kind === 'call') for (const part of expression.operands) this.collectReads(part, reads);
     if (expression.kind !== 'rule') return;
