@@ -61,6 +61,7 @@ async function diffWithLedger(context: CommandContext, before: Usable, after: Us
 
 const TITLES: Readonly<Record<Change['section'], string>> = {
   models: 'Models',
+  access: 'Access',
   policies: 'Policies',
   routes: 'Routes',
   limits: 'Limits',

@@ -13,7 +13,16 @@ export interface Usable {
 
 /** One difference between two configurations, told by what it means for whom. */
 export interface Change {
-  readonly section: 'models' | 'policies' | 'routes' | 'prices' | 'limits' | 'upstreams' | 'pipelines' | 'settings';
+  readonly section:
+    | 'models'
+    | 'access'
+    | 'policies'
+    | 'routes'
+    | 'prices'
+    | 'limits'
+    | 'upstreams'
+    | 'pipelines'
+    | 'settings';
   /** Who or what it is about: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
   readonly subject: string;
   /** What changes, in words. */

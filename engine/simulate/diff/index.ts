@@ -1,3 +1,4 @@
+import { diffAccess } from './access.ts';
 import type { Change, Usable } from './change.ts';
 import { diffLimits, type ReadSpending } from './limits.ts';
 import { diffModels } from './models.ts';
@@ -8,7 +9,7 @@ import { diffRoutes } from './routes.ts';
 import { diffSettings, diffUpstreams } from './settings.ts';
 
 /**
- * What a new configuration changes for whom, in the order people ask: models, policies, routes, limits, prices, upstreams,
+ * What a new configuration changes for whom, in the order people ask: models, access, policies, routes, limits, prices, upstreams,
  * pipelines, everything else. Nothing is told twice, and what only looks different is not told.
  */
 export async function diffConfigurations(
@@ -18,6 +19,7 @@ export async function diffConfigurations(
 ): Promise<readonly Change[]> {
   return [
     ...diffModels(before.config, after.config),
+    ...diffAccess(before.config, after.config),
     ...diffPolicies(before, after),
     ...diffRoutes(before.config, after.config),
     ...(await diffLimits(before.config, after.config, readSpending)),
