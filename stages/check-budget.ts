@@ -138,9 +138,9 @@ export default defineStage({
   create({ charge }, services) {
     const { config, models, ledger, clock, log, limits_in_force } = services;
     const limits = compileLimits(config, services.condition, { charge });
-    const { reserve, overshoot_percent, status = 429, advice } = config.spend_limits ?? {};
+    const { reserve, overshoot_percent, status = 429, advice, time_zone = 'UTC' } = config.spend_limits ?? {};
     const headers = limitHeaders(config.server.profile.header_prefix);
-    const style = { status, advice, headers };
+    const style = { status, advice, headers, time_zone };
     const isBilled = charge === 'full' ? mayBeBilled : () => false;
 
     function forecast(ctx: BudgetContext, id: string, upstream_name: string): Forecast {

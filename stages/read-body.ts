@@ -57,8 +57,8 @@ const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
 function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }: Services) {
   const limitsOf = limitsAtOnce(config, condition);
   if (limitsOf === undefined) return undefined;
-  const { status = 429, advice } = config.spend_limits ?? {};
-  const style = { status, advice, headers: limitHeaders(config.server.profile.header_prefix) };
+  const { status = 429, advice, time_zone = 'UTC' } = config.spend_limits ?? {};
+  const style = { status, advice, headers: limitHeaders(config.server.profile.header_prefix), time_zone };
 
   return async (ctx: BodyContext): Promise<void> => {
     const user = ctx.get('principal.email');

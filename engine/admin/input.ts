@@ -116,6 +116,7 @@ function describeExpected(schema: JsonSchema, { data, keyword, params }: SchemaE
     const from = exclusiveMinimum === undefined ? `from ${minimum}` : `above ${exclusiveMinimum} and`;
     return `a number ${from} up to ${maximum}`;
   }
+  if (format === 'date') return 'a date such as 2027-01-31';
   if (format === 'date-time') return 'a time such as 2027-01-31T18:00:00Z';
   if (typeof data !== 'string') return 'a text';
   if (data === '') return 'a text that is not empty';

@@ -3,6 +3,7 @@ import { OperationError } from '../contract/operation-error.ts';
 import type { CounterName, LimitWindow } from '../contract/services.ts';
 import { listPeople } from '../identity/sessions/bindings.ts';
 import { printable } from '../kit/text/printable.ts';
+import { startOfDate } from '../kit/zoned-time.ts';
 import { limitsAround, limitsAtAGlance, limitsOf } from '../money/limits/find-limits.ts';
 import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../money/limits/limit-grants.ts';
 import {
@@ -18,7 +19,7 @@ import {
   unitOfWindow,
 } from '../money/limits/limit-names.ts';
 import { clearLimit, setLimit } from '../money/limits/limit-settings.ts';
-import { type LimitInForce, readLimits } from '../money/limits/limit-statuses.ts';
+import { type LimitInForce, readLimits, timeZone } from '../money/limits/limit-statuses.ts';
 import { describeNothingLimited, describeWhere, describeWhose } from '../money/limits/limit-words.ts';
 import { writtenLimits } from '../money/limits/written-limits.ts';
 import type { AdminOptions, Asked, PageAsked } from './asked.ts';
@@ -30,6 +31,25 @@ const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 /** Whose limit is meant, for how long, and an amount of one unit. */
 export type LimitWish = LimitParts &
   Readonly<Partial<Record<AmountUnit, number>>> & { readonly window: LimitWindow; readonly reason?: string };
+
+/** When a grant ends: at a moment, or as a day of the gateway begins. */
+type GrantEnd = EndSaid & { readonly expires_on?: string };
+
+function endIn({ expires_on, ...said }: GrantEnd, { config, clock }: Pick<AdminOptions, 'config' | 'clock'>): EndSaid {
+  if (expires_on === undefined) return said;
+  if (said.expires_at !== undefined || said.expires_in_seconds !== undefined) {
+    throw new OperationError('send one of "expires_at", "expires_on" and "expires_in_seconds"');
+  }
+  const zone = timeZone(config);
+  const begin = startOfDate(expires_on, zone);
+  if (begin !== undefined && begin.getTime() <= clock.now()) {
+    throw new OperationError(
+      `${expires_on} has begun already (${zone}), and a grant until a day ends as it begins: name a later day`,
+    );
+  }
+  if (begin === undefined) throw new OperationError('"expires_on" is no day: expected a date, such as 2027-01-31');
+  return { expires_at: begin.toISOString() };
+}
 
 /** Limits at run time: one's own to look at, for administrators everybody's, to be changed as well. */
 export function limitOperations({ config, database, clock }: AdminOptions) {
@@ -76,10 +96,12 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
       return { grants: page.entries.map(showGrant), next: page.next };
     },
 
-    async grantLimit({ by }: Asked, wish: LimitWish & EndSaid) {
+    async grantLimit({ by }: Asked, wish: LimitWish & GrantEnd) {
       const { name, amount } = meant(wish, config, 1);
-      const expires_at = endOfLife(wish, clock, MAX_GRANT_SECONDS);
-      if (!expires_at) throw new OperationError('a grant has an end: send "expires_at" or "expires_in_seconds"');
+      const expires_at = endOfLife(endIn(wish, at), clock, MAX_GRANT_SECONDS);
+      if (!expires_at) {
+        throw new OperationError('a grant has an end: send "expires_at", "expires_on" or "expires_in_seconds"');
+      }
       const grant = await grantLimit(by, { name, amount, reason: wish.reason, expires_at });
       return { grant: showGrant(grant), now: await now(name) };
     },

@@ -62,6 +62,11 @@ export function expiry(text: string): Date {
   return date;
 }
 
+/** A moment to come, or a date, which begins where the gateway is. */
+export function expiryThere(text: string): Date | string {
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) && parseDate(text) !== undefined ? text : expiry(text);
+}
+
 /** A whole number up to six digits. */
 export function count(text: string): number {
   if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError('Write a number from 0 to 999999.');

@@ -1,3 +1,6 @@
+import { isTimeZone } from '../kit/net/addresses.ts';
+import { formatInZone } from '../kit/zoned-time.ts';
+
 /**
  * The time zone of the person at this machine, by its name: what TZ says, else what the system is set to. Node.js takes a
  * TZ that it doesn't know for UTC.
@@ -24,9 +27,9 @@ export function formatMinute(moment: Date | string): string {
   return format(moment, (date) => `${formatDay(date)} ${two(date.getHours())}:${two(date.getMinutes())}`);
 }
 
-/** A moment to the minute with the local time zone, as 2027-01-31 14:05 Europe/Berlin. */
-export function formatMoment(moment: Date | string): string {
-  return format(moment, (date) => `${formatMinute(date)} ${localZone()}`);
+/** A moment to the minute with a time zone, the local one where none is told, as 2027-01-31 14:05 Europe/Berlin. */
+export function formatMoment(moment: Date | string, time_zone = localZone()): string {
+  return format(moment, (date) => formatInZone(date.getTime(), isTimeZone(time_zone) ? time_zone : 'UTC'));
 }
 
 /** A moment to the millisecond in one word (ISO 8601): the local time with its distance from UTC. */

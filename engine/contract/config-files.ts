@@ -75,6 +75,7 @@ export interface GatewayFile {
       readonly check_minutes: number;
     };
     readonly admin_groups?: readonly string[];
+    readonly known_groups?: readonly string[];
     readonly teams: readonly {
       readonly name: string;
       readonly groups: readonly string[];

@@ -36,10 +36,32 @@ export function declareStageFacts(stage: string, facts: Readonly<Record<string, 
   for (const [name, spec] of Object.entries(facts)) of_stages.set(`${stage}.${name}`, spec);
 }
 
+/** Facts that hold numbers by the names of tools, with what one of them is: `request.server_tool_uses.web_search`. */
+export const MEMBERS: Readonly<Partial<Record<FactPath, string>>> = {
+  'request.server_tool_uses':
+    'The most uses asked for of this tool; not set where the request does not bound them, or has no such tool',
+  'usage.server_tools': 'Uses of this tool; not set without any',
+};
+const MEMBER = /^(?<owner>[a-z_]+\.[a-z_]+)\.[a-z][a-z0-9_]{0,63}$/;
+
+/** What is known of one of the numbers of a fact that holds several. */
+function memberSpec(path: string): FactSpec | undefined {
+  const owner = MEMBER.exec(path)?.groups?.owner ?? '';
+  const member = Object.hasOwn(MEMBERS, owner) ? MEMBERS[owner as FactPath] : undefined;
+  return member === undefined ? undefined : { kind: 'number', meaning: member };
+}
+
 /** What is known of a fact; `undefined` when there is none of this path. */
 export function factSpec(path: string): FactSpec | undefined {
   if (Object.hasOwn(FACTS, path)) return FACTS[path as FactPath];
-  return path.startsWith(HEADER_FACTS) ? HEADER : of_stages.get(path);
+  return path.startsWith(HEADER_FACTS) ? HEADER : (memberSpec(path) ?? of_stages.get(path));
+}
+
+/** The fact that holds what a path reads: itself, or the one that it is a number of. */
+export function heldBy<Path extends string>(path: Path): Path {
+  return Object.hasOwn(FACTS, path) || memberSpec(path) === undefined
+    ? path
+    : (path.slice(0, path.lastIndexOf('.')) as Path);
 }
 
 /** Whether a fact is known to this configuration only. */

@@ -165,7 +165,7 @@ function spared({ scopes, limit, by_group }: SpendLimit, facts: FactView): strin
 
 /** What the limits of one spend rule allow, for whom. */
 function spendingEffect(limits: readonly SpendLimit[], facts: FactView): string {
-  const effect = limits.map(describeLimit).join(' and ');
+  const effect = limits.map((each) => describeLimit(each)).join(' and ');
   const reasons = [...new Set(limits.flatMap((limit) => spared(limit, facts)))];
   return reasons.length === 0 ? effect : `${effect}, and the caller ${reasons.join(' and ')}`;
 }

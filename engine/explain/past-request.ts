@@ -1,5 +1,6 @@
 import { RECORDED_FACTS, recordedFacts, seenFacts } from '../audit/recorded-facts.ts';
 import type { GatewayConfig } from '../contract/config.ts';
+import { heldBy } from '../contract/own-facts.ts';
 import type { AuditRecord, FactView } from '../contract/services.ts';
 import { StartError } from '../contract/start-error.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
@@ -36,7 +37,7 @@ function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): St
   if (entry.when === undefined) return { ...step, fate };
   const guard = decisionOf(entry.when, viewOf(facts));
   const seen = guard.reasons.flatMap(({ saw }) => Object.keys(saw));
-  const missing = [...new Set(seen)].filter((path) => !RECORDED_FACTS.has(path) && !(path in facts));
+  const missing = [...new Set(seen)].filter((path) => !RECORDED_FACTS.has(path) && !(heldBy(path) in facts));
   if (missing.length > 0) return { ...step, fate: 'unknown', missing };
   return { ...step, guard, fate: guard.held ? fate : 'skipped' };
 }

@@ -79,7 +79,7 @@ function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, format: Fo
     mode: limit.mode,
     logic: limit.logic,
     text: format(limit.logic),
-    effect: `at most ${describeLimit(limit)}`,
+    effect: `at most ${describeLimit(limit, config.spend_limits?.time_zone)}`,
     ...at(loaded.positionOf(limit.pointer)),
   }));
 }

@@ -7,6 +7,8 @@ import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
 import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
+import { linkGroups } from './link/known-groups.ts';
+import { factNames } from './link/known-names.ts';
 import { linkGateway } from './link/link-gateway.ts';
 import { checkPrices } from './link/link-money.ts';
 import { checkRoutes } from './link/link-routes.ts';
@@ -56,12 +58,14 @@ export function checkGateway(
     model: namesOf(root, 'models', 'id'),
     'token-group': childOf(root, 'token_groups') === undefined ? ['all'] : namesOf(root, 'token_groups', 'name'),
   };
+  const fact_names = factNames(root, names);
   const headers = itemsOf(childOf(root, 'facts', 'headers')).flatMap((node) => textOf(node)?.toLowerCase() ?? []);
-  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, headers);
+  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, { headers, names: fact_names });
   // The checker looks at named rules itself, each once.
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
   linkGateway(root, names, findings);
+  linkGroups(root, fact_names.get('principal.groups'), findings);
   allowWarnings(root, findings);
   const profiles = loadProfiles(root, file, options);
   const config =
@@ -86,6 +90,6 @@ export function checkGateway(
     names,
     conditions,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,
-    policy_source: policySource(root, value),
+    policy_source: policySource(root, value, fact_names.get('principal.groups')),
   };
 }

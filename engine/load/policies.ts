@@ -3,6 +3,7 @@ import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
 import { MODELS_KEY, namesModel } from '../identity/policies/managed-policies.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
+import type { NameSet } from '../rules/check-names.ts';
 import { keyName, quote } from '../source/describe.ts';
 import { filesIn, namesBeside } from '../source/find-files.ts';
 import type { Findings } from '../source/findings.ts';
@@ -13,6 +14,7 @@ import { POLICY_SCHEMA } from '../source/schemas.ts';
 import type { Policy, PolicyMatch } from '../source/spec.ts';
 import { validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
+import { checkGroups } from './link/known-groups.ts';
 import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
 import { checkDropped, checkSettings } from './policy-settings.ts';
 import { checkContent, checkTelemetry, withTelemetry } from './policy-telemetry.ts';
@@ -30,10 +32,12 @@ export interface PolicySource {
   readonly kept_groups: readonly string[];
   /** Groups of the identity provider that make up each token group. */
   readonly token_groups: ReadonlyMap<string, readonly string[]>;
+  /** The groups that gateway.yaml knows, where it says anything of them. */
+  readonly groups?: NameSet | undefined;
 }
 
 /** Where policies are, by a gateway.yaml that may have mistakes; `undefined` when they are not handed out. */
-export function policySource(root: MapNode, value: unknown): PolicySource | undefined {
+export function policySource(root: MapNode, value: unknown, groups?: NameSet): PolicySource | undefined {
   const managed = (value as { policies?: { managed?: { enabled?: unknown; directory?: unknown } } }).policies?.managed;
   if (managed?.enabled !== true || typeof managed.directory !== 'string') return undefined;
   const node = childOf(root, 'policies', 'managed');
@@ -43,6 +47,7 @@ export function policySource(root: MapNode, value: unknown): PolicySource | unde
     directory_mark: childOf(node, 'directory')?.mark,
     default_policy: childOf(node, 'default_policy'),
     kept_groups: keptGroups(root),
+    groups,
     token_groups: new Map(
       itemsOf(childOf(root, 'token_groups')).map((group) => [textOf(childOf(group, 'name')) ?? '', membersOf(group)]),
     ),
@@ -167,7 +172,7 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
     checkSettings(settings, ok, findings);
     checkContent(settings, findings);
   }
-  checkGroups(itemsOf(childOf(root, 'match', 'groups')), source, findings);
+  checkPolicyGroups(itemsOf(childOf(root, 'match', 'groups')), source, findings);
   const name = childOf(root, 'policy');
   if (name !== undefined) reportOtherName(name, nameOf(file), findings);
   allowWarnings(root, findings);
@@ -187,7 +192,7 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
   };
 }
 
-function checkGroups(groups: readonly Node[], source: PolicySource | undefined, findings: Findings): void {
+function checkPolicyGroups(groups: readonly Node[], source: PolicySource | undefined, findings: Findings): void {
   for (const node of groups) checkGroupName(node, findings);
   if (source === undefined) return;
   const names = groups.map((node) => textOf(node) ?? '');
@@ -196,6 +201,7 @@ function checkGroups(groups: readonly Node[], source: PolicySource | undefined, 
     source.kept_groups,
     findings,
   );
+  checkGroups(groups, source.groups, findings);
   for (const [index, node] of groups.entries()) {
     const missed = source.token_groups.get(names[index]!)?.filter((member) => !names.includes(member)) ?? [];
     if (missed.length === 0) continue;

@@ -66,7 +66,8 @@ export function checkEquality(findings: Findings, operator: string, [a, b]: read
   } else if (a.type.kind !== 'any' && b.type.kind !== 'any') {
     const { expression } = list;
     const other = (list === a ? b : a).expression;
-    const item = other.kind === 'fact' ? `{ var: ${other.path} }` : 'item';
+    const text = other.kind === 'literal' ? String(other.value) : '';
+    const item = other.kind === 'fact' ? `{ var: ${other.path} }` : /^[a-z][\w-]*$/i.test(text) ? text : 'item';
     const items = expression.kind === 'fact' ? `{ var: ${expression.path} }` : '[...]';
     findings.report('C5021', expression.mark, `${keyName(operator)} cannot compare a whole list`, {
       found: formatTyped(list),
@@ -167,7 +168,10 @@ export function checkMembership(
   } else if (kind !== 'list') {
     if (kind !== 'any') reportWrongOperand(findings, list, '`in` looks for an item in a list', 'a list');
   } else if (item.type.kind === 'list') {
-    const help = eachItemHelp(item, '{ in: [{ var: "" }, [...]] }');
+    const help =
+      list.expression.kind === 'fact' && item.expression.kind === 'list'
+        ? `for any of them: { some: [{ var: ${list.expression.path} }, { in: [{ var: "" }, [...]] }] }`
+        : eachItemHelp(item, '{ in: [{ var: "" }, [...]] }');
     reportWrongOperand(findings, item, '`in` looks for one item, not for a list', 'a single value', help);
   } else if (parts !== undefined) {
     for (const part of parts) checkSame(findings, item, part);

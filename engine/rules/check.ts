@@ -1,9 +1,11 @@
 import { basename } from 'node:path';
 import type { FactPath } from '../contract/facts.ts';
+import { heldBy } from '../contract/own-facts.ts';
 import { oneOf } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { entriesOf, type Mark, type Node } from '../source/node.ts';
+import { type FactNames, NameChecker } from './check-names.ts';
 import { TypeChecker } from './check-types.ts';
 import { type Expression, ExpressionReader } from './expression.ts';
 import { isFact } from './fact-paths.ts';
@@ -34,6 +36,13 @@ export interface ConditionChecker {
   reportUnused(): void;
 }
 
+/** What conditions may speak of because gateway.yaml does. */
+export interface KnownToConditions {
+  /** Headers that `facts.headers` names. */
+  readonly headers: readonly string[];
+  readonly names: FactNames;
+}
+
 interface CheckedCondition extends Condition {
   readonly size: number;
   readonly depth: number;
@@ -52,17 +61,19 @@ class Checker implements ConditionChecker {
   private readonly findings: Findings;
   private readonly reader: ExpressionReader;
   private readonly types: TypeChecker;
+  private readonly name_checker: NameChecker;
   private readonly shared: Checker | undefined;
-  readonly headers: readonly string[];
+  readonly known: KnownToConditions;
   /** Names of the rules that are being resolved, outermost first. */
   private readonly open: string[] = [];
 
-  constructor(rules: Node | undefined, findings: Findings, shared: Checker | undefined, headers: readonly string[]) {
+  constructor(rules: Node | undefined, findings: Findings, shared: Checker | undefined, known: KnownToConditions) {
     this.findings = findings;
     this.shared = shared;
-    this.headers = headers;
-    this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node), headers);
+    this.known = known;
+    this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node), known.headers);
     this.types = new TypeChecker(findings);
+    this.name_checker = new NameChecker(findings, known.names);
     this.rules = new Map(
       entriesOf(rules).map(({ key, key_mark, value }) => [
         key,
@@ -77,7 +88,8 @@ class Checker implements ConditionChecker {
     const expression = this.reader.read(node);
     if (this.findings.errors() === before) this.types.condition(expression);
     if (this.findings.errors() > before) return undefined;
-    const linted = lintCondition(expression, this.findings);
+    // What a name that does not exist makes of a condition is no second mistake.
+    const linted = this.name_checker.check(expression) || lintCondition(expression, this.findings);
     const reads = new Map<Mark, FactRead>();
     this.collectReads(expression, reads);
     const { logic, size, depth } = expression;
@@ -123,7 +135,7 @@ class Checker implements ConditionChecker {
   /** Every fact an expression reads, once per place: a rule used twice reads its facts where it stands. */
   private collectReads(expression: Expression, reads: Map<Mark, FactRead>): void {
     if (expression.kind === 'fact')
-      reads.set(expression.path_mark, { path: expression.path, mark: expression.path_mark });
+      reads.set(expression.path_mark, { path: heldBy(expression.path), mark: expression.path_mark });
     if (expression.kind === 'list') for (const part of expression.items) this.collectReads(part, reads);
     if (expression.kind === 'call') for (const part of expression.operands) this.collectReads(part, reads);
     if (expression.kind !== 'rule') return;
@@ -185,7 +197,7 @@ function noRules({ file, chain }: Mark, in_pipeline: boolean): string {
 
 /**
  * @param rules the `rules:` mapping of the file, where there is one.
- * @param shared that of gateway.yaml, whose rules and headers can be used, too.
+ * @param shared that of gateway.yaml, whose rules, headers and names can be used, too.
  */
 export function createConditionChecker(
   rules: Node | undefined,
@@ -193,14 +205,14 @@ export function createConditionChecker(
   shared?: ConditionChecker,
 ): ConditionChecker {
   const of_gateway = shared instanceof Checker ? shared : undefined;
-  return new Checker(rules, findings, of_gateway, of_gateway?.headers ?? []);
+  return new Checker(rules, findings, of_gateway, of_gateway?.known ?? { headers: [], names: new Map() });
 }
 
-/** The checker of gateway.yaml. @param headers those that `facts.headers` names. */
+/** The checker of gateway.yaml. */
 export function createGatewayChecker(
   rules: Node | undefined,
   findings: Findings,
-  headers: readonly string[],
+  known: KnownToConditions,
 ): ConditionChecker {
-  return new Checker(rules, findings, undefined, headers);
+  return new Checker(rules, findings, undefined, known);
 }

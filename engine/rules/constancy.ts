@@ -63,6 +63,11 @@ class Abstraction {
       return { [operator]: operands.map((operand) => this.of(operand)) };
     }
     const simple = operator === '===' || operator === '!==' || operator === 'in' || ORDERINGS.has(operator);
+    if (simple && operator !== 'in') {
+      const bucket = operands.find(isBucket);
+      const others = operands.filter((operand) => operand !== bucket);
+      if (bucket !== undefined && others.every(isConstant)) return this.bucketed(call, bucket);
+    }
     const facts = operands.filter(({ kind }) => kind === 'fact');
     const others = operands.filter(({ kind }) => kind !== 'fact');
     const [fact] = facts;
@@ -85,11 +90,37 @@ class Abstraction {
     return { var: key };
   }
 
+  /** A bucket that is compared with constants is a whole number below how many there are. */
+  private bucketed({ operator, operands }: Call, bucket: Call): unknown {
+    const key = JSON.stringify(bucket.logic).replaceAll('.', '/');
+    const mentioned = this.unknowns.get(key)?.mentioned ?? new Set();
+    for (const { logic } of operands) if (typeof logic === 'number') mentioned.add(logic);
+    const last = (constantOf(bucket.operands[2]!.logic) as number) - 1;
+    const values = () => {
+      const near = [...mentioned].flatMap((value) => [
+        Math.floor(Number(value)),
+        Math.ceil(Number(value)),
+        Number(value) - 1,
+        Number(value) + 1,
+      ]);
+      return [...new Set([0, last, ...near])].filter((value) => Number.isInteger(value) && value >= 0 && value <= last);
+    };
+    this.unknowns.set(key, { mentioned, values });
+    return { [operator]: operands.map((operand) => (operand === bucket ? { var: key } : operand.logic)) };
+  }
+
   private opaque(expression: Expression): unknown {
     const key = JSON.stringify(expression.logic).replaceAll('.', '/');
     this.unknowns.set(key, { mentioned: new Set(), values: () => [true, false] });
     return { var: key };
   }
+}
+
+/** A bucket whose number of them is written out: whatever is wrong with that was reported. */
+function isBucket(expression: Expression): expression is Call {
+  return (
+    expression.kind === 'call' && expression.operator === 'bucket' && typeof expression.operands[2]?.logic === 'number'
+  );
 }
 
 function isConstant(expression: Expression): boolean {

@@ -247,7 +247,15 @@ export class ExpressionReader {
       const message = path === '' ? 'the path of the fact is empty' : `unknown fact ${keyName(path)}`;
       this.findings.report('C5002', operand.mark, message, help === undefined ? {} : { help });
     } else if (factSpec(path)?.kind === 'object') {
-      this.findings.report('C5023', operand.mark, `${keyName(path)} is a group of values that no operator can compare`);
+      const by_name = factSpec(`${path}.name`) !== undefined;
+      this.findings.report(
+        'C5023',
+        operand.mark,
+        `${keyName(path)} is a group of values that no operator can compare`,
+        {
+          ...(by_name && { help: `read one of them by its name: { var: ${path}.web_search }` }),
+        },
+      );
     } else {
       return { ...common, kind: 'fact', path, path_mark: operand.mark };
     }

@@ -1,5 +1,5 @@
 import { FACTS, type FactPath } from '../contract/facts.ts';
-import { factSpec, stageFacts } from '../contract/own-facts.ts';
+import { factSpec, heldBy, stageFacts } from '../contract/own-facts.ts';
 import { closest, closestKey, listed } from '../kit/text/suggest.ts';
 
 const FACT_PATHS = Object.keys(FACTS);
@@ -41,6 +41,6 @@ export function factsRead(logic: unknown): string[] {
   return Object.entries(logic).flatMap(([operator, operands]) => {
     if (operator !== 'var') return factsRead(operands);
     const path = Array.isArray(operands) ? operands[0] : operands;
-    return typeof path === 'string' && path !== '' ? [path] : [];
+    return typeof path === 'string' && path !== '' ? [heldBy(path)] : [];
   });
 }

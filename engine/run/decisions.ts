@@ -150,5 +150,7 @@ function bounded(value: unknown): unknown {
   if (Array.isArray(value)) {
     return value.slice(0, ENTRIES_MAX).flatMap((item) => (typeof item === 'string' ? [bounded(item)] : []));
   }
-  return typeof value === 'object' ? undefined : value;
+  if (typeof value !== 'object' || value === null) return value;
+  const numbers = Object.entries(value).filter(([, each]) => typeof each === 'number');
+  return numbers.length === 0 ? undefined : Object.fromEntries(numbers.slice(0, ENTRIES_MAX));
 }

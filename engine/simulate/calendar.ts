@@ -2,49 +2,9 @@
 
 import type { Window } from '../contract/config.ts';
 import type { LimitWindow } from '../contract/services.ts';
+import { momentOf, wallClock } from '../kit/zoned-time.ts';
 
-const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
-
-const formats = new Map<string, Intl.DateTimeFormat>();
-
-function formatOf(time_zone: string): Intl.DateTimeFormat {
-  const known = formats.get(time_zone);
-  if (known !== undefined) return known;
-  const format = new Intl.DateTimeFormat('en-US', {
-    timeZone: time_zone,
-    hourCycle: 'h23',
-    year: 'numeric',
-    month: 'numeric',
-    day: 'numeric',
-    hour: 'numeric',
-    minute: 'numeric',
-    second: 'numeric',
-  });
-  formats.set(time_zone, format);
-  return format;
-}
-
-/** What a clock on the wall shows, as milliseconds since the epoch of a clock in UTC that shows the same. */
-function wallClock(at_ms: number, time_zone: string): number {
-  const parts = Object.fromEntries(
-    formatOf(time_zone)
-      .formatToParts(at_ms)
-      .map(({ type, value }) => [type, Number(value)]),
-  );
-  return Date.UTC(parts.year!, parts.month! - 1, parts.day, parts.hour, parts.minute, parts.second);
-}
-
-/** The moment at which a clock on the wall shows a time. */
-function momentOf(wall_ms: number, time_zone: string): number {
-  const offsetAt = (at_ms: number) => wallClock(at_ms, time_zone) - at_ms;
-  const before = wall_ms - offsetAt(wall_ms - DAY_MS);
-  const after = wall_ms - offsetAt(wall_ms + DAY_MS);
-  if (before === after) return before;
-  const exists = (at_ms: number) => wallClock(at_ms, time_zone) === wall_ms;
-  // Of two moments the first begins the window; in place of none PostgreSQL goes on with the time from before the change.
-  return exists(before) || !exists(after) ? before : after;
-}
 
 function startOnWall(kind: Window, wall_ms: number): Date {
   const date = new Date(wall_ms);

@@ -126,6 +126,7 @@ const requests = new Ajv({
     line: isPrintableLine,
     email: (text: string) => isEmail(text) && isPrintableLine(text),
     'date-time': (text: string) => parseDate(text) !== undefined,
+    date: (text: string) => text.length === 'YYYY-MM-DD'.length && parseDate(text) !== undefined,
   },
 });
 

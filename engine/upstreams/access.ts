@@ -23,8 +23,8 @@ export function createAccessCheck(
   );
   const rulesOf = ({ id }: ModelConfig) => compiled.flatMap(([rule, each]) => (rule.covers(id) ? [each] : []));
   const by_model = new Map(config.models.map((model) => [model.id, rulesOf(model)]));
-  return ({ id }, facts, noteShadow) => {
-    for (const { name, mode, message, holds } of by_model.get(id) ?? []) {
+  return (model, facts, noteShadow) => {
+    for (const { name, mode, message, holds } of by_model.get(model.id) ?? rulesOf(model)) {
       if (!holds(facts)) continue;
       if (mode === 'enforce') throw new StageError('forbidden', message, { details: { access_rule: name } });
       noteShadow(`access:${name}`);

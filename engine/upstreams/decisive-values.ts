@@ -45,7 +45,10 @@ const TELLING_NAME = /[\d/:@.-]/;
 
 /** Makes the function that tells the name of a model, as the gateway or any upstream calls it, from other texts. */
 export function modelNames({ models }: GatewayConfig): (text: string) => boolean {
-  const all = models.flatMap(({ id, aliases, upstream_ids }) => [id, ...aliases, ...Object.values(upstream_ids)]);
+  const all = models.flatMap(({ id, aliases, group_aliases, upstream_ids }) => [
+    ...[id, ...aliases, ...Object.values(upstream_ids)],
+    ...group_aliases.map(({ name }) => name),
+  ]);
   const names = new Set(all.filter((name) => TELLING_NAME.test(name)));
   const longest = Math.max(0, ...[...names].map((name) => name.length));
   return (text) => text.length <= longest && names.has(text);
@@ -127,7 +130,7 @@ function modelsNamed(
     );
   }
   if (value === called && !KNOWN_PLACE.test(param)) return [];
-  const known = names.get(value) ?? [models.find(value)].filter((found) => found !== undefined);
+  const known = names.get(value) ?? [models.find(value, caller.groups)].filter((found) => found !== undefined);
   if (known.length === 0 && (is_allowed || rule.name === '*')) return [];
   const usable = known.filter((found) => models.refusal(caller, found) === undefined);
   if (usable.length === 0) {

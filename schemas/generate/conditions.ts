@@ -1,5 +1,6 @@
 import type { JsonSchema } from '../../engine/api.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
+import { MEMBERS } from '../../engine/contract/own-facts.ts';
 import { OPERATORS, type OperatorSpec } from '../../engine/rules/operators.ts';
 import { choice, factMeaning } from './words.ts';
 
@@ -22,6 +23,10 @@ export const HEADER_FACT = {
   pattern: '^request\\.headers\\.[a-z][a-z0-9-]*$',
   description: 'A header that gateway.yaml names under facts.headers.',
 };
+export const MEMBER_FACT = {
+  pattern: `^(?:${Object.keys(MEMBERS).join('|').replaceAll('.', '\\.')})\\.[a-z][a-z0-9_]{0,63}$`,
+  description: 'How often a tool that the upstream runs may be used, or was used, by its name.',
+};
 export const STAGE_FACT = {
   pattern: `^(?!(?:${SECTIONS.join('|')})\\.)[a-z][a-z0-9-]*\\.[a-z][a-z0-9_]*$`,
   description: 'What a stage of yours finds out: <stage>.<fact>.',
@@ -31,7 +36,7 @@ export const STAGE_FACT = {
 export function factsSchema(name: string, known: unknown): JsonSchema {
   const paths = choice(Object.fromEntries(visibleFacts(known).map((path) => [path, factMeaning(path)])));
   const items = { $ref: `#/definitions/${name}` };
-  const own = [HEADER_FACT, ...(Array.isArray(known) ? [] : [STAGE_FACT])];
+  const own = [HEADER_FACT, MEMBER_FACT, ...(Array.isArray(known) ? [] : [STAGE_FACT])];
   return { anyOf: [...paths.anyOf, ...own, { type: 'array', items, minItems: 1, maxItems: 1 }] };
 }
 

@@ -10,6 +10,7 @@ import {
   factsSchema,
   HEADER_FACT,
   itemDefinitions,
+  MEMBER_FACT,
   STAGE_FACT,
 } from './conditions.ts';
 import { stageEntry } from './entries.ts';
@@ -259,7 +260,7 @@ function pipelineTestSchema(editor: Editor, source: JsonSchema, gateway: JsonSch
   const withFacts = (schema: JsonSchema): JsonSchema => {
     const mapped = mapChildren(schema, withFacts);
     const own = Object.fromEntries(
-      [HEADER_FACT, STAGE_FACT].map(({ pattern, description }) => [pattern, { description }]),
+      [HEADER_FACT, MEMBER_FACT, STAGE_FACT].map(({ pattern, description }) => [pattern, { description }]),
     );
     const named = { additionalProperties: false, properties: Object.fromEntries(facts), patternProperties: own };
     return 'facts' in ((mapped.properties as object | undefined) ?? {})

@@ -4,6 +4,7 @@ import { stagePlace } from '../../engine/cli/explain/explain-stage.ts';
 import { schemaRows } from '../../engine/cli/explain/format-schema.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath, INITIAL_FACTS } from '../../engine/contract/facts.ts';
+import { MEMBERS } from '../../engine/contract/own-facts.ts';
 import { DEFINITIONS } from '../../engine/protocols/definitions.ts';
 import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/rules/operators.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
@@ -116,7 +117,11 @@ export function factsPage(stages: readonly StageDefinition[]): string {
       `## ${section}`,
       table(
         ['Fact', 'Type', 'Meaning', 'Written by'],
-        paths.map((path) => [code(path), factType(path), `${FACTS[path].meaning}.`, writer(path)]),
+        paths.flatMap((path) => {
+          const member = MEMBERS[path];
+          const row = [code(path), factType(path), `${FACTS[path].meaning}.`, writer(path)];
+          return member === undefined ? [row] : [row, [code(`${path}.<name>`), 'number', `${member}.`, writer(path)]];
+        }),
       ),
     ]),
   ]);

@@ -29,7 +29,7 @@ describe('a refusal for money', () => {
     assert.equal(error.status, 429);
     assert.equal(
       error.message,
-      'The daily limit of 50 USD for user alice@example.com has no room for this request; it resets at 2026-03-11T00:00Z. ' +
+      'The daily limit of 50 USD for user alice@example.com has no room for this request; it resets 2026-03-11 00:00 UTC. ' +
         'Until then ask your administrator for a higher limit. ' +
         'Spend rule defaults.user_daily_usd: 49.995 USD is spent, and this request may cost 0.0105 USD.',
     );
@@ -62,7 +62,7 @@ describe('a refusal for money', () => {
     const { message: text, details } = await refused([reserved]);
     assert.match(
       text,
-      / has no room while 3 requests run; it resets at \S+Z\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
+      / has no room while 3 requests run; it resets \S+ 00:00 UTC\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
     );
     assert.deepEqual([details.reserved_usd, details.reserved_by_requests], [40, 3]);
     assert.match(
@@ -75,14 +75,14 @@ describe('a refusal for money', () => {
     const team = { scope: 'team', key: 'search', window: 'month', limit: 1_000_000 } as const;
     assert.match(
       await message([team]),
-      /^The monthly limit of 0.001 USD for team search is smaller than this request; it resets at \S+Z\. Ask for fewer output tokens.* this request may cost 0.0105 USD, before and after the reset\.$/,
+      /^The monthly limit of 0.001 USD for team search is smaller than this request; it resets \S+ 00:00 UTC\. Ask for fewer output tokens.* this request may cost 0.0105 USD, before and after the reset\.$/,
     );
   });
 
   it('does not send anybody to make a request smaller where nothing is allowed', async () => {
     assert.match(
       await message([{ limit: 0 }]),
-      / allows nothing; it resets at \S+Z\. Ask your administrator for a higher limit\. Spend rule \S+: no reset changes that\.$/,
+      / allows nothing; it resets \S+ 00:00 UTC\. Ask your administrator for a higher limit\. Spend rule \S+: no reset changes that\.$/,
     );
   });
 
@@ -93,7 +93,7 @@ describe('a refusal for money', () => {
     const { message: text, details } = await refused([crowded], typical);
     assert.match(
       text,
-      /has no room while 4 requests run; it resets at .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
+      /has no room while 4 requests run; it resets .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
     );
     assert.equal(details.needed_usd, 0.0105);
   });
@@ -160,10 +160,10 @@ describe('a refusal for money', () => {
     );
     for (const text of texts) {
       assert.ok(text.includes(`. ${advice} Spend rule `), text);
-      assert.match(text, /resets at 2026-03-11T00:00Z/);
+      assert.match(text, /resets 2026-03-11 00:00 UTC/);
       assert.doesNotMatch(text, /administrator|fewer/);
     }
-    assert.match(texts[1]!, / while 2 requests run; it resets at \S+Z\. Ask/);
+    assert.match(texts[1]!, / while 2 requests run; it resets \S+ 00:00 UTC\. Ask/);
   });
 });
 
@@ -195,7 +195,7 @@ describe('in the first 157 characters, all that the build CLI shows, every refus
       const shown = async (more: Situation) => (await message([counter], more)).slice(0, 157);
       const [fact, help] = /^(The .*? limit of .*?|The limit of .*?)\. (?=[A-Z])(.*)/.exec(await shown({}))!.slice(1);
       const when =
-        counter.unit === undefined ? /resets at 2026-03-11T00:00Z/ : /finished$|in 23 seconds$|smaller than this/;
+        counter.unit === undefined ? /resets 2026-03-11 00:00 UTC/ : /finished$|in 23 seconds$|smaller than this/;
       assert.match(fact!, when);
       assert.match(help!, /^Spend rule|sk (?:for|your)|Try again when they have finished\./);
       const text = await shown({ spend_limits: spendLimits({ advice }) });

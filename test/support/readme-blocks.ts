@@ -79,7 +79,8 @@ const GATEWAY_SECTIONS: Readonly<Record<string, string>> = {
     '  - { name: spare, type: vendor, base_url: https://spare.example.com, api_key_env: SPARE_KEY }',
   ].join('\n'),
   models: 'models: [{ id: coder-1, family: coder, max_output_tokens: 64000, pricing: { input: 3, output: 15 } }]',
-  token_groups: 'token_groups: [{ name: all, models: ["*"] }, { name: research, models: ["*"] }]',
+  token_groups:
+    'token_groups: [{ name: all, models: ["*"] }, { name: research, models: ["*"] }, { name: contractors, models: ["*"] }]',
   routing: 'routing: { default_upstream: main }',
   spend_limits: 'spend_limits: { defaults: { user_daily_usd: 50 }, on_exceeded: deny }',
   pipelines: 'pipelines: pipelines',

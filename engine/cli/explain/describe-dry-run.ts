@@ -145,8 +145,11 @@ function headLines({ facts }: DryRun, line_width: number): string[] {
   return wrapText(texts.join(', '), line_width, DETAIL).map(spaced);
 }
 
-/** Lines: stages, rules, limits, and what would be sent or answered. */
-export function describeDryRun(run: DryRun, line_width: number): string[] {
+/**
+ * Lines: stages, rules, limits, and what would be sent or answered.
+ * @param time_zone in which days, weeks and months of limits begin.
+ */
+export function describeDryRun(run: DryRun, line_width: number, time_zone = 'UTC'): string[] {
   const section = (title: string, lines: readonly string[]) => (lines.length === 0 ? [] : ['', title, ...lines]);
   const decided = run.facts['route.rule'];
   const past =
@@ -173,7 +176,10 @@ export function describeDryRun(run: DryRun, line_width: number): string[] {
         ])),
     ...section('Access rules', ruleLines(run.access, line_width)),
     ...section('Spend rules', ruleLines(run.spending, line_width)),
-    ...section('Limits', run.limits.length === 0 ? [] : limitLines(run, line_width)),
+    ...section(
+      run.limits.some(({ unit }) => unit === 'usd') ? `Limits (days begin at midnight, ${time_zone})` : 'Limits',
+      run.limits.length === 0 ? [] : limitLines(run, line_width),
+    ),
     ...section(
       'Rules in shadow mode that would have acted',
       run.shadow.map((name) => `  ${name}`),

@@ -70,7 +70,7 @@ export async function explainConfiguration(
   const run = isFile(word)
     ? await explainRequestFile(context, usable, word, given)
     : await explainPastRequest(context, usable, word);
-  return { lines: (width) => describeDryRun(run, width), data: run };
+  return { lines: (width) => describeDryRun(run, width, config.spend_limits?.time_zone), data: run };
 }
 
 function unknownWord(word: string, pipelines: readonly string[], reference: readonly string[]): StartError {

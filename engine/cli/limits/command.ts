@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LIMIT_WINDOWS } from '../../money/limits/limit-names.ts';
 import type { CommandContext } from '../context.ts';
-import { atGateway, config, email, examples, expiry, json, notEmpty } from '../options.ts';
+import { atGateway, config, email, examples, expiryThere, json, notEmpty } from '../options.ts';
 
 type Finish = (exit_code: number) => void;
 
@@ -39,7 +39,8 @@ function addWhose(command: Command): Command {
     .option('--project <name>', 'of which project', notEmpty)
     .option('--token <id>', 'of which access token, as tokens list shows it', notEmpty)
     .option('--model <id>', 'of which model', notEmpty)
-    .option('--upstream <name>', 'of which upstream', notEmpty);
+    .option('--upstream <name>', 'of which upstream', notEmpty)
+    .option('--rule <name>', 'of which rule with `count: matching`', notEmpty);
 }
 
 function windowOption(): Option {
@@ -99,7 +100,11 @@ function addClear(limits: Command, context: CommandContext, finish: Finish): voi
 function addGrant(limits: Command, context: CommandContext, finish: Finish): void {
   addAmount(limits.command('grant'))
     .description('grant room on top of the limit in force, for a time')
-    .requiredOption('--expires <when>', 'its end: 3d, 12h or a date, a year away at most', expiry)
+    .requiredOption(
+      '--expires <when>',
+      'its end: 3d, 12h or a date, a year away at most; a date means its first moment, by spend_limits.time_zone of the gateway: to last until the end of a Friday, name the Saturday',
+      expiryThere,
+    )
     .addOption(config())
     .addOption(atGateway())
     .addOption(json('print a JSON object: the grant, and what holds now'))
@@ -108,6 +113,7 @@ function addGrant(limits: Command, context: CommandContext, finish: Finish): voi
       examples(
         'appscli limits grant --user ana@example.com --window day --usd 20 --expires 3d',
         'appscli limits grant --team search --window month --usd 9 --expires 12h',
+        'appscli limits grant --user ana@example.com --team search --window month \\\n    --usd 40 --expires 2027-01-30',
       ),
     )
     .action(async (given) => finish(await (await import('./limits.ts')).grant(context, given)));

@@ -3,7 +3,7 @@ import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type AmountUnit, perWindow } from '../../money/limits/limit-names.ts';
 import type { LimitInForce as Limit } from '../../money/limits/limit-statuses.ts';
-import { describeWhose, formatAmount, formatShownUsd } from '../../money/limits/limit-words.ts';
+import { describePersonal, describeWhose, formatAmount, formatShownUsd } from '../../money/limits/limit-words.ts';
 import type { WrittenLimit } from '../../money/limits/written-limits.ts';
 import { formatMoment } from '../times.ts';
 
@@ -13,20 +13,24 @@ const WIDTH = 80;
 const INDENT = '    ';
 /** A counter at this moment: a line with the limit in force, and below it what counts and where the limit comes from. */
 export function describeInForce(limit: LimitInForce): string[] {
-  const { unit, set, grants, rules } = limit;
+  const { unit, set, grants, rules, time_zone } = limit;
   const amount = (value: number) => formatAmount(value, unit);
   const in_force = limit.limit === null ? 'no limit' : amount(limit.limit);
   const idle = limit.counted ? [] : ['no limit of gateway.yaml counts this: what is set or granted has no effect'];
+  const personal = describePersonal(limit);
   const because = (reason: string | null) => (reason === null ? '' : `: ${printable(reason)}`);
   const from = [
     formatStatus(limit),
+    ...(personal === undefined ? [] : [personal]),
     ...idle,
     ...(set === null
       ? []
-      : [`set to ${amount(set.limit)} by ${printable(set.set_by)}, ${formatMoment(set.set_at)}${because(set.reason)}`]),
+      : [
+          `set to ${amount(set.limit)} by ${printable(set.set_by)}, ${formatMoment(set.set_at, time_zone)}${because(set.reason)}`,
+        ]),
     ...grants.map(
       (grant) =>
-        `plus ${amount(grant.amount)} until ${formatMoment(grant.expires_at)}, ${grant.id} by ${printable(grant.granted_by)}${because(grant.reason)}`,
+        `plus ${amount(grant.amount)} until ${formatMoment(grant.expires_at, time_zone)}, ${grant.id} by ${printable(grant.granted_by)}${because(grant.reason)}`,
     ),
     ...rules.map((rule) => `gateway.yaml: ${formatRule(rule, unit, set !== null)}`),
   ];
@@ -37,11 +41,19 @@ export function describeInForce(limit: LimitInForce): string[] {
 }
 
 /** What somebody must know who has just made a limit smaller than what is spent; `undefined` when there is room. */
-export function describeNoRoom({ limit, room, spent, unit, window, resets_at }: LimitInForce): string | undefined {
+export function describeNoRoom({
+  limit,
+  room,
+  spent,
+  unit,
+  window,
+  resets_at,
+  time_zone,
+}: LimitInForce): string | undefined {
   if (limit === null || room !== 0) return undefined;
   if (limit === 0) return 'A limit of nothing refuses every request it is for.';
   if (window === 'open') return 'As many requests are under way already: further ones are refused until some are done.';
-  const until = resets_at === null ? '' : ` until ${formatMoment(resets_at)}`;
+  const until = resets_at === null ? '' : ` until ${formatMoment(resets_at, time_zone)}`;
   if (spent < limit)
     return 'What is left is reserved by requests in flight: further ones are refused until some are done.';
   return `Already ${verbFor(unit)} ${formatAmount(spent, unit)} of it: further requests are refused${until}.`;
@@ -54,8 +66,11 @@ export function describeWritten(written: readonly WrittenLimit[]): string[] {
       ...Object.entries(by_group ?? {}).map(([group, most]) => `${formatAmount(most, unit)} for ${group}`),
       ...(limit === null ? [] : [`${formatAmount(limit, unit)}${by_group === null ? '' : ' for others'}`]),
     ].join(', ');
-    const each = `each ${scope.replaceAll('+', ' and ')} ${perWindow(window)}`;
-    const extra = [always ? '' : ' where its condition holds', mode === 'shadow' ? ', only reported (shadow)' : ''];
+    const scopes = scope.split('+').filter((each) => each !== 'rule');
+    const each = `each ${scopes.join(' and ')} ${perWindow(window)}`;
+    const matching = scope.endsWith('+rule');
+    const condition = matching ? ', counting only what its condition holds for' : ' where its condition holds';
+    const extra = [always ? '' : condition, mode === 'shadow' ? ', only reported (shadow)' : ''];
     return wrapText(printable(`${rule}: ${amounts}, ${each}${extra.join('')}`), WIDTH, '', INDENT);
   });
 }
@@ -64,13 +79,13 @@ function verbFor(unit: AmountUnit): string {
   return unit === 'usd' ? 'spent' : 'used';
 }
 
-function formatStatus({ window, unit, spent, reserved, in_flight, room, resets_at }: LimitInForce): string {
+function formatStatus({ window, unit, spent, reserved, in_flight, room, resets_at, time_zone }: LimitInForce): string {
   const bare = (value: number) => (unit === 'usd' ? formatShownUsd(value) : String(value));
   const left = room === null ? '' : `, ${bare(room)} left`;
   if (window === 'open') return `${in_flight} under way${left}`;
   const in_flight_part =
     reserved === 0 ? '' : `, ${bare(reserved)} reserved by ${formatAmount(in_flight, 'requests')} in flight`;
-  const resets = resets_at === null ? '' : `; resets ${formatMoment(resets_at)}`;
+  const resets = resets_at === null ? '' : `; resets ${formatMoment(resets_at, time_zone)}`;
   return `${formatAmount(spent, unit)} ${verbFor(unit)}${in_flight_part}${left}${resets}`;
 }
 

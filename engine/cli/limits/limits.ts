@@ -101,14 +101,17 @@ export async function clear(
 /** `appscli limits grant`: room on top of a limit for a time. */
 export async function grant(
   context: CommandContext,
-  given: AmountOptions & { readonly expires: Date },
+  given: AmountOptions & { readonly expires: Date | string },
   fetch?: Fetch,
 ): Promise<number> {
-  const wish = { ...wishIn(given), expires_at: given.expires.toISOString() };
+  const { expires } = given;
+  // A day begins where the gateway is: it says when.
+  const end = typeof expires === 'string' ? { expires_on: expires } : { expires_at: expires.toISOString() };
+  const wish = { ...wishIn(given), ...end };
   const done = await withAdmin(context, given, (admin) => admin('grantLimit', wish), fetch);
   return showResult(context, done, given.json, () => {
     const { id, amount, unit, expires_at } = done.grant;
-    const until = `until ${formatMoment(expires_at)}`;
+    const until = `until ${formatMoment(expires_at, done.now.time_zone)}`;
     say(context, `Grant ${id}: ${formatAmount(amount, unit)} more for ${describeWhose(done.now)}, ${until}.`);
     tellNow(context, done.now);
   });

@@ -434,6 +434,7 @@ export interface LimitInForce {
     readonly token?: string;
     readonly model?: string;
     readonly upstream?: string;
+    readonly rule?: string;
   };
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly unit: 'usd' | 'requests' | 'tokens';
@@ -444,6 +445,7 @@ export interface LimitInForce {
   readonly in_flight: number;
   readonly room: number | null;
   readonly resets_at: OptionalTime;
+  readonly time_zone: string;
   readonly forecast: {
     readonly outcome: 'none_left' | 'ends' | 'lasts';
     readonly ends_at: OptionalTime;
@@ -522,6 +524,7 @@ export interface Grant {
     readonly token?: string;
     readonly model?: string;
     readonly upstream?: string;
+    readonly rule?: string;
   };
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly unit: 'usd' | 'requests' | 'tokens';
@@ -542,6 +545,7 @@ export interface NewLimit {
   readonly token?: Line;
   readonly model?: Line;
   readonly upstream?: Line;
+  readonly rule?: Line;
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly usd?: number;
   readonly requests?: number;
@@ -557,12 +561,14 @@ export interface NewGrant {
   readonly token?: Line;
   readonly model?: Line;
   readonly upstream?: Line;
+  readonly rule?: Line;
   readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
   readonly usd?: number;
   readonly requests?: number;
   readonly tokens?: number;
   readonly reason?: Line;
   readonly expires_at?: string;
+  readonly expires_on?: string;
   readonly expires_in_seconds?: number;
 }
 
@@ -865,7 +871,7 @@ export interface EffectivePolicy {
 
 /** How each operation is asked for. */
 export const OPERATIONS = {
-  clearLimit: { method: 'DELETE', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'window', 'unit'], has_body: false },
+  clearLimit: { method: 'DELETE', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule', 'window', 'unit'], has_body: false },
   createServiceToken: { method: 'POST', path: '/admin/api/service-tokens', query: [], has_body: true },
   createToken: { method: 'POST', path: '/admin/api/tokens', query: [], has_body: true },
   deprovision: { method: 'POST', path: '/admin/api/people/{email}/deprovision', query: [], has_body: true },
@@ -893,9 +899,9 @@ export const OPERATIONS = {
   grantLimit: { method: 'POST', path: '/admin/api/limits/grants', query: [], has_body: true },
   listChanges: { method: 'GET', path: '/admin/api/changes', query: ['since', 'until', 'actor', 'action', 'subject', 'before', 'limit'], has_body: false },
   listConfigLoads: { method: 'GET', path: '/admin/api/config/loads', query: ['before', 'limit'], has_body: false },
-  listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'ended', 'limit', 'after'], has_body: false },
+  listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule', 'ended', 'limit', 'after'], has_body: false },
   listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
-  listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream'], has_body: false },
+  listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule'], has_body: false },
   listPeople: { method: 'GET', path: '/admin/api/people', query: ['user', 'search', 'limit', 'after'], has_body: false },
   listPolicies: { method: 'GET', path: '/admin/api/policies', query: [], has_body: false },
   listPolicyPeople: { method: 'GET', path: '/admin/api/policies/people', query: ['policy', 'user', 'limit', 'after'], has_body: false },
@@ -908,7 +914,7 @@ export const OPERATIONS = {
   listTokens: { method: 'GET', path: '/admin/api/tokens', query: ['user', 'group', 'state', 'search', 'order', 'limit', 'after'], has_body: false },
   listUpstreamTroubles: { method: 'GET', path: '/admin/api/upstreams/troubles', query: ['upstream', 'limit', 'after'], has_body: false },
   listUpstreams: { method: 'GET', path: '/admin/api/upstreams', query: [], has_body: false },
-  previewGrant: { method: 'GET', path: '/admin/api/limits/preview', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'window', 'usd', 'requests', 'tokens'], has_body: false },
+  previewGrant: { method: 'GET', path: '/admin/api/limits/preview', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule', 'window', 'usd', 'requests', 'tokens'], has_body: false },
   rebind: { method: 'POST', path: '/admin/api/people/{email}/rebind', query: [], has_body: true },
   resumeUpstream: { method: 'POST', path: '/admin/api/upstreams/{name}/resume', query: [], has_body: true },
   revokeGrant: { method: 'DELETE', path: '/admin/api/limits/grants/{id}', query: [], has_body: false },
@@ -930,6 +936,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly unit?: 'usd' | 'requests' | 'tokens';
     };
@@ -1221,12 +1228,14 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly usd?: number;
       readonly requests?: number;
       readonly tokens?: number;
       readonly reason?: string;
       readonly expires_at?: string;
+      readonly expires_on?: string;
       readonly expires_in_seconds?: number;
     };
     readonly answer: {
@@ -1267,6 +1276,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly ended?: 'true' | 'false';
       readonly limit?: number;
       readonly after?: string;
@@ -1292,6 +1302,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
     };
     readonly answer: {
       readonly written: readonly WrittenLimit[];
@@ -1437,6 +1448,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly usd?: number;
       readonly requests?: number;
@@ -1511,6 +1523,7 @@ export interface OperationTypes {
       readonly token?: string;
       readonly model?: string;
       readonly upstream?: string;
+      readonly rule?: string;
       readonly window: 'day' | 'week' | 'month' | 'minute' | 'open';
       readonly usd?: number;
       readonly requests?: number;

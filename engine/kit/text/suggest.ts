@@ -89,3 +89,31 @@ export function listed(words: readonly string[], limit = 8): string {
 export function oneOf(word: string, known: readonly string[], what: string, none = `there are no ${what}`): string {
   return didYouMean(word, known, known.length === 0 ? none : `${what}: ${listed(known)}`);
 }
+
+const partsOf = (name: string): string[] => name.toLowerCase().split(/[^\p{L}\p{N}]+/u);
+
+/** Whether two words of names are one and the same with a slip of the pen: `enginering`, `interns` and `intern`. */
+function isSlip(a: string, b: string): boolean {
+  const shorter = Math.min(a.length, b.length);
+  if (shorter < 3 || /\d/.test(a + b)) return false;
+  if (a === `${b}s` || b === `${a}s`) return true;
+  if (shorter < 5 || a[0] !== b[0]) return false;
+  return editDistance(a, b) <= (shorter < 9 ? 1 : 2);
+}
+
+/**
+ * The name that was probably meant, where others may well exist: stricter than `closest`. Names that differ in a number or
+ * a short word, such as `team-1` and `team-2`, or `eng-eu` and `eng-us`, are two names.
+ */
+export function almost(name: string, known: Iterable<string>): string | undefined {
+  const parts = partsOf(name);
+  for (const other of known) {
+    const others = partsOf(other);
+    if (name === other) continue;
+    if (parts.join('') === others.join('')) return other;
+    const differing = parts.flatMap((part, at) => (part === others[at] ? [] : [[part, others[at] ?? ''] as const]));
+    const [pair, more] = differing;
+    if (parts.length === others.length && more === undefined && pair !== undefined && isSlip(...pair)) return other;
+  }
+  return undefined;
+}

@@ -27,6 +27,7 @@ import { type PipelineSpec, positionOf } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { checkAnnotations } from '../annotations.ts';
 import { reportExclusive } from '../link/link-keys.ts';
+import { checkCaller } from './test-caller.ts';
 import {
   type Caller,
   type CaseRequest,
@@ -226,22 +227,9 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
 
 /** Checks what a case says about its callers and upstreams against the configuration it runs with. */
 export function checkCase(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
-  const groups = config.token_groups.map(({ name }) => name);
   const upstreams = config.upstreams.map(({ name }) => name);
   for (const step of stepNodes(nodeAt(test.root, `/cases/${index}`))) {
-    const group = childOf(step, 'caller', 'group');
-    const name = textOf(group) ?? '';
-    if (group !== undefined && groups.length > 0 && !groups.includes(name)) {
-      findings.report('C4020', group.mark, `there is no token group ${quote(name)}`, {
-        help: oneOf(name, groups, 'token groups'),
-      });
-    }
-    const region = entryOf(childOf(step, 'caller'), 'region');
-    if (region !== undefined && config.server.region_header === undefined) {
-      findings.report('C8006', region.key_mark, 'this configuration does not know the region of a caller', {
-        help: 'name the header that tells it in gateway.yaml: server: { region_header: x-region }',
-      });
-    }
+    checkCaller(step, config, findings);
     checkUpstreamNames(step, upstreams, findings);
   }
 }

@@ -3,7 +3,7 @@ import { databaseTime } from '../ledger/ledger-statements.ts';
 import { countsOnly, MOMENT } from './limit-change.ts';
 import { type CountedName, countedBy, type LimitParts } from './limit-names.ts';
 import { inForceAt, type LimitInForce, type LimitsAt, readLimits, timeZone } from './limit-statuses.ts';
-import { spendLimits } from './spend-limits.ts';
+import { IS_OF_RULE, PERSON_OF_COUNTER, spendLimits } from './spend-limits.ts';
 
 /** More than anybody reads. */
 const MAX_LISTED = 10_000;
@@ -101,15 +101,16 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
     'limits_nearest',
     `with moment as (${MOMENT}), rules as (
        select * from jsonb_to_recordset($3::jsonb)
-         as r (scope text, window_kind text, unit text, "limit" bigint, by_group jsonb)
+         as r (scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, rule text)
      ), limited as materialized (
        select c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
          (select min(coalesce(
               (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
-               where c.scope = 'user' and p.id = 'user:' || c.key and (b.key = any (p.groups) or exists (
+               where p.id = 'user:' || ${PERSON_OF_COUNTER} and (b.key = any (p.groups) or exists (
                  select from access_tokens t
                  where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit"))
-            from rules r where r.scope = c.scope and r.window_kind = c.window_kind and r.unit = c.unit) as "limit"
+            from rules r where r.scope = c.scope and r.window_kind = c.window_kind and r.unit = c.unit
+              and ${IS_OF_RULE}) as "limit"
        from moment
        -- Computed once for each kind of window, not for each counter there ever was.
        cross join lateral (
@@ -123,7 +124,7 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
      )
      select scope, key, window_kind, unit from limited where "limit" is not null
      order by taken::numeric / greatest("limit", 1) desc, taken desc, scope, key limit ${NEAREST}`,
-    [databaseTime(clock), timeZone(config), JSON.stringify(unconditional(config))],
+    [databaseTime(clock), timeZone(config), JSON.stringify(forAllCounted(config))],
   );
   return readLimits(at, distinct([...changed, ...nearest].map(nameOf)));
 }
@@ -149,10 +150,12 @@ function distinct(names: readonly CounterName[]): CounterName[] {
   ];
 }
 
-function unconditional(config: LimitsAt['config']): object[] {
+/** The limits that hold for all that their counters count. */
+function forAllCounted(config: LimitsAt['config']): object[] {
   return spendLimits(config)
-    .filter(({ mode, logic }) => mode === 'enforce' && logic === true)
-    .map(({ scope, window, unit, limit, by_group }) => ({
+    .filter(({ mode, logic, matching }) => mode === 'enforce' && (matching || logic === true))
+    .map(({ name, scope, window, unit, limit, by_group, matching }) => ({
+      rule: matching ? name : null,
       scope,
       window_kind: window,
       unit,

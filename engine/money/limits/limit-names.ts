@@ -73,6 +73,12 @@ export function nameCounted(
     of,
     config.upstreams.map((upstream) => upstream.name),
   );
+  demandKnown(
+    'rule',
+    of,
+    spendLimits(config).flatMap((limit) => (limit.matching ? [limit.name] : [])),
+    'gateway.yaml has no rule with `count: matching`',
+  );
   const counted = countedBy(config);
   if (counted.some((each) => each.scope === name.scope && each.window === window && each.unit === unit)) return name;
   const there_are = [...new Set(counted.map(describeCounted))].join('; ');
@@ -176,10 +182,15 @@ function describeCounted({ scope, window, unit }: CountedName): string {
   return `${amountUnit(unit) === 'usd' ? 'USD' : unit} by ${scope} ${perWindow(window)}`;
 }
 
-function demandKnown(scope: 'model' | 'upstream', of: LimitParts, known: readonly string[]): void {
+function demandKnown(
+  scope: 'model' | 'upstream' | 'rule',
+  of: LimitParts,
+  known: readonly string[],
+  none = 'gateway.yaml has none',
+): void {
   const name = of[scope];
   if (name === undefined || known.includes(name)) return;
-  const there_are = known.length === 0 ? 'gateway.yaml has none' : `gateway.yaml has ${listed(known)}`;
+  const there_are = known.length === 0 ? none : `gateway.yaml has ${listed(known)}`;
   throw new OperationError(`there is no ${scope} "${name}": ${didYouMean(name, known, there_are)}`);
 }
 

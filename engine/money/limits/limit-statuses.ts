@@ -16,7 +16,7 @@ import {
   shownAmount,
 } from './limit-names.ts';
 import { limitInForce, roomLeft } from './room.ts';
-import { type SpendLimit, spendLimits } from './spend-limits.ts';
+import { ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
 import { type RuleInForce, ruleInForce } from './written-limits.ts';
 
 /** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
@@ -42,6 +42,8 @@ export interface LimitInForce {
   readonly room: number | null;
   /** `null` for what is counted only while a request is under way. */
   readonly resets_at: Date | null;
+  /** In which its windows begin. */
+  readonly time_zone: string;
   /** When a limit in money is used up; `null` for other limits, and without one. */
   readonly forecast: (Pick<Forecast, 'outcome' | 'words'> & { readonly ends_at: Date | null }) | null;
   readonly rules: readonly RuleInForce[];
@@ -147,7 +149,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
     ],
   );
   const limits = spendLimits(config);
-  return rows.map((row, i) => describe(names[i]!, row, limits, if_granted));
+  return rows.map((row, i) => ({ ...describe(names[i]!, row, limits, if_granted), time_zone: timeZone(config) }));
 }
 
 /** The time zone in which windows begin. */
@@ -155,11 +157,21 @@ export function timeZone({ spend_limits }: LimitsAt['config']): string {
   return spend_limits?.time_zone ?? 'UTC';
 }
 
-function describe(name: CounterName, row: StatusRow, limits: readonly SpendLimit[], if_granted: number): LimitInForce {
+function describe(
+  name: CounterName,
+  row: StatusRow,
+  limits: readonly SpendLimit[],
+  if_granted: number,
+): Omit<LimitInForce, 'time_zone'> {
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
-  const isOfIt = (each: CountedName) => each.scope === scope && each.window === window && each.unit === unit;
+  const rule_name = ruleOfCounter(name);
+  const isOfIt = (each: CountedName & Partial<Pick<SpendLimit, 'name'>>) =>
+    each.scope === scope &&
+    each.window === window &&
+    each.unit === unit &&
+    (rule_name === undefined || rule_name === each.name);
   const all = [...ALWAYS_COUNTED, ...limits];
   const is_personal = all.some((each) => isOfIt({ ...each, scope: personalScope(each.scope) ?? '' }));
   const counted = is_personal || all.some(isOfIt);

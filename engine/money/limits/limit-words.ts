@@ -29,6 +29,17 @@ export function describeWhere({ window, rules }: Pick<LimitInForce, 'window' | '
   return `It holds for requests that ${rules.map(({ rule }) => printable(rule)).join(' or ')} is for.`;
 }
 
+/** That something is room of one person within a limit that several share; `undefined` where it is a limit of its own. */
+export function describePersonal({
+  of: { user, ...shared },
+  rules,
+  counted,
+  window,
+}: Pick<LimitInForce, 'of' | 'rules' | 'counted' | 'window'>): string | undefined {
+  if (user === undefined || !counted || rules.length > 0 || Object.keys(shared).length === 0) return undefined;
+  return `used once ${describeWhose({ of: shared, window })} has no more room`;
+}
+
 /** That room was granted where nothing is limited; `undefined` where something is. */
 export function describeNothingLimited({
   limit,

@@ -3,6 +3,7 @@ import { type ErrorDetails, StageError } from '../../contract/errors.ts';
 import type { LimitStatus } from '../../contract/services.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { NEXT_ROOM_SECONDS } from '../../kit/patience.ts';
+import { formatMinuteFrom } from '../../kit/zoned-time.ts';
 import type { LimitHeaders } from './limit-headers.ts';
 import { lackOf, type Needs, neededIn } from './room.ts';
 import { describeAmount, describeCounter, windowAdjective } from './spend-limits.ts';
@@ -14,6 +15,8 @@ export interface RefusalStyle {
   /** Ends every refusal instead of our own advice. */
   readonly advice: string | undefined;
   readonly headers: LimitHeaders;
+  /** In which times are told: `spend_limits.time_zone`. */
+  readonly time_zone: string;
 }
 
 /** A limit as it is listed beside others that had no room either. */
@@ -49,12 +52,6 @@ function secondsUntil(resets_at: number | null, now: number): number {
   return resets_at === null ? NEXT_ROOM_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
 }
 
-/** A time that sentences have room for, at whole minutes; never before the moment itself. */
-function shortTime(milliseconds: number | null): string {
-  const minutes = Math.ceil((milliseconds ?? 0) / 60_000);
-  return `${new Date(minutes * 60_000).toISOString().slice(0, 16)}Z`;
-}
-
 /** What a refusal says, in the order in which it says it. */
 interface Explanation {
   /** What ran out and when it resets or is worth another try. */
@@ -82,11 +79,11 @@ function refuseSpending(
   limit_status: LimitStatus,
   needs: Needs,
   exceeded: readonly Listed[],
-  { status, advice, headers }: RefusalStyle,
+  { status, advice, headers, time_zone }: RefusalStyle,
   now: number,
 ): StageError {
   const { scope, key, window, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
-  const { needed, ...explanation } = explainSpending(limit_status, needs);
+  const { needed, ...explanation } = explainSpending(limit_status, needs, time_zone);
   const details: ErrorDetails = {
     limit_usd: nanoToUsd(limit),
     spent_usd: nanoToUsd(spent),
@@ -112,11 +109,15 @@ function refuseSpending(
 }
 
 /** Why there is no room, and the amount in nano-USD there was none for. */
-function explainSpending(limit_status: LimitStatus, needs: Needs): Explanation & { readonly needed: number } {
+function explainSpending(
+  limit_status: LimitStatus,
+  needs: Needs,
+  time_zone: string,
+): Explanation & { readonly needed: number } {
   const { amount_nano_usd: amount, most_nano_usd: most } = needs;
   const { window, limit, spent, reserved, in_flight } = limit_status;
   const lack = lackOf(limit_status, needs);
-  const resets = `it resets at ${shortTime(limit_status.resets_at)}`;
+  const resets = `it resets ${formatMinuteFrom(limit_status.resets_at ?? 0, time_zone)}`;
   const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(limit_status)}`;
   const costs = `this request ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
   const others = `${requests(in_flight)} in flight`;

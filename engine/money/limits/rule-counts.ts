@@ -1,7 +1,7 @@
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import { MOMENT } from './limit-change.ts';
 import { inForceAt, type LimitsAt, timeZone } from './limit-statuses.ts';
-import { type SpendLimit, spendLimits } from './spend-limits.ts';
+import { IS_OF_RULE, PERSON_OF_COUNTER, type SpendLimit, spendLimits } from './spend-limits.ts';
 
 /** How many people, teams or whatever a limit counts there are in its window now. */
 export interface RuleCount {
@@ -20,26 +20,27 @@ export interface RuleCount {
 export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
   const limits = spendLimits(at.config);
   if (limits.length === 0) return [];
-  const asked = limits.map(({ scope, window, unit, limit, by_group, mode }, position) => ({
+  const asked = limits.map(({ name, scope, window, unit, limit, by_group, mode, matching }, position) => ({
     ...{ position, scope, window_kind: window, unit, limit: limit ?? null },
-    ...{ by_group: by_group ?? {}, shadow: mode === 'shadow' },
+    ...{ by_group: by_group ?? {}, shadow: mode === 'shadow', rule: matching ? name : null },
   }));
   const rows = await at.database.query<Omit<RuleCount, 'limit'>>(
     'limit_rule_counts',
     `with moment as (${MOMENT}), rules as (
        select r.*, window_start(r.window_kind, at, $2) as start
        from moment, jsonb_to_recordset($3::jsonb)
-         as r (position integer, scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, shadow boolean)
+         as r (position integer, scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, shadow boolean,
+           rule text)
      ), used as (
        select r.position, c.spent + c.reserved as taken,
          coalesce(s.amount, (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
-            where r.by_group <> '{}' and c.scope = 'user' and p.id = 'user:' || c.key and (b.key = any (p.groups) or exists (
+            where r.by_group <> '{}' and p.id = 'user:' || ${PERSON_OF_COUNTER} and (b.key = any (p.groups) or exists (
               select from access_tokens t
               where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit")
            + coalesce(g.amount, 0) as "limit"
        from moment, rules r
        join spend_counters c on c.scope = r.scope and c.window_kind = r.window_kind and c.unit = r.unit
-         and c.window_start = r.start and c.spent + c.reserved > 0
+         and c.window_start = r.start and c.spent + c.reserved > 0 and ${IS_OF_RULE}
        left join limit_settings s
          -- What is set and granted is no part of a limit in shadow mode.
          on not r.shadow and s.scope = c.scope and s.key = c.key and s.window_kind = c.window_kind and s.unit = c.unit

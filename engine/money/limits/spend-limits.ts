@@ -126,8 +126,14 @@ export function describeAmount(amount: number, unit: LimitUnit): string {
   return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`;
 }
 
-/** What a limit allows: `20 USD per user and day`, `8 requests at once per user`. */
-export function describeLimit(limit: Pick<SpendLimit, 'scopes' | 'window' | 'unit' | 'limit' | 'by_group'>): string {
+/**
+ * What a limit allows: `20 USD per user and day`, `8 requests at once per user`.
+ * @param time_zone is named where days, weeks or months begin in it.
+ */
+export function describeLimit(
+  limit: Pick<SpendLimit, 'scopes' | 'window' | 'unit' | 'limit' | 'by_group' | 'matching'>,
+  time_zone?: string,
+): string {
   const who = limit.scopes.filter((scope) => scope !== 'rule').join(' and ');
   const amounts = [
     ...Object.entries(limit.by_group ?? {}).map(([group, most]) => `${describeAmount(most, limit.unit)} for ${group}`),
@@ -135,5 +141,19 @@ export function describeLimit(limit: Pick<SpendLimit, 'scopes' | 'window' | 'uni
       ? []
       : [`${describeAmount(limit.limit, limit.unit)}${limit.by_group === undefined ? '' : ' for others'}`]),
   ].join(', ');
-  return limit.window === 'open' ? `${amounts} at once per ${who}` : `${amounts} per ${who} and ${limit.window}`;
+  const zone = time_zone === undefined || limit.window === 'minute' ? '' : ` (${time_zone})`;
+  const per = limit.window === 'open' ? `at once per ${who}` : `per ${who} and ${limit.window}${zone}`;
+  return `${amounts} ${per}${limit.matching ? ', counting only what it is for' : ''}`;
 }
+
+/** The rule that alone counts on a counter, by its scope and key; `undefined` where every limit of that scope does. */
+export function ruleOfCounter({ scope, key }: { readonly scope: string; readonly key: string }): string | undefined {
+  if (!scope.endsWith('+rule')) return undefined;
+  return (JSON.parse(key) as string[]).at(-1);
+}
+
+/** SQL: whether a counter `c` is of the rule that a limit `r` is, where that has counters of its own. */
+export const IS_OF_RULE = 'case when r.rule is null then true else (c.key::jsonb ->> -1) = r.rule end';
+
+/** SQL: the person a counter `c` is of, whose groups decide how much a limit is. */
+export const PERSON_OF_COUNTER = "case c.scope when 'user' then c.key when 'user+rule' then c.key::jsonb ->> 0 end";

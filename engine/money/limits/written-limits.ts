@@ -49,7 +49,7 @@ export interface RuleInForce {
   /** `null` where it depends on the groups of who asks. */
   readonly limit: number | null;
   readonly mode: RuleMode;
-  /** Whether it is for every request; false for a rule with a condition, or when it depends on groups. */
+  /** Whether it is for every request that is counted; false for a rule with a condition, or when it depends on groups. */
   readonly always: boolean;
 }
 
@@ -58,8 +58,8 @@ export interface RuleInForce {
  * particular when there are none; nothing when it is for none of them.
  */
 export function ruleInForce(written: SpendLimit, identities: readonly (readonly string[])[]): RuleInForce[] {
-  const { name: rule, mode, logic, limit, scopes } = written;
-  const always = logic === true;
+  const { name: rule, mode, logic, limit, scopes, matching } = written;
+  const always = matching || logic === true;
   if (written.by_group === undefined) return [{ rule, mode, limit: limit!, always }];
   const by_group = Object.entries(written.by_group);
   const anybody = [[], ...by_group.map(([group]) => [group])];

@@ -1,7 +1,7 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import { type AccessRule, accessRules } from '../../rules/config-rules.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
-import { type Change, diffByName } from './change.ts';
+import { type Change, diffByName, shown } from './change.ts';
 
 const formatRule = ({ logic, mode }: AccessRule): string =>
   `${mode === 'shadow' ? 'would refuse, in shadow mode,' : 'refuses'} ${logic === true ? 'everything' : `when ${formatCondition(logic)}`}`;
@@ -17,7 +17,7 @@ export function diffAccess(before: GatewayConfig, after: GatewayConfig): Change[
     added: (rule) => `is new: ${formatRule(rule)}`,
     changed: (old, now) => [
       ...(formatRule(old) === formatRule(now) ? [] : [`${formatRule(old)} -> ${formatRule(now)}`]),
-      ...(old.message === now.message ? [] : [`says: ${now.message}`]),
+      ...(old.message === now.message ? [] : [`tells clients: ${shown(old.message)} -> ${shown(now.message)}`]),
     ],
   });
 }

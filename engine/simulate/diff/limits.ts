@@ -27,7 +27,7 @@ function limitsOf(config: GatewayConfig): Map<string, Limits> {
 function formatLimits(limits: Limits): string {
   const { mode, logic } = limits[0]!;
   const shadow = mode === 'shadow' ? ', only recorded' : '';
-  const amounts = limits.map(describeLimit).join(' and ');
+  const amounts = limits.map((limit) => describeLimit(limit)).join(' and ');
   return `${amounts}${logic === true ? '' : ` when ${formatCondition(logic)}`}${shadow}`;
 }
 

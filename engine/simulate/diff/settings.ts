@@ -50,10 +50,15 @@ function modelTraits({ models }: GatewayConfig, other: GatewayConfig): Record<st
   const ids = new Set(other.models.map(({ id }) => id));
   const shared = models.filter(({ id }) => ids.has(id));
   return Object.fromEntries(
-    shared.map(({ id, display_name, aliases, group_aliases, supports, upstream_ids, context_windows }) => [
-      id,
-      { display_name, aliases, group_aliases, supports, upstream_ids, context_windows },
-    ]),
+    shared.map(({ id, display_name, aliases, group_aliases, supports, upstream_ids, context_windows }) => {
+      const by_name = Map.groupBy(group_aliases, ({ name }) => name);
+      const of_groups = [...by_name].map(([name, several]) => [
+        name,
+        { groups: several.flatMap((each) => each.groups) },
+      ]);
+      const alias = Object.fromEntries(of_groups);
+      return [id, { display_name, aliases, alias, supports, upstream_ids, context_windows }];
+    }),
   );
 }
 

@@ -60,7 +60,7 @@ it('explain shows limits of every kind, and what a request needs of them', async
   for (const line of sentences) assert.ok(line.length <= 80, line);
   const { stdout: all } = await explain('rules');
   assert.match(all, /rates at most 8 requests at once per user\n/);
-  assert.match(all, /both at most 3 USD per user and model and week\n/);
+  assert.match(all, /both at most 3 USD per user and model and week \(UTC\)\n/);
 });
 
 describe('explain with a database', () => {

@@ -100,7 +100,7 @@ describe('explain', () => {
       /1 {2}large-to-spare goes to spare\n +when .*research.* and\n? *request\.body_bytes > 100\n +gateway\.yaml:15\n/,
     );
     assert.match(stdout, /3 {2}default goes to main\n +gateway\.yaml:13\n/);
-    assert.match(stdout, /defaults\.user_daily_usd at most 5 USD per user and day\n +gateway\.yaml:22\n/);
+    assert.match(stdout, /defaults\.user_daily_usd at most 5 USD per user and day \(UTC\)\n +gateway\.yaml:22\n/);
     assert.match(
       stdout,
       /messages\/refuse-large refuses: 400 invalid_request\n +when request\.body_bytes > 1000\n +pipelines\/messages\.yaml:12\n/,

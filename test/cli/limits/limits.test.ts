@@ -102,7 +102,11 @@ describe('on the database', () => {
       ],
       [['set', '--team', 'a', '--model', 'codr-1', '--window', 'month', '--usd', '1'], /did you mean `coder-1`/],
       [['grant', '--user', 'a@example.com', '--window', 'day', '--usd', '1'], /required option '--expires/],
-      [['grant', '--user', 'a@example.com', '--window', 'day', '--usd', '1', '--expires', '2020-01-01'], /in the past/],
+      [
+        ['grant', '--user', 'a@example.com', '--window', 'day', '--usd', '1', '--expires', '2020-01-01'],
+        /2020-01-01 has begun/,
+      ],
+      [['grant', '--user', 'a@example.com', '--window', 'day', '--usd', '1', '--expires', '2020-01-32'], /Write 30d/],
       [['clear', '--user', 'a@example.com', '--window', 'minute'], /which\? Give --unit/],
       [['list', '--token', `gw_${'a'.repeat(40)}`], /the token is a credential; name a token by its id, as "[^"]+" sh/],
     ];

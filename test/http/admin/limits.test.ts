@@ -63,6 +63,7 @@ describe('what somebody sees of limits', () => {
       in_flight: 1,
       room: 46.25,
       resets_at: '2026-03-11T00:00:00.000Z',
+      time_zone: 'UTC',
       forecast: {
         outcome: 'lasts',
         ends_at: null,

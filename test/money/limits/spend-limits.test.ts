@@ -99,7 +99,8 @@ describe('the limits of a configuration', () => {
 
 describe('a limit in words', () => {
   it('tells amount, scope and window', () => {
-    const of = (rule: Partial<SpendRuleConfig>) => limitsOf({ rules: [{ ...RULE, ...rule }] }).map(describeLimit);
+    const of = (rule: Partial<SpendRuleConfig>) =>
+      limitsOf({ rules: [{ ...RULE, ...rule }] }).map((limit) => describeLimit(limit));
     assert.deepEqual(of({ window: 'day', limit_usd: 20 }), ['20 USD per user and day']);
     assert.deepEqual(of({ scope: ['model', 'team'], concurrency: 1 }), ['1 request at once per team and model']);
     assert.deepEqual(of({ requests_per_minute: 2, tokens_per_minute: 1 }), [
@@ -109,6 +110,12 @@ describe('a limit in words', () => {
     assert.deepEqual(of({ window: 'week', limit_usd: 2, limit_usd_by_group: { staff: 5.5 } }), [
       '5.5 USD for staff, 2 USD for others per user and week',
     ]);
+  });
+
+  it('names the zone in which days begin, where there are any', () => {
+    const [day, minute] = limitsOf({ rules: [{ ...RULE, window: 'day', limit_usd: 20, requests_per_minute: 2 }] });
+    assert.equal(describeLimit(day!, 'Europe/Berlin'), '20 USD per user and day (Europe/Berlin)');
+    assert.equal(describeLimit(minute!, 'Europe/Berlin'), '2 requests per user and minute');
   });
 
   it('tells whom a counter counts, also several at once', () => {

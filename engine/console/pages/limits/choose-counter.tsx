@@ -20,13 +20,15 @@ const LABELS: Readonly<Record<Scope, string>> = {
   token: 'Id of the access token',
   model: 'Id of the model',
   upstream: 'Upstream',
+  rule: 'Rule that counts only what it is for',
 };
 const UNITS = { usd: 'USD', requests: 'Requests', tokens: 'Tokens' } as const;
 
 /** Asks which counter is meant: of what gateway.yaml counts, and whose. */
 export function ChooseCounter({ onChoose }: { onChoose: (counter: Counter | undefined) => void }) {
   const rules = useOperation('listLimitRules', {});
-  const kinds = distinct([...ALWAYS, ...(rules.data?.rules.flatMap(({ limits }) => limits) ?? [])]);
+  const written = [...ALWAYS, ...(rules.data?.rules.flatMap(({ limits }) => limits) ?? [])];
+  const kinds = distinct([...written, ...written.flatMap(withinShared)]);
   const [chosen, setChosen] = useState(idOf(ALWAYS[0]!));
   const [keys, setKeys] = useState<Partial<Record<Scope, string>>>({});
   const { scope, window, unit } = kinds.find((each) => idOf(each) === chosen) ?? ALWAYS[0]!;
@@ -69,6 +71,12 @@ export function ChooseCounter({ onChoose }: { onChoose: (counter: Counter | unde
       </datalist>
     </>
   );
+}
+
+/** What one person can be granted within a limit that several share. */
+function withinShared(kind: Kind): Kind[] {
+  const scopes = kind.scope.split('+');
+  return scopes.includes('user') || scopes.includes('token') ? [] : [{ ...kind, scope: `user+${kind.scope}` }];
 }
 
 function kindWords({ scope, window, unit }: Kind): string {

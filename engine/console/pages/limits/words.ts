@@ -16,6 +16,7 @@ export const SCOPES: readonly { readonly scope: Scope; readonly one: string; rea
   { scope: 'token', one: 'token', many: 'tokens' },
   { scope: 'model', one: 'model', many: 'models' },
   { scope: 'upstream', one: 'upstream', many: 'upstreams' },
+  { scope: 'rule', one: 'rule', many: 'rules' },
 ];
 
 const NUMBER = new Intl.NumberFormat('en', { maximumFractionDigits: 9 });

@@ -122,4 +122,24 @@ export const LINT_CODES = {
       'With `fail_closed: false` the request goes on without the stage, and what it was to take out reaches the client. Without it the answer is refused.',
     example: '- stage: redact\n  fail_closed: false',
   },
+  W7200: {
+    title: 'There is no such group',
+    explanation:
+      'Nobody can be in this group: it is no token group, and neither `auth.known_groups` nor another list under `auth` names it. Groups that only the identity provider knows belong into `auth.known_groups`.',
+    example:
+      'auth: { oidc: { issuer_url: https://id.example.com, client_id: gateway, client_secret_env: UPSTREAM_KEY, allowed_groups: [engineering] }, known_groups: [interns] }\naccess: { rules: [{ name: no-interns, when: { in: [interms, { var: principal.groups }] } }] }',
+  },
+  W7201: {
+    title: 'A name is almost another one',
+    explanation:
+      'There may be such a group, team or project, and more likely a known one is meant. Once `auth.known_groups` lists the groups of the identity provider, all others are reported, and these no more.',
+    example:
+      'auth: { oidc: { issuer_url: https://id.example.com, client_id: gateway, client_secret_env: UPSTREAM_KEY, allowed_groups: [engineering] } }\naccess: { rules: [{ name: not-today, when: { in: [enginering, { var: principal.groups }] } }] }',
+  },
+  W7202: {
+    title: 'A condition looks for a name that does not exist',
+    explanation:
+      'No request can have this model, alias, family, upstream, region, token group or routing rule, because gateway.yaml lists none of this name. Conditions see the id of a model, never its alias: that is `request.alias`.',
+    example: 'access: { rules: [{ name: not-today, when: { "===": [{ var: request.model }, codr-1] } }] }',
+  },
 } as const;

@@ -126,7 +126,8 @@ export const RULE_CODES = {
   },
   C5023: {
     title: 'The fact is a group of values',
-    explanation: 'Some facts are mappings, for the audit log. No operator can compare them.',
+    explanation:
+      'Some facts are mappings, for the audit log. No operator can compare them. Uses of tools are read one by one: `request.server_tool_uses.web_search`.',
     example: 'when: { "!!": { var: usage.provenance } }',
   },
   C5024: {

@@ -90,13 +90,13 @@ export const WARNING_CODES = {
     title: 'The condition always holds',
     explanation:
       'Whatever the facts of a request are, this part of the condition is true, so it decides nothing. Usually an operand or an operator is not the one that was meant.',
-    example: 'when: { or: [{ "!==": [{ var: request.model }, a] }, { "!==": [{ var: request.model }, b] }] }',
+    example: 'when: { or: [{ "!==": [{ var: principal.team }, a] }, { "!==": [{ var: principal.team }, b] }] }',
   },
   W7021: {
     title: 'The condition never holds',
     explanation:
       'Whatever the facts of a request are, this part of the condition is false: what depends on it never happens.',
-    example: 'when: { and: [{ "===": [{ var: request.model }, a] }, { "===": [{ var: request.model }, b] }] }',
+    example: 'when: { and: [{ "===": [{ var: principal.team }, a] }, { "===": [{ var: principal.team }, b] }] }',
   },
   W7022: {
     title: 'The same condition twice',

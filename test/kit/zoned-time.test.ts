@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { formatInZone, formatMinuteFrom, startOfDate } from '../../engine/kit/zoned-time.ts';
+
+describe('a day of a time zone', () => {
+  for (const [day, zone, begins] of [
+    ['2026-03-14', 'UTC', '2026-03-14T00:00:00.000Z'],
+    ['2026-03-14', 'Europe/Berlin', '2026-03-13T23:00:00.000Z'],
+    // On the day of the change the clock still shows winter time at midnight.
+    ['2026-03-29', 'Europe/Berlin', '2026-03-28T23:00:00.000Z'],
+    ['2026-03-30', 'Europe/Berlin', '2026-03-29T22:00:00.000Z'],
+    ['2026-03-14', 'Asia/Kolkata', '2026-03-13T18:30:00.000Z'],
+    ['2026-03-14', 'America/Los_Angeles', '2026-03-14T07:00:00.000Z'],
+    // Where the clock goes from midnight to one, the day begins at one.
+    ['2026-04-24', 'Africa/Cairo', '2026-04-23T22:00:00.000Z'],
+  ] as const) {
+    it(`${day} begins at ${begins} in ${zone}`, () => assert.equal(startOfDate(day, zone)?.toISOString(), begins));
+  }
+
+  for (const text of ['2026-02-30', '2026-3-14', 'friday', '2026-03-14T00:00:00Z', '']) {
+    it(`${JSON.stringify(text)} is none`, () => assert.equal(startOfDate(text, 'UTC'), undefined));
+  }
+});
+
+describe('a moment', () => {
+  it('is told to the minute with the name of its zone', () => {
+    assert.equal(formatInZone(Date.parse('2026-03-13T23:00:59Z'), 'Europe/Berlin'), '2026-03-14 00:00 Europe/Berlin');
+  });
+
+  it('that must not be told too early is rounded up', () => {
+    assert.equal(formatMinuteFrom(Date.parse('2026-03-13T23:00:01Z'), 'Asia/Kolkata'), '2026-03-14 04:31 Asia/Kolkata');
+    assert.equal(formatMinuteFrom(Date.parse('2026-03-13T23:00:00Z'), 'UTC'), '2026-03-13 23:00 UTC');
+  });
+});
