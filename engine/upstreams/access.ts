@@ -22,9 +22,11 @@ export function createAccessCheck(
     (rule) => [rule, { ...rule, holds: condition(rule.logic) } satisfies CompiledRule] as const,
   );
   const rulesOf = ({ id }: ModelConfig) => compiled.flatMap(([rule, each]) => (rule.covers(id) ? [each] : []));
-  const by_model = new Map(config.models.map((model) => [model.id, rulesOf(model)]));
-  return ({ id }, facts, noteShadow) => {
-    for (const { name, mode, message, holds } of by_model.get(id) ?? []) {
+  const by_model = new WeakMap<ModelConfig, readonly CompiledRule[]>();
+  return (model, facts, noteShadow) => {
+    const rules_of_it = by_model.get(model) ?? rulesOf(model);
+    by_model.set(model, rules_of_it);
+    for (const { name, mode, message, holds } of rules_of_it) {
       if (!holds(facts)) continue;
       if (mode === 'enforce') throw new StageError('forbidden', message, { details: { access_rule: name } });
       noteShadow(`access:${name}`);
