@@ -1,5 +1,5 @@
 import { type Answer, defineStage, type ModelCaller, type ModelConfig, StageError } from '../engine/api.ts';
-import { createAlwaysRefuses } from '../engine/upstreams/index.ts';
+import { createAlwaysRefuses, createNeverReaches } from '../engine/upstreams/index.ts';
 
 /** What is known of a caller without a request for a model. */
 const CALLER_FACTS = [
@@ -195,6 +195,7 @@ export default defineStage({
   terminal: true,
   create(_options, { config, models }) {
     const alwaysRefuses = createAlwaysRefuses(config);
+    const neverReaches = createNeverReaches(config, models);
     const known = new WeakMap<ModelConfig, Entry>();
     const entryOf = (model: ModelConfig): Entry => {
       const entry = known.get(model) ?? { model, json: JSON.stringify(describe(model)) };
@@ -214,7 +215,9 @@ export default defineStage({
           ['principal.groups', caller.groups],
         ]);
         const isUsable = (model: ModelConfig) =>
-          models.refusal(caller, model) === undefined && alwaysRefuses?.(model, facts) !== true;
+          models.refusal(caller, model) === undefined &&
+          alwaysRefuses?.(model, facts) !== true &&
+          neverReaches?.(model, facts) !== true;
         const id = idIn(ctx.url);
         if (id === undefined) return listOf(pageOf(models.all.filter(isUsable).map(entryOf), readQuery(ctx.url)));
         const model = models.find(id, caller.groups);

@@ -1,8 +1,8 @@
 /** `access.rules`: which requests for a model are refused, whoever may use it otherwise. */
 import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
-import type { FactView } from '../contract/services.ts';
-import { type AccessRule, accessRules, type KnownFacts, simplify } from '../rules/index.ts';
+import type { FactView, ModelCatalog } from '../contract/services.ts';
+import { type AccessRule, accessRules, type KnownFacts, routingRules, simplify } from '../rules/index.ts';
 
 interface CompiledRule extends Pick<AccessRule, 'name' | 'mode' | 'message'> {
   readonly holds: (facts: FactView) => boolean;
@@ -47,5 +47,28 @@ export function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined 
   return ({ id, family }, caller) => {
     const known = new Map<string, unknown>([...caller, ['request.model', id], ['model.family', family]]);
     return rules.some((rule) => rule.covers(id) && simplify(rule.logic, known) === true);
+  };
+}
+
+/**
+ * Whether somebody's requests for a model always go to upstreams that do not serve it; a rule that depends on the request leaves
+ * the model in the list. `undefined` when every model is served wherever its requests go.
+ */
+export function createNeverReaches(
+  config: GatewayConfig,
+  models: Pick<ModelCatalog, 'isServedAt'>,
+): Refuses | undefined {
+  if (!config.from_model_lists || config.upstreams.length === 1) return undefined;
+  const rules = routingRules(config).filter(({ mode }) => mode === 'enforce');
+  return (model, caller) => {
+    const known = new Map<string, unknown>([...caller, ['request.model', model.id]]);
+    const isServed = ({ upstream }: { readonly upstream: string }) => models.isServedAt(model, upstream);
+    for (const { logic, upstreams } of rules) {
+      const held = simplify(logic, known);
+      if (held === false) continue;
+      if (upstreams.some(isServed)) return false;
+      if (held === true) return true;
+    }
+    return !config.routing.default_upstreams.some(isServed);
   };
 }

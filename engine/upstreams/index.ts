@@ -1,5 +1,5 @@
 /** What shipped stages use of this room. */
-export { createAccessCheck, createAlwaysRefuses } from './access.ts';
+export { createAccessCheck, createAlwaysRefuses, createNeverReaches } from './access.ts';
 export { Attempts } from './attempts/attempts.ts';
 export { mayBeBilled } from './attempts/error-meaning.ts';
 export { FORWARD_READS, FORWARD_READS_IF_SET, FORWARD_WRITES } from './attempts/forward-context.ts';

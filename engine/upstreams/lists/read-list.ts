@@ -3,6 +3,9 @@ import { isPrintableLine } from '../../kit/text/printable.ts';
 /** Longest id of a model, in characters, as in gateway.yaml. */
 const ID_CHARS_MAX = 200;
 
+/** What one provider writes before each id, and requests leave out. */
+const RESOURCE = /^models\//;
+
 /** One page of a list of models. */
 export interface ListPage {
   readonly ids: readonly string[];
@@ -27,7 +30,8 @@ export function readPage(body: Buffer): ListPage | string {
   }
   const { data, has_more, last_id } = (page ?? {}) as Readonly<Record<string, unknown>>;
   if (!Array.isArray(data)) return 'its answer is not a list of models';
-  const ids = data.map((entry: unknown) => (entry as { readonly id?: unknown } | null)?.id).filter(isModelId);
-  const after = has_more === true ? (isModelId(last_id) ? last_id : ids.at(-1)) : undefined;
+  const listed = data.map((entry: unknown) => (entry as { readonly id?: unknown } | null)?.id).filter(isModelId);
+  const ids = listed.map((id) => id.replace(RESOURCE, '')).filter(isModelId);
+  const after = has_more === true ? (isModelId(last_id) ? last_id : listed.at(-1)) : undefined;
   return { ids, ...(after !== undefined && { after }) };
 }

@@ -140,6 +140,7 @@ describe("the specification's configuration, with addresses and variables filled
     assert.equal(spare.asked.at(-1)?.body.model, 'claude-opus-4-5');
     assert.deepEqual((await idsOf(gateway, access_token)).toSorted(), ['claude-haiku-4-5', 'claude-opus-4-5', LISTED]);
     // In the token group `all`, but not in the group of the rule.
+    assert.deepEqual((await idsOf(gateway, gateway.token)).toSorted(), ['claude-haiku-4-5', LISTED]);
     const other = await ask(gateway, gateway.token, 'messages', 'claude-opus-4-5');
     assert.equal(other.status, 404);
     assert.match(other.json().error.message, /the upstream "main" of this request does not serve it/);
@@ -297,7 +298,6 @@ describe('a gateway without a section `models`', () => {
 
 describe('an upstream that tells no list', () => {
   let provider: Provider;
-  let gateway: TestGateway;
 
   before(async () => {
     provider = await startProvider();
@@ -311,7 +311,7 @@ describe('an upstream that tells no list', () => {
   for (const [what, script] of Object.entries(NO_LIST)) {
     test(`is served with what the catalogue knows, where it ${what}`, async () => {
       provider.list = script;
-      gateway = await bootGateway({ upstream_url: provider.url, config: ABSENT });
+      const gateway = await bootGateway({ upstream_url: provider.url, config: ABSENT });
       try {
         const [known, unknown] = await Promise.all(
           ['claude-sonnet-4-5', 'coder-1'].map((model) => ask(gateway, gateway.token, 'messages', model)),

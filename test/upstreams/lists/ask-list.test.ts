@@ -64,6 +64,11 @@ describe('the list of an upstream', () => {
     assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'] });
   });
 
+  test('has ids as requests say them', async () => {
+    upstream.script = answerJson({ data: entries(['models/gemini-2.5-pro', 'models/', 'org/models/a-1']) });
+    assert.deepEqual(await ask(), { ids: ['gemini-2.5-pro', 'org/models/a-1'] });
+  });
+
   test('leaves out what can be no id', async () => {
     const odd = ['good', '', 'two words', 'bad\u001b[31m', '\u202egpj', 'x'.repeat(201), 7, null, { id: 'x' }];
     upstream.script = answerJson({ data: [...entries(odd), null, 'text', 3, []] });
