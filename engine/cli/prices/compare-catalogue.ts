@@ -50,10 +50,10 @@ export async function compareWithCatalogue(
 export function describeCatalogue({ days, is_old, is_used, other }: CatalogueComparison): string[] {
   const shown = other.slice(0, SHOWN).flatMap((each) => wrapText(printable(describe(each)), WIDTH, '  ', '    '));
   const more = other.length > SHOWN ? [`  and ${other.length - SHOWN} more (--json shows all)`] : [];
-  const title = 'Prices of gateway.yaml that the catalogue has differently:';
+  const title = 'Prices of gateway.yaml that the catalogue has differently, in USD per million tokens:';
   const remedy =
     'Right, where a contract says so. Otherwise correct them, or leave `pricing` out to take those of the catalogue.';
-  const apart = other.length === 0 ? [] : ['', title, ...shown, ...more, ...wrapText(remedy, WIDTH)];
+  const apart = other.length === 0 ? [] : ['', ...wrapText(title, WIDTH), ...shown, ...more, ...wrapText(remedy, WIDTH)];
   const age = `Catalogue of prices: ${CATALOGUE_DATE}, ${counted(days, 'day')} old${is_used ? '' : ', not in use here'}.`;
   const advice = is_old
     ? ` That is more than ${CATALOGUE_DAYS_MAX} days: prices may have changed. A newer version of this program has a newer one; until then models[].pricing or prices.rows can say what a model costs.`
@@ -63,7 +63,7 @@ export function describeCatalogue({ days, is_old, is_used, other }: CatalogueCom
 
 function describe({ model, kind, line, written, catalogue }: CatalogueComparison['other'][number]): string {
   const where = line === undefined ? '' : ` (line ${line})`;
-  return `${model}, ${kind}${where}: ${written} USD per million tokens, in the catalogue ${catalogue}`;
+  return `${model}, ${kind}${where}: ${written}, in the catalogue ${catalogue}`;
 }
 
 /** The same for programs. */
