@@ -40,6 +40,9 @@ export function createModelCatalog(
     group === undefined ? !somebody_is_member : (groups.get(group)?.(model) ?? false);
   const isNamed = (names: ReadonlySet<string>, model: ModelConfig) =>
     found === undefined ? names.has(model.id) : [...names].some((word) => namesModel(word, model));
+  const answering = answeringModels(config, found?.find);
+  const hasPrice = ({ id }: ModelConfig, upstream: string) =>
+    prices.periods(id, upstream).every(({ price }) => price !== undefined);
   function price({ id }: ModelConfig, route: PricedRoute): EffectivePrice {
     const found = prices.of(id, route);
     if (found === undefined) throw new Error(`gateway.yaml gives the model "${id}" no price at "${route.upstream}"`);
@@ -60,7 +63,11 @@ export function createModelCatalog(
       return { by: 'policy', policy: policy.models_policy! };
     },
     upstream: (name) => known(upstreams.get(name), 'upstream', name),
-    answering: answeringModels(config, found?.find),
+    answering(name, upstream, requested) {
+      const model = answering(name, upstream, requested);
+      // A model of the catalogue has a price where its provider is, which need not be here.
+      return model?.catalogue === undefined || hasPrice(model, upstream) ? model : undefined;
+    },
     price,
     cost: (model, usage, route) => costOf(price(model, route), usage),
   };
