@@ -8,7 +8,10 @@ import { reaches } from './routes/reaches.ts';
 
 /** Models that are found when somebody asks for them. */
 export interface FoundModels {
-  /** Those that are served; where an upstream tells no list, what the catalogue has of the provider at its address. */
+  /**
+   * Those that are served. Where an upstream tells no list, what the catalogue has of the provider at its address, and what
+   * gateway.yaml names in rules and token groups.
+   */
   all(): readonly ModelConfig[];
   /**
    * A model that the catalogue has a price for, served or not: the same object for the same id for as long as it is
@@ -27,6 +30,12 @@ export function pricedAt({ catalogue }: ModelConfig, preferred: string): string 
   return Object.keys(catalogue)[0] ?? preferred;
 }
 
+/** The ids of models that gateway.yaml refers to. */
+function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[] {
+  const globs = [...routing.rules, ...token_groups].flatMap(({ models = [] }) => models);
+  return globs.filter((glob) => !glob.includes('*'));
+}
+
 /** Where a model is served, as its upstreams' lists are now. */
 interface Served {
   readonly at: ReadonlySet<string>;
@@ -37,6 +46,7 @@ interface Served {
 /** Makes the finder of a configuration. */
 export function createFoundModels(config: GatewayConfig, lists: ModelLists): FoundModels {
   const remember = modelFinder(config);
+  const written = idsWritten(config);
   let listed = new Map<string, ModelConfig>();
   let all: readonly ModelConfig[] = [];
   let served = new WeakMap<ModelConfig, Served>();
@@ -58,7 +68,9 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists): Fou
     if (seen === lists.version()) return;
     seen = lists.version();
     served = new WeakMap();
-    const ids = new Set(config.upstreams.flatMap(({ name, base_url }) => lists.ids(name) ?? idsAt(base_url)));
+    const ids = new Set(
+      config.upstreams.flatMap(({ name, base_url }) => lists.ids(name) ?? [...idsAt(base_url), ...written]),
+    );
     const models = [...ids].flatMap((id) => listed.get(id) ?? remember(id) ?? []);
     all = Object.freeze(models.filter((model) => servedOf(model).is_reached));
     listed = new Map(all.map((model) => [model.id, model]));

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import type { GatewayConfig } from '../../engine/contract/config.ts';
 import { stageConfig } from '../../engine/simulate/stage-harness.ts';
 import { createFoundModels } from '../../engine/upstreams/found-models.ts';
 import { type ModelLists, NO_LISTS } from '../../engine/upstreams/lists/model-lists.ts';
 
 const LISTED = 'claude-sonnet-4-5-20250929';
 
-function find(lists: ModelLists, base_url = 'https://models.example.com') {
-  const config = stageConfig({});
+function find(lists: ModelLists, base_url = 'https://models.example.com', sections: Partial<GatewayConfig> = {}) {
+  const config = stageConfig(sections);
   const upstreams = [{ ...config.upstreams[0]!, base_url }];
   return createFoundModels({ ...config, upstreams, models: [], from_model_lists: true }, lists);
 }
@@ -74,6 +75,18 @@ describe('models that gateway.yaml does not name', () => {
     assert.ok(idsOf(find(NO_LISTS, 'https://api.anthropic.com').all()).includes('claude-sonnet-4-5'));
     assert.deepEqual(find(NO_LISTS).all(), []);
     assert.equal(find(NO_LISTS, 'https://api.anthropic.com').find('gpt-4o'), undefined);
+  });
+
+  test('are told where rules and token groups name them, as long as there is no list', () => {
+    const token_groups = [
+      { name: 'all', models: ['claude-*', 'coder-1'] },
+      { name: 'small', models: ['claude-haiku-4-5'] },
+    ];
+    const { lists, change } = changing(undefined);
+    const models = find(lists, undefined, { token_groups });
+    assert.deepEqual(idsOf(models.all()), ['claude-haiku-4-5']);
+    change([LISTED]);
+    assert.deepEqual(idsOf(models.all()), [LISTED]);
   });
 
   test('have the prices, the windows and the settings of an id alone under `models`', () => {
