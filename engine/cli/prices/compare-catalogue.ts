@@ -53,7 +53,8 @@ export function describeCatalogue({ days, is_old, is_used, other }: CatalogueCom
   const title = 'Prices of gateway.yaml that the catalogue has differently, in USD per million tokens:';
   const remedy =
     'Right, where a contract says so. Otherwise correct them, or leave `pricing` out to take those of the catalogue.';
-  const apart = other.length === 0 ? [] : ['', ...wrapText(title, WIDTH), ...shown, ...more, ...wrapText(remedy, WIDTH)];
+  const apart =
+    other.length === 0 ? [] : ['', ...wrapText(title, WIDTH), ...shown, ...more, ...wrapText(remedy, WIDTH)];
   const age = `Catalogue of prices: ${CATALOGUE_DATE}, ${counted(days, 'day')} old${is_used ? '' : ', not in use here'}.`;
   const advice = is_old
     ? ` That is more than ${CATALOGUE_DAYS_MAX} days: prices may have changed. A newer version of this program has a newer one; until then models[].pricing or prices.rows can say what a model costs.`
