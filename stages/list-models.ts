@@ -1,5 +1,5 @@
 import { type Answer, defineStage, type ModelCaller, type ModelConfig, StageError } from '../engine/api.ts';
-import { createAlwaysRefuses } from '../engine/upstreams/index.ts';
+import { createAlwaysRefuses, createNeverReaches } from '../engine/upstreams/index.ts';
 
 /** What is known of a caller without a request for a model. */
 const CALLER_FACTS = [
@@ -195,8 +195,13 @@ export default defineStage({
   terminal: true,
   create(_options, { config, models }) {
     const alwaysRefuses = createAlwaysRefuses(config);
-    const all = models.all.map((model): Entry => ({ model, json: JSON.stringify(describe(model)) }));
-    const by_id = new Map(all.map((entry) => [entry.model.id, entry]));
+    const neverReaches = createNeverReaches(config, models);
+    const known = new WeakMap<ModelConfig, Entry>();
+    const entryOf = (model: ModelConfig): Entry => {
+      const entry = known.get(model) ?? { model, json: JSON.stringify(describe(model)) };
+      known.set(model, entry);
+      return entry;
+    };
     return {
       request(ctx) {
         const caller: ModelCaller = {
@@ -204,18 +209,20 @@ export default defineStage({
           groups: ctx.get('principal.groups'),
           token_group: ctx.get('principal.token.group'),
         };
-        const known = new Map<string, unknown>([
+        const facts = new Map<string, unknown>([
           ...CALLER_FACTS.map((path) => [path, ctx.get(path)] as const),
           ['principal.email', caller.email],
           ['principal.groups', caller.groups],
         ]);
-        const isUsable = ({ model }: Entry) =>
-          models.refusal(caller, model) === undefined && alwaysRefuses?.(model, known) !== true;
+        const isUsable = (model: ModelConfig) =>
+          models.refusal(caller, model) === undefined &&
+          alwaysRefuses?.(model, facts) !== true &&
+          neverReaches?.(model, facts) !== true;
         const id = idIn(ctx.url);
-        if (id === undefined) return listOf(pageOf(all.filter(isUsable), readQuery(ctx.url)));
-        const entry = by_id.get(models.find(id, caller.groups)?.id ?? id);
+        if (id === undefined) return listOf(pageOf(models.all.filter(isUsable).map(entryOf), readQuery(ctx.url)));
+        const model = models.find(id, caller.groups);
         // What the caller may not use is answered like what is not there.
-        if (entry !== undefined && isUsable(entry)) return answer(entry.json);
+        if (model !== undefined && isUsable(model)) return answer(entryOf(model).json);
         throw notFound(id);
       },
     };

@@ -132,7 +132,7 @@ export default defineStage({
   create(_options, services) {
     const { models } = services;
     const refuseBusyCaller = limitCallersAtOnce(services);
-    const isModel = modelNames(services.config);
+    const isModel = modelNames(models);
     const words = servedNames(services.config);
     const wants_session = sharesSessions(services.config);
     const wants_tools = services.pipeline.facts_read.has('request.tools');

@@ -21,6 +21,7 @@ import {
   chooseCandidates,
   createAccessCheck,
   createDecisiveCheck,
+  createModelRefuser,
   createRoute,
   createSessionKeeper,
   MODEL_FACTS,
@@ -28,6 +29,7 @@ import {
   modelNotFound,
   type Needs,
   type Place,
+  pricedAt,
   type Route,
   refuseDecisiveQuery,
   UPSTREAM_FACTS,
@@ -105,20 +107,28 @@ function routeMaker({
   };
 }
 
-/**
- * The rules each model can reach, in file order. Models are known at load: of hundreds of rules a request sees only
- * those for its model.
- */
+/** Finds the rules that a model can reach, in file order, once: of hundreds of rules a request sees only those for its model. */
 function compileRules(
-  { config, condition, models }: Services,
+  { config, condition }: Services,
   routeTo: ReturnType<typeof routeMaker>,
-): ReadonlyMap<ModelConfig, readonly CompiledRule[]> {
+): { readonly routes: readonly Route[]; rulesOf(model: ModelConfig): readonly CompiledRule[] } {
   const compiled = routingRules(config).map(({ name, mode, logic, upstreams }, index): CompiledRule => {
     return { name, mode, holds: condition(logic), route: routeTo(upstreams, config.routing.rules[index]!) };
   });
   const covers = (index: number, model: ModelConfig) =>
     config.routing.rules[index]!.models?.some((glob) => matchesGlob(glob, model.id)) ?? true;
-  return new Map(models.all.map((model) => [model, compiled.filter((_, index) => covers(index, model))]));
+  const by_model = new WeakMap<ModelConfig, readonly CompiledRule[]>();
+  return {
+    routes: compiled.map(({ route }) => route),
+    rulesOf(model) {
+      let rules = by_model.get(model);
+      if (rules === undefined) {
+        rules = compiled.filter((_, index) => covers(index, model));
+        by_model.set(model, rules);
+      }
+      return rules;
+    },
+  };
 }
 
 interface Found {
@@ -187,15 +197,26 @@ export default defineStage({
   create(_options, services) {
     const { models, config, clock, ledger } = services;
     const routeTo = routeMaker(services);
-    const rules_by_model = compileRules(services, routeTo);
+    const { routes: of_rules, rulesOf } = compileRules(services, routeTo);
     const default_upstream = config.routing.default_upstreams[0]!.upstream;
     const default_route = routeTo(config.routing.default_upstreams);
     const checkDecisive = createDecisiveCheck(config, models);
     const checkAccess = createAccessCheck(config, services.condition);
+    const refuseModel = createModelRefuser(config, services.log);
     const sessions = createSessionKeeper(services.upstreams);
-    const routes = [default_route, ...[...rules_by_model.values()].flat().map(({ route }) => route)];
+    const routes = [default_route, ...of_rules];
     const keeps_responses = services.pipeline.protocol === 'responses' && routes.some((route) => route.has_boundaries);
     const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
+
+    /** The places of a route that serve the model. Raises model_not_found. */
+    function servingPlaces(route: Route, model: ModelConfig, protocol: string, called: string): readonly Place[] {
+      const all = route.places(model, protocol);
+      const isServing = ({ upstream }: Place) => models.isServedAt(model, upstream.name);
+      if (all.every(isServing)) return all;
+      const places = all.filter(isServing);
+      if (places.length > 0) return places;
+      throw modelNotFound(called, { by: 'upstream', upstream: all[0]!.upstream.name });
+    }
 
     /** What tells whether an upstream takes what the request says about models, prices and accounts. */
     function decider(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): Needs['decide'] {
@@ -205,12 +226,13 @@ export default defineStage({
       }
       const facts = services.facts(ctx);
       const routeOf = (other: ModelConfig) =>
-        findRule(rules_by_model.get(other)!, factsFor(facts, other)).rule?.route ?? default_route;
+        findRule(rulesOf(other), factsFor(facts, other)).rule?.route ?? default_route;
       const called = ctx.get('request.alias') ?? model.id;
       const at = ctx.get('request.received_at');
       return ({ upstream }: Place) => {
         refuseDecisiveQuery(ctx.url, upstream);
-        const servesThere = (other: ModelConfig) => routeOf(other).upstreams.has(upstream.name);
+        const servesThere = (other: ModelConfig) =>
+          routeOf(other).upstreams.has(upstream.name) && models.isServedAt(other, upstream.name);
         return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere });
       };
     }
@@ -254,14 +276,14 @@ export default defineStage({
         const id = ctx.get('request.model');
         const model = models.find(id);
         const called = ctx.get('request.alias') ?? id;
-        if (model === undefined) throw modelNotFound(called, undefined);
+        if (model === undefined) throw refuseModel(called, undefined);
         const caller: ModelCaller = {
           email: ctx.get('principal.email'),
           groups: ctx.get('principal.groups'),
           token_group: ctx.get('principal.token.group'),
         };
         const refusal = models.refusal(caller, model);
-        if (refusal !== undefined) throw modelNotFound(called, refusal);
+        if (refusal !== undefined) throw refuseModel(called, refusal);
 
         const about = modelFacts(model);
         for (const path of MODEL_FACTS) if (about[path] !== undefined) ctx.set(path, about[path]);
@@ -270,13 +292,13 @@ export default defineStage({
           output: ctx.get('request.max_tokens'),
           choices: ctx.get('request.choices') ?? 1,
         };
-        const priced_as = { upstream: default_upstream, at: ctx.get('request.received_at') };
+        const priced_as = { upstream: pricedAt(model, default_upstream), at: ctx.get('request.received_at') };
         const protocol = ctx.get('request.protocol');
         const is_free = protocol === 'count_tokens';
         const worst_case = is_free ? 0 : worstCase(models, model, tokens, priced_as);
         ctx.set('route.worst_case_nano_usd', worst_case);
         ctx.set('route.estimate_nano_usd', Math.min(worst_case, ledger.typicalCost(caller.email, id) ?? worst_case));
-        const rules = rules_by_model.get(model)!;
+        const rules = rulesOf(model);
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 
         const route = rule?.route ?? default_route;
@@ -293,7 +315,7 @@ export default defineStage({
           holds_state: ctx.get('request.holds_state') ?? false,
           decide: decider(ctx, caller, model),
         };
-        const places = route.places(model, protocol);
+        const places = servingPlaces(route, model, protocol, called);
         const { candidates, spare, dropped } = chooseCandidates(route, places, needs, choosing);
         ctx.candidates = candidates;
         const { facts } = candidates[0]!;

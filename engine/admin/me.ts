@@ -42,7 +42,7 @@ export function meOperations({ config, models, database, clock }: AdminOptions) 
         session_id: token.id,
         token_group: token.group ?? null,
         models: usable.map(({ id }) => id),
-        no_models_because: usable.length === 0 ? noModelsBecause(refusals, groups) : null,
+        no_models_because: usable.length === 0 ? noModelsBecause(refusals, groups, config) : null,
         may_make_tokens_in: tokenGroupsOpenTo({ is_admin: caller.is_admin, groups }, config),
         ...(await knownOf(caller.principal.id)),
       };

@@ -21,6 +21,8 @@ export interface GatewayConfig extends Omit<GatewayFile, 'server' | 'database' |
   readonly database: Partial<NonNullable<GatewayFile['database']>>;
   readonly upstreams: readonly UpstreamConfig[];
   readonly models: readonly ModelConfig[];
+  /** Whether there is no section `models`: then the models are those of the upstreams' lists that the catalogue knows. */
+  readonly from_model_lists?: true;
   readonly routing: Omit<GatewayFile['routing'], 'default_upstream' | 'default_upstreams' | 'rules'> & {
     readonly default_upstreams: readonly RouteUpstream[];
     readonly rules: readonly RoutingRuleConfig[];

@@ -114,7 +114,7 @@ export interface BearerTokens {
 
 /** The models of gateway.yaml, and who may use which. */
 export interface ModelCatalog {
-  /** All models, in file order. */
+  /** All models, in file order; where gateway.yaml names none, those of the upstreams' lists, another array when they change. */
   readonly all: readonly ModelConfig[];
   /**
    * The model that an identifier or an alias stands for.
@@ -123,6 +123,8 @@ export interface ModelCatalog {
   find(id: string, groups?: readonly string[]): ModelConfig | undefined;
   /** Why a caller may not use a model; `undefined` when it may. */
   refusal(caller: ModelCaller, model: ModelConfig): ModelRefusal | undefined;
+  /** Whether an upstream that its requests are routed to serves a model; false only where gateway.yaml names no models. */
+  isServedAt(model: ModelConfig, upstream: string): boolean;
   upstream(name: string): UpstreamConfig;
   /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
   cost(model: ModelConfig, usage: Usage, route: PricedRoute): number;
@@ -194,7 +196,9 @@ export interface ModelCaller {
 export type ModelRefusal =
   | { readonly by: 'token_group'; readonly token_group: string | undefined }
   /** The policy that set the list of models which lacks this one. */
-  | { readonly by: 'policy'; readonly policy: string };
+  | { readonly by: 'policy'; readonly policy: string }
+  /** gateway.yaml names no models, and no upstream that its requests are routed to has it on its list. */
+  | { readonly by: 'list' };
 
 /** What was set and granted at run time on limits of gateway.yaml. */
 export interface LimitsInForce {
@@ -226,7 +230,10 @@ export interface EffectivePolicy {
   readonly etag: string;
   /** Stays the same for the same policies, whatever their settings are. */
   readonly uuid: string;
-  /** Ids of the only models that may be used; `undefined` when no policy says so. */
+  /**
+   * Ids of the only models that may be used; `undefined` when no policy says so. Where gateway.yaml names no models, the globs
+   * of the policy.
+   */
   readonly models: ReadonlySet<string> | undefined;
   /** Name of the policy that says so. */
   readonly models_policy: string | undefined;

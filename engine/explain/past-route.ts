@@ -39,6 +39,7 @@ export function callerOf(facts: Facts): ModelCaller {
 
 export function formatRefusal(refusal: ModelRefusal, id: string): string {
   if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
+  if (refusal.by === 'list') return `no upstream lists ${id}`;
   if (refusal.token_group === undefined) return 'the caller is a member of no token group';
   return `the token group ${refusal.token_group} may not use ${id}`;
 }

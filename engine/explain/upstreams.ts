@@ -1,6 +1,7 @@
 import type { GatewayConfig, RouteUpstream, RoutingRuleConfig } from '../contract/config.ts';
 import type { DropReason } from '../contract/forwarding.ts';
 import { type Protocol, protocolOf } from '../contract/protocol.ts';
+import { modelOf } from '../money/prices/known-models.ts';
 import { cacheChoice } from '../upstreams/cache-lifetime.ts';
 
 /** An upstream of the route of a request, and whether it can serve it. */
@@ -60,7 +61,7 @@ function stepOf(
   rule: RoutingRuleConfig | undefined,
 ): UpstreamStep {
   const { protocols } = config.upstreams.find((upstream) => upstream.name === name)!;
-  const model = config.models.find(({ id }) => id === facts['request.model'])!;
+  const model = modelOf(config, String(facts['request.model']))!;
   const spoken = protocolOf(String(facts['request.protocol']));
   const is_translated = spoken !== undefined && !protocols.includes(spoken);
   return {
@@ -75,7 +76,7 @@ function stepOf(
 
 function fateAt(name: string, config: GatewayConfig, facts: Facts, rule: RoutingRuleConfig | undefined): string {
   const upstream = config.upstreams.find((each) => each.name === name)!;
-  const model = config.models.find(({ id }) => id === facts['request.model'])!;
+  const model = modelOf(config, String(facts['request.model']))!;
   const keeps_hour = upstream.supports.prompt_cache_1h && model.supports.prompt_cache_1h;
   return cacheChoice(facts['cache.requested_ttl'] as string | undefined, keeps_hour, upstream, rule).fate;
 }

@@ -7,6 +7,7 @@ import { type DecidingGroups, decidingGroups } from '../identity/provider/decidi
 import type { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { createBearerTokens } from '../identity/tokens/bearer-tokens.ts';
 import type { Loaded } from '../source/spec.ts';
+import type { ModelLists } from '../upstreams/lists/model-lists.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
 
 /** Services that follow from one configuration; a reload makes them anew. */
@@ -19,6 +20,7 @@ export type LastingServices = Omit<SharedServices, keyof PlanServices>;
 export interface Foundation extends IdentityFoundation {
   readonly access_tokens: AccessTokens;
   readonly policy_fetches: PolicyFetches;
+  readonly model_lists: ModelLists;
 }
 
 /** A configuration, and what was made of it. */
@@ -43,7 +45,7 @@ export function createPlanServices(
   const identity = createIdentity(config, secret, foundation, groups);
   const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
   const policies = createManagedPolicies(config, loaded.policies, foundation.policy_fetches.note);
-  const models = createModelCatalog(config, policies);
+  const models = createModelCatalog(config, policies, foundation.model_lists);
   const { pipelines } = loaded;
   return { config, pipelines, services: { config, models, policies, secret, tokens }, identity, groups };
 }

@@ -36,6 +36,7 @@ import { type Database, openDatabase } from '../store/database.ts';
 import { createSecrets } from '../store/secrets.ts';
 import type { ExportedLog } from '../telemetry/export/exports.ts';
 import { type GatewayTelemetry, openTelemetry } from '../telemetry/open-telemetry.ts';
+import { type OpenModelLists, openModelLists } from '../upstreams/lists/model-lists.ts';
 import type { OpenUpstreamStates } from '../upstreams/states/open-upstream-states.ts';
 import { openKnownCallers, tellStart } from './callers-on-disk.ts';
 import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
@@ -66,7 +67,7 @@ export interface RunningGateway {
   close(signal?: NodeJS.Signals): Promise<void>;
 }
 
-/** Longest the start waits for the lists of ended sessions, without which it serves access tokens alone at first, and of drained upstreams. */
+/** Longest the start waits for lists: of ended sessions, without which it serves access tokens alone at first, of drained upstreams, of models. */
 const LISTS_PATIENCE_MS = 2000;
 /** Longest a request waits for the database to reserve its money where no spend limits say. */
 const DEFAULT_STORE_TIMEOUT_SECONDS = 2;
@@ -98,7 +99,7 @@ export async function startGateway(options: {
   phases.end('configuration');
   for (const finding of loaded.diagnostics) logFinding(log, finding);
   // Before anything that could log a secret is opened.
-  secretsOf(config, loaded);
+  const secret = secretsOf(config, loaded);
   let reloader: Reloader;
   let server: GatewayServer | undefined;
   const stopping = () => server?.stopping === true;
@@ -114,7 +115,7 @@ export async function startGateway(options: {
   };
   try {
     const keysInForce = () => of_config.get(reloader.config())?.identity?.tokens.key_ids ?? [];
-    const given = { config, env, log, clock, phases, reloader: () => reloader, keysInForce, groups, stopping };
+    const given = { config, env, secret, log, clock, phases, reloader: () => reloader, keysInForce, groups, stopping };
     const opened = await openServices(given, closing);
     phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
@@ -142,6 +143,7 @@ export async function startGateway(options: {
       use(next) {
         listening.use(next);
         opened.upstreams.use(next.config.upstreams);
+        opened.foundation.model_lists.use(next.config, of_config.get(next.config)!.services.secret);
         telemetry.use(next.config);
         opened.ended_grants.use(of_config.get(next.config)?.identity);
       },
@@ -195,6 +197,7 @@ async function openServices(
     readonly config: GatewayConfig;
     readonly env: NodeJS.ProcessEnv;
     readonly log: ExportedLog;
+    secret(name: string): string;
     readonly phases: StartPhases;
     reloader(): Reloader;
     keysInForce(): readonly string[];
@@ -204,7 +207,7 @@ async function openServices(
   closing: ClosingStep[],
 ): Promise<{
   readonly lasting: LastingServices;
-  readonly foundation: Foundation;
+  readonly foundation: Foundation & { readonly model_lists: OpenModelLists };
   readonly database: Database;
   readonly ended_grants: EndedGrants;
   readonly upstreams: OpenUpstreamStates;
@@ -213,7 +216,7 @@ async function openServices(
   /** Says what becomes of requests where the database is away. */
   tellStart(): Promise<void>;
 }> {
-  const { config, log, clock, env, phases, reloader, keysInForce, groups, stopping } = given;
+  const { config, log, clock, env, secret, phases, reloader, keysInForce, groups, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
@@ -233,13 +236,18 @@ async function openServices(
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
   const upstreams = opened('states of upstreams', openGatewayStates(given, database));
+  const model_lists = opened('lists of models', openModelLists({ clock, log }));
+  model_lists.use(config, secret);
   // Session tokens are refused until it is known which of them were ended.
-  await waitAtMost(LISTS_PATIENCE_MS, Promise.all([revocations.attempted, upstreams.attempted]));
+  await waitAtMost(
+    LISTS_PATIENCE_MS,
+    Promise.all([revocations.attempted, upstreams.attempted, model_lists.attempted()]),
+  );
   const access_tokens = opened(
     'access tokens',
     new AccessTokens({ database, clock, log, groups, verified_days, goes_on_without }),
   );
-  const foundation: Foundation = {
+  const foundation = {
     database,
     clock,
     log,
@@ -247,6 +255,7 @@ async function openServices(
     revocations,
     sightings: opened('session tokens in use', openSightings({ database, log })),
     policy_fetches: opened('fetches of policies', openPolicyFetches({ database, clock, log })),
+    model_lists,
     key_holders: opened('signing keys', openKeyHolders({ database, clock, log, held: keysInForce })),
     async catchUp() {
       access_tokens.forgetAll();

@@ -1,41 +1,18 @@
 import { resolve } from 'node:path';
-import type {
-  GatewayConfig,
-  ModelConfig,
-  ModelSetting,
-  Profile,
-  RouteUpstream,
-  RoutingRuleConfig,
-  UpstreamConfig,
-} from '../contract/config.ts';
+import type { GatewayConfig, Profile, RouteUpstream, RoutingRuleConfig, UpstreamConfig } from '../contract/config.ts';
 import type { GatewayFile } from '../contract/config-files.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { deepFreeze } from '../kit/freeze.ts';
-import { lookUp } from '../money/prices/catalogue.ts';
+import { shapeModel } from '../money/prices/known-models.ts';
 import { isWritten, type MapNode } from '../source/node.ts';
 import { checksSignatures, type LoadedProfiles } from './profile.ts';
 
-/** What clients assume of a model whose window is not stated. */
-const DEFAULT_CONTEXT_WINDOW = 200_000;
 /** What an upstream of each type speaks where it does not say so. */
 const DEFAULT_PROTOCOLS: Readonly<Record<UpstreamConfig['type'], readonly Protocol[]>> = {
   vendor: ['messages'],
   compat: ['chat', 'responses'],
 };
-type FileModel = GatewayFile['models'][number];
-
 const DEFAULT_DATA_DIR = '.appscli/postgres';
-
-/** Bound of an answer that neither its client nor gateway.yaml bounds: what nearly all models of today can say. */
-const DEFAULT_OUTPUT_TOKENS = 8192;
-/** Part of its window that such an answer may take at most, so that there is room for what is asked. */
-const DEFAULT_OUTPUT_SHARE = 0.25;
-
-const MODEL_SETTINGS: readonly ModelSetting[] = [
-  ...(['context_window', 'max_output_tokens'] as const),
-  ...(['supports.tools', 'supports.images', 'supports.thinking'] as const),
-  ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
-];
 
 /** The cache pool of an upstream that names none. */
 export function ownPool({ name }: { readonly name: string }): string {
@@ -70,47 +47,6 @@ function shapeUpstream(upstream: GatewayFile['upstreams'][number], profile: Prof
 /** A field that is said to be the only bound it takes is one that it keeps to. */
 function honouredBy({ honours, max_tokens_field: field }: GatewayFile['upstreams'][number]): UpstreamConfig['honours'] {
   return field === undefined || honours.includes(field) ? honours : [...honours, field];
-}
-
-/** What the catalogue says of what gateway.yaml leaves out; the window is the smallest at any upstream. */
-function fromCatalogue(
-  { id, pricing, context_window, upstream_ids }: FileModel,
-  upstreams: GatewayFile['upstreams'],
-): Partial<Pick<ModelConfig, 'catalogue' | 'context_window'>> {
-  if (pricing !== undefined && context_window !== undefined) return {};
-  const known = upstreams.flatMap(({ name, base_url }) => {
-    const found = lookUp(upstream_ids[name] ?? id, base_url);
-    return found === undefined ? [] : [{ name, ...found }];
-  });
-  const windows = known.flatMap(({ context_window = [] }) => context_window);
-  const priced = pricing === undefined ? known.filter(({ prices }) => prices.length > 0) : [];
-  return {
-    ...(windows.length > 0 && { context_window: Math.min(...windows) }),
-    ...(priced.length > 0 && { catalogue: Object.fromEntries(priced.map(({ name, prices }) => [name, prices])) }),
-  };
-}
-
-/** @param isWritten whether gateway.yaml says something at a place. */
-function shapeModel(
-  model: FileModel,
-  upstreams: GatewayFile['upstreams'],
-  isWritten: (setting: ModelSetting) => boolean,
-): ModelConfig {
-  const known = fromCatalogue(model, upstreams);
-  const { max_output_tokens } = model;
-  const context_window = model.context_window ?? known.context_window ?? DEFAULT_CONTEXT_WINDOW;
-  const isKnown = (setting: ModelSetting) => setting === 'context_window' && known.context_window !== undefined;
-  const share = Math.max(1, Math.floor(context_window * DEFAULT_OUTPUT_SHARE));
-  return {
-    ...model,
-    ...known,
-    aliases: model.aliases.filter((alias) => typeof alias === 'string'),
-    group_aliases: model.aliases.filter((alias) => typeof alias !== 'string'),
-    context_window,
-    max_output_tokens: max_output_tokens ?? context_window,
-    default_output_tokens: max_output_tokens ?? Math.min(DEFAULT_OUTPUT_TOKENS, share),
-    assumed: MODEL_SETTINGS.filter((setting) => !isWritten(setting) && !isKnown(setting)),
-  };
 }
 
 type FileRoute = GatewayFile['routing']['rules'][number]['upstreams'];
@@ -168,6 +104,7 @@ export function shapeConfig(value: unknown, { root, directory, profiles }: Confi
   const { rules: _, ...raw } = value as GatewayFile;
   return deepFreeze({
     ...raw,
+    ...(!isWritten(root, '/models') && { from_model_lists: true as const }),
     server: { ...raw.server, profile: profiles.server },
     database: shapeDatabase(raw.database, directory),
     upstreams: raw.upstreams.map((upstream, index) => shapeUpstream(upstream, profiles.upstreams[index])),

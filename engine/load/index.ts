@@ -7,6 +7,7 @@ import type { Policy } from '../source/spec.ts';
 import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
 import { type CheckedGateway, checkGateway } from './gateway.ts';
+import { lintFoundModels } from './lint/lint-found-models.ts';
 import { lintGroups } from './lint/lint-groups.ts';
 import { lintPrices } from './lint/lint-prices.ts';
 import { lintRoutes } from './lint/lint-routes.ts';
@@ -52,6 +53,7 @@ export async function loadInto(
   if (config !== undefined) lintRouting(config, root, findings);
   if (config !== undefined) lintRoutes(config, root, findings);
   if (config !== undefined) lintPrices(root, findings);
+  if (config !== undefined) lintFoundModels(config, root, findings);
   const everywhere = childOf(root, 'everywhere');
   const context = { env, environment, findings, stages, config, names, shipped, everywhere, shared_conditions };
   const compiled = loadPipelines(pipelines, context);

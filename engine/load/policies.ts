@@ -61,7 +61,7 @@ function membersOf(token_group: Node): readonly string[] {
 /** Reads and checks the policies of a gateway.yaml, in the order of their names. */
 export function loadPolicies(
   source: PolicySource | undefined,
-  config: Pick<GatewayConfig, 'models' | 'server' | 'telemetry'> | undefined,
+  config: Pick<GatewayConfig, 'models' | 'from_model_lists' | 'server' | 'telemetry'> | undefined,
   findings: Findings,
 ): readonly Policy[] {
   const files = source === undefined ? undefined : policyFiles(source, findings);
@@ -77,7 +77,7 @@ export function loadPolicies(
   checkDropped(policies, default_policy, findings);
   if (config !== undefined) {
     for (const { root, settings } of policies) {
-      checkModels(settings, config.models, findings);
+      if (!config.from_model_lists) checkModels(settings, config.models, findings);
       checkTelemetry(childOf(root, 'telemetry'), config, findings);
     }
   }

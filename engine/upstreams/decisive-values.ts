@@ -44,14 +44,22 @@ interface Allowed {
 const TELLING_NAME = /[\d/:@.-]/;
 
 /** Makes the function that tells the name of a model, as the gateway or any upstream calls it, from other texts. */
-export function modelNames({ models }: GatewayConfig): (text: string) => boolean {
-  const all = models.flatMap(({ id, aliases, group_aliases, upstream_ids }) => [
-    ...[id, ...aliases, ...Object.values(upstream_ids)],
-    ...group_aliases.map(({ name }) => name),
-  ]);
-  const names = new Set(all.filter((name) => TELLING_NAME.test(name)));
-  const longest = Math.max(0, ...[...names].map((name) => name.length));
-  return (text) => text.length <= longest && names.has(text);
+export function modelNames(models: Pick<ModelCatalog, 'all'>): (text: string) => boolean {
+  let of: readonly ModelConfig[] | undefined;
+  let names: ReadonlySet<string> = new Set();
+  let longest = 0;
+  return (text) => {
+    if (of !== models.all) {
+      of = models.all;
+      const all = of.flatMap(({ id, aliases, group_aliases, upstream_ids }) => [
+        ...[id, ...aliases, ...Object.values(upstream_ids)],
+        ...group_aliases.map(({ name }) => name),
+      ]);
+      names = new Set(all.filter((name) => TELLING_NAME.test(name)));
+      longest = Math.max(0, ...[...names].map((name) => name.length));
+    }
+    return text.length <= longest && names.has(text);
+  };
 }
 
 /**
@@ -140,8 +148,8 @@ function modelsNamed(
   const served = usable.filter((found) => found.id === model.id || servesThere(found));
   if (rule.name === '*') return served;
   if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);
-  if (!names.has(value)) {
-    const there = served[0]!.upstream_ids[upstream.name] ?? served[0]!.id;
+  const there = served[0]!.upstream_ids[upstream.name] ?? served[0]!.id;
+  if (there !== value) {
     const why = `is sent as it is, and the upstream "${upstream.name}" calls this model "${there}"`;
     throw refusal(param, `${why}. Write that name`, { upstream: upstream.name });
   }

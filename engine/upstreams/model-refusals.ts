@@ -1,9 +1,16 @@
+import type { GatewayConfig } from '../contract/config.ts';
 import { type ErrorDetails, StageError } from '../contract/errors.ts';
-import type { ModelRefusal } from '../contract/services.ts';
+import type { Log, ModelRefusal } from '../contract/services.ts';
+import { createOnceLog } from '../kit/once-log.ts';
 import { printable } from '../kit/text/printable.ts';
+import { CATALOGUE_DATE } from '../money/prices/catalogue.ts';
 
 /** Longest model identifier an error message repeats. */
 const QUOTED_LENGTH_MAX = 120;
+
+/** Why a model is none of a gateway whose gateway.yaml names no models. */
+const NOT_IN_CATALOGUE = `the catalogue of prices (${CATALOGUE_DATE}) does not know what it costs`;
+const NOT_LISTED = 'no upstream that serves you has it on its list of models';
 
 const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
 
@@ -25,6 +32,9 @@ function explain(refusal: Refusal | undefined): { why: string; remedy: string; d
     const remedy = ` An administrator can add "${field}" to \`allow_fields\` of the upstream "${upstream}".`;
     return { why: unknown, remedy, details: { upstream } };
   }
+  if (refusal.by === 'list') {
+    return { why: NOT_LISTED, remedy: '', details: {} };
+  }
   if (refusal.by === 'policy') {
     const { policy } = refusal;
     const remedy = ' An administrator can add it to the policy.';
@@ -43,9 +53,33 @@ function explain(refusal: Refusal | undefined): { why: string; remedy: string; d
   return { why: `the token group "${token_group}" may not use it`, remedy, details: { token_group } };
 }
 
+/**
+ * Makes the error for a model that a request asks for and cannot have. Where gateway.yaml names none, operators are told in the
+ * log what to write.
+ */
+export function createModelRefuser(
+  config: Pick<GatewayConfig, 'from_model_lists'>,
+  log: Log,
+): (id: string, refusal: ModelRefusal | undefined) => StageError {
+  if (!config.from_model_lists) return modelNotFound;
+  const tellOnce = createOnceLog(log);
+  return (id, refusal) => {
+    if (refusal !== undefined && refusal.by !== 'list') return modelNotFound(id, refusal);
+    const model = quotable(id);
+    const why = refusal === undefined ? NOT_IN_CATALOGUE : NOT_LISTED;
+    const entry = refusal === undefined ? `{ id: ${model}, pricing: { input: ..., output: ... } }` : `{ id: ${model} }`;
+    const help = `write a section \`models\` with every model that is to be served, this one as ${entry}`;
+    tellOnce({ model, help }, `a model was asked for and refused: ${why}`);
+    const price = refusal === undefined ? ', with its price' : '';
+    const remedy = `An administrator can list it in gateway.yaml under \`models\`${price}, beside the others that are served.`;
+    const message = `Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS} ${remedy}`;
+    return new StageError('model_not_found', message, { details: { model } });
+  };
+}
+
 /** The error for a model that a caller cannot have; `param` is where the request names it, other than as `model`. */
 export function modelNotFound(id: string, refusal: Refusal | undefined, param?: string): StageError {
-  const model = printable(id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id);
+  const model = quotable(id);
   const { why, remedy, details } = explain(refusal);
   const at = param === undefined ? '' : `${param}: `;
   return new StageError('model_not_found', `${at}Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS}${remedy}`, {
@@ -53,8 +87,19 @@ export function modelNotFound(id: string, refusal: Refusal | undefined, param?: 
   });
 }
 
+function quotable(id: string): string {
+  return printable(id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id);
+}
+
 /** Why somebody who signed in may use no model at all, from what speaks against each of them, and who can do what about it. */
-export function noModelsBecause(refusals: readonly (ModelRefusal | undefined)[], groups: readonly string[]): string {
+export function noModelsBecause(
+  refusals: readonly (ModelRefusal | undefined)[],
+  groups: readonly string[],
+  { from_model_lists }: Pick<GatewayConfig, 'from_model_lists'> = {},
+): string {
+  if (refusals.length === 0 && from_model_lists) {
+    return 'no upstream tells a list of its models; those that the catalogue of prices knows are served all the same';
+  }
   if (refusals.length === 0) return 'this gateway has no models; an administrator adds them to gateway.yaml';
   const policy = refusals.find((refusal) => refusal?.by === 'policy');
   if (policy?.by === 'policy') {

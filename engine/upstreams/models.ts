@@ -7,9 +7,12 @@ import type {
   ModelRefusal,
   PricedRoute,
 } from '../contract/services.ts';
+import { namesModel } from '../identity/policies/managed-policies.ts';
 import { matchesGlob } from '../kit/glob.ts';
 import { answeringModels } from '../money/prices/answering-model.ts';
 import { costOf, createPriceBook } from '../money/prices/prices.ts';
+import { createFoundModels } from './found-models.ts';
+import { type ModelLists, NO_LISTS } from './lists/model-lists.ts';
 
 /** What an absent `token_groups` section means. */
 const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
@@ -17,32 +20,54 @@ const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }
 /** Where there are no policies. */
 const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
 
-/** The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that cannot be kept. */
-export function createModelCatalog(config: GatewayConfig, policies: ManagedPolicies = NO_POLICIES): ModelCatalog {
+/**
+ * The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that
+ * cannot be kept.
+ * @param lists what upstreams tell of their models, for a configuration that names none.
+ */
+export function createModelCatalog(
+  config: GatewayConfig,
+  policies: ManagedPolicies = NO_POLICIES,
+  lists: ModelLists = NO_LISTS,
+): ModelCatalog {
   const prices = createPriceBook(config);
   const upstreams = new Map<string, UpstreamConfig>(config.upstreams.map((upstream) => [upstream.name, upstream]));
   const token_groups = config.token_groups.length === 0 ? EVERY_MODEL : config.token_groups;
-  const allowed = new Map(token_groups.map((group) => [group.name, idsAllowed(group, config.models)]));
+  const groups = new Map(token_groups.map((group) => [group.name, opener(group, config)]));
+  const found = config.from_model_lists ? createFoundModels(config, lists) : undefined;
   const somebody_is_member = token_groups.some(({ members }) => members !== undefined);
-  const isAllowed = (group: string | undefined, { id }: ModelConfig) =>
-    group === undefined ? !somebody_is_member : (allowed.get(group)?.has(id) ?? false);
+  const isAllowed = (group: string | undefined, model: ModelConfig) =>
+    group === undefined ? !somebody_is_member : (groups.get(group)?.(model) ?? false);
+  const isNamed = (names: ReadonlySet<string>, model: ModelConfig) =>
+    found === undefined ? names.has(model.id) : [...names].some((word) => namesModel(word, model));
+  const answering = answeringModels(config, found?.find);
+  const hasPrice = ({ id }: ModelConfig, upstream: string) =>
+    prices.periods(id, upstream).every(({ price }) => price !== undefined);
   function price({ id }: ModelConfig, route: PricedRoute): EffectivePrice {
     const found = prices.of(id, route);
     if (found === undefined) throw new Error(`gateway.yaml gives the model "${id}" no price at "${route.upstream}"`);
     return found;
   }
   return {
-    all: config.models,
-    find: createFind(config.models),
+    get all() {
+      return found?.all() ?? config.models;
+    },
+    find: found?.find ?? createFind(config.models),
+    isServedAt: found?.isServedAt ?? (() => true),
     refusal(caller, model): ModelRefusal | undefined {
       const { token_group } = caller;
       if (!isAllowed(token_group, model)) return { by: 'token_group', token_group };
+      if (found?.isServed(model) === false) return { by: 'list' };
       const policy = policies.of(caller);
-      if (policy?.models === undefined || policy.models.has(model.id)) return undefined;
+      if (policy?.models === undefined || isNamed(policy.models, model)) return undefined;
       return { by: 'policy', policy: policy.models_policy! };
     },
     upstream: (name) => known(upstreams.get(name), 'upstream', name),
-    answering: answeringModels(config),
+    answering(name, upstream, requested) {
+      const model = answering(name, upstream, requested);
+      // A model of the catalogue has a price where its provider is, which need not be here.
+      return model?.catalogue === undefined || hasPrice(model, upstream) ? model : undefined;
+    },
     price,
     cost: (model, usage, route) => costOf(price(model, route), usage),
   };
@@ -64,13 +89,16 @@ export function callerWithToken(group: string): ModelCaller {
   return { token_group: group, groups: [group], email: '' };
 }
 
-function idsAllowed(group: TokenGroupConfig, models: readonly ModelConfig[]): ReadonlySet<string> {
-  const { models: globs = [], families = [] } = group;
-  const allowed = models.filter(
-    ({ id, family }) =>
-      globs.some((glob) => matchesGlob(glob, id)) || (family !== undefined && families.includes(family)),
-  );
-  return new Set(allowed.map(({ id }) => id));
+/** Whether a token group may use a model, worked out ahead for the models of gateway.yaml. */
+function opener(
+  { models: globs = [], families = [] }: TokenGroupConfig,
+  { models, from_model_lists }: GatewayConfig,
+): (model: ModelConfig) => boolean {
+  const opens = ({ id, family }: ModelConfig) =>
+    globs.some((glob) => matchesGlob(glob, id)) || (family !== undefined && families.includes(family));
+  if (from_model_lists) return opens;
+  const ids = new Set(models.filter(opens).map(({ id }) => id));
+  return ({ id }) => ids.has(id);
 }
 
 function known<T>(value: T | undefined, kind: string, name: string): T {

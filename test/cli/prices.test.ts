@@ -247,3 +247,44 @@ test('prices show with a name that nobody has is one line and exit code 64', asy
   assert.equal(nothing.exit_code, 64);
   assert.match(nothing.stderr, /the model "gone-1" is not in gateway\.yaml and has no price/);
 });
+
+test('prices check tells which prices of gateway.yaml the catalogue has differently, with their lines', async () => {
+  const models = [
+    { ...SIZES, id: 'claude-sonnet-4-5', pricing: { input: 2.5, output: 15, cache_read: 0.3 } },
+    ...(ALL_PRICED.models as object[]),
+  ];
+  const { exit_code, stdout, stderr } = await prices({ ...ALL_PRICED, models }, 'check');
+  assert.equal(exit_code, 0, stdout + stderr);
+  assertNarrow(stdout);
+  assert.match(stdout, /claude-sonnet-4-5, input \(line \d+\): 2\.5, in the catalogue 3\n/);
+  assert.match(stdout, /Catalogue of prices: 2\d{3}-\d\d-\d\d, \d+ days? old, not in use here\.\n$/);
+  const { other_prices, catalogue } = JSON.parse((await prices({ ...ALL_PRICED, models }, 'check', '--json')).stdout);
+  const [{ line, ...other }] = other_prices;
+  assert.ok(line > 1);
+  assert.deepEqual(other, {
+    model: 'claude-sonnet-4-5',
+    upstream: 'main',
+    kind: 'input',
+    source: 'models[0].pricing.input',
+    written_usd: 2.5,
+    catalogue_usd: 3,
+  });
+  assert.equal(other_prices.length, 1);
+  assert.equal(catalogue.is_used, false);
+});
+
+test('prices show has the catalogue where gateway.yaml names no models', async () => {
+  const sections = { models: undefined, token_groups: undefined };
+  const one = await prices(sections, 'show', '--model', 'claude-sonnet-4-5');
+  assert.match(one.stdout, /main +3 +15 .*catalogue/);
+  const none = await prices(sections, 'show');
+  assert.notEqual(none.exit_code, 0);
+  assert.match(none.stderr, /name a model: --model ID/);
+  const upstreams = [
+    { name: 'main', type: 'vendor', base_url: 'https://api.anthropic.com', api_key_env: 'TEST_UPSTREAM_KEY' },
+  ];
+  const all = await prices({ ...sections, upstreams }, 'show', '--json');
+  assert.ok(JSON.parse(all.stdout).some(({ model }: { model: string }) => model === 'claude-opus-4-5'));
+  const unknown = await prices(sections, 'show', '--model', 'coder-1');
+  assert.match(unknown.stderr, /the model "coder-1" has no price/);
+});

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
+import type { GatewayConfig } from '../../engine/contract/config.ts';
 import { load } from '../../engine/load/index.ts';
+import { modelById } from '../../engine/money/prices/known-models.ts';
 import { createPriceBook } from '../../engine/money/prices/prices.ts';
 import { createProject, type Project, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
@@ -41,6 +43,15 @@ ${more}`,
 }
 
 describe('a model that is its id alone', () => {
+  test('is what a gateway.yaml without models would have', async () => {
+    const { models } = await loadModels('[{ id: claude-sonnet-4-5 }]');
+    const upstreams = [
+      { name: 'main', base_url: 'https://models.example.com' },
+      { name: 'other', base_url: 'https://api.openai.com/v1' },
+    ] as unknown as GatewayConfig['upstreams'];
+    assert.deepEqual(modelById('claude-sonnet-4-5', { upstreams }), models[0]);
+  });
+
   test('has the price and the window of the catalogue, at upstreams where its requests go', async () => {
     const { models, errors, inputAt } = await loadModels('[{ id: claude-sonnet-4-5 }, { id: o3 }]');
     assert.deepEqual(errors, []);

@@ -42,6 +42,17 @@ describe('the model catalogue', () => {
     assert.equal(models.find('__proto__'), undefined);
   });
 
+  it('takes no model for the one that answered that has no price at that upstream', () => {
+    const pricing = { input: 3, output: 15 };
+    const { pricing: _, ...unpriced } = model('sonnet');
+    const models = [model('coder-1'), { ...unpriced, catalogue: { main: [{ pricing }] } }];
+    const upstreams = ['main', 'other'].map((name) => ({ name, type: 'vendor', base_url: 'https://api.example.com' }));
+    const found = createModelCatalog({ models, token_groups: [], upstreams } as unknown as GatewayConfig);
+    assert.equal(found.answering('sonnet', 'main', 'coder-1')?.id, 'sonnet');
+    assert.equal(found.answering('sonnet', 'other', 'coder-1'), undefined);
+    assert.equal(found.answering('coder-1-20260101', 'other', 'coder-1')?.id, 'coder-1');
+  });
+
   it('finds models by their aliases, which are no models of their own', () => {
     const models = catalog([model('coder-2', { aliases: ['coder-latest', '__proto__'] }), model('coder-1')]);
     assert.equal(models.find('coder-latest')?.id, 'coder-2');

@@ -7,6 +7,7 @@ import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../../load/paths.ts';
 import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts';
+import { CATALOGUE_DATE } from '../../money/prices/catalogue.ts';
 import { renderDiagnostics } from '../../source/diagnostics/render.ts';
 import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
@@ -42,7 +43,7 @@ function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths)
   const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
   const named = [
     pipelines.length > 0 && counted(pipelines.length, 'pipeline'),
-    configs.length > 0 && counted(sum('models'), 'model'),
+    configs.some(({ from_model_lists }) => !from_model_lists) && counted(sum('models'), 'model'),
     configs.length > 0 && counted(sum('upstreams'), 'upstream'),
     fragments > 0 && counted(fragments, 'fragment'),
     policies > 0 && counted(policies, 'policy file'),
@@ -114,6 +115,13 @@ function describeRetention({ ledger_months, audit_months }: RetentionConfig): st
   return printableLines(wrapText(`kept: ${kept}; database.retention changes that`, LINE_WIDTH, '', '  '));
 }
 
+function describeModels({ from_model_lists, upstreams }: GatewayConfig): string {
+  if (!from_model_lists) return '';
+  const names = upstreams.map(({ name }) => name).join(', ');
+  const what = `models: there is no section \`models\`, so they are those on the lists of the upstreams (${names}) that the catalogue of prices (${CATALOGUE_DATE}) knows; check --live asks for the lists`;
+  return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
+}
+
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
   const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
   const code = checked.diagnostics[0]?.code;
@@ -126,7 +134,8 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
   const kept = new Set(
     checked.gateways.map(({ config }) => describeRetention(config.database.retention ?? DEFAULT_RETENTION)),
   );
-  return ok + [...money, ...memory, ...unknown, ...kept].join('') + more;
+  const models = new Set(checked.gateways.map(({ config }) => describeModels(config)));
+  return ok + [...models, ...money, ...memory, ...unknown, ...kept].join('') + more;
 }
 
 function describeLive(live: readonly LiveCheck[] | undefined): string {

@@ -8,7 +8,7 @@ export function addPrices(program: Command, context: CommandContext, finish: (ex
   prices
     .command('check')
     .description(
-      'models and tools in the ledger that have no price of their own, and entries of prices.rows that no request can meet; exit code 1 when there are any',
+      'models and tools in the ledger that have no price of their own, and entries of prices.rows that no request can meet; exit code 1 when there are any, or when the catalogue of prices is old; also tells which prices of gateway.yaml are others than those of the catalogue',
     )
     .addOption(config())
     .option('--since <when>', 'look at requests from then on: 7d, 12h or a date; 90d where absent', moment)

@@ -13,6 +13,7 @@ import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { showReport } from '../show.ts';
 import { withDatabase } from '../with-database.ts';
+import { catalogueJson, compareWithCatalogue, describeCatalogue } from './compare-catalogue.ts';
 
 const WIDTH = 80;
 /** How many findings of a kind people are shown. */
@@ -26,11 +27,16 @@ export async function checkPrices(
   given: { readonly config: string; readonly since?: Date; readonly json?: true },
 ): Promise<number> {
   const { since = new Date(Date.now() - DAYS * DAY_MS) } = given;
-  const findings = await withDatabase(context, given.config, async ({ config, database }) =>
-    findPriceProblems(config, await readUsedPrices(database, since), since.getTime()),
-  );
-  showReport(context, given.json, findingsJson(findings, since), () => describePriceFindings(findings, since));
-  return allPriced(findings) ? EXIT_OK : EXIT_FINDINGS;
+  const { findings, config } = await withDatabase(context, given.config, async ({ config, database }) => {
+    return { config, findings: findPriceProblems(config, await readUsedPrices(database, since), since.getTime()) };
+  });
+  const catalogue = await compareWithCatalogue(context, given.config, config);
+  const document = { ...findingsJson(findings, since, catalogue.is_old), ...catalogueJson(catalogue) };
+  showReport(context, given.json, document, () => [
+    ...describePriceFindings(findings, since),
+    ...describeCatalogue(catalogue),
+  ]);
+  return allPriced(findings) && !catalogue.is_old ? EXIT_OK : EXIT_FINDINGS;
 }
 
 function allPriced({ used, idle }: Pick<PriceFindings, 'used' | 'idle'>): boolean {
@@ -109,9 +115,9 @@ function describeIdle({ source, row, problem }: IdleRow, since: Date): string {
   return `${source}: ${why[problem]}`;
 }
 
-function findingsJson({ used, idle, ...extent }: PriceFindings, since: Date): object {
+function findingsJson({ used, idle, ...extent }: PriceFindings, since: Date, is_catalogue_old: boolean): object {
   return {
-    ok: allPriced({ used, idle }),
+    ok: allPriced({ used, idle }) && !is_catalogue_old,
     since,
     ...extent,
     used: used.map(({ cost_nano_usd, ...finding }) => ({ ...finding, cost_usd: formatUsd(cost_nano_usd) })),

@@ -5,6 +5,7 @@ import { loadToRead } from '../../gateway/load-configuration.ts';
 import { formatUsd } from '../../kit/money.ts';
 import { printable } from '../../kit/text/printable.ts';
 import { CATALOGUE_DATE } from '../../money/prices/catalogue.ts';
+import { cataloguedModels } from '../../money/prices/known-models.ts';
 import { createPriceBook, type PriceBook, type PricePeriod } from '../../money/prices/prices.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
@@ -43,7 +44,7 @@ function pricesAt(
   { model, upstream, at }: ShowPricesOptions & { readonly at: number },
 ): Shown[] {
   const prices = createPriceBook(config);
-  const models = model === undefined ? config.models.map(({ id }) => id) : [model];
+  const models = model === undefined ? idsToShow(config) : [model];
   const known = config.upstreams.map(({ name }) => name);
   if (upstream !== undefined && !known.includes(upstream)) {
     throw usageError(`there is no upstream "${upstream}" in ${known.join(', ')}`);
@@ -54,12 +55,21 @@ function pricesAt(
     }),
   );
   if (model !== undefined && !shown.some(({ period }) => period.price !== undefined)) {
-    const why = config.models.some(({ id }) => id === model)
-      ? 'has no price'
-      : 'is not in gateway.yaml and has no price';
+    const is_known = config.from_model_lists || config.models.some(({ id }) => id === model);
+    const why = is_known ? 'has no price' : 'is not in gateway.yaml and has no price';
     throw usageError(`the model "${model}" ${why}; prices.unknown_model can give it one`);
   }
   return shown;
+}
+
+/** Where gateway.yaml names no models, those of the catalogue; which of them are served, the lists of the upstreams tell. */
+function idsToShow(config: GatewayConfig): readonly string[] {
+  if (!config.from_model_lists) return config.models.map(({ id }) => id);
+  const ids = cataloguedModels(config).map(({ id }) => id);
+  if (ids.length > 0) return ids;
+  throw usageError(
+    'gateway.yaml names no models, and the upstreams are at no address of a provider that the catalogue knows; name a model: --model ID',
+  );
 }
 
 function periodAt(prices: PriceBook, model: string, upstream: string, at: number): PricePeriod {

@@ -7,6 +7,7 @@ import { type ClockReading, clockIn } from './clock.ts';
 import { type Host, placeOf } from './host.ts';
 import { diagnosisOf } from './live/as-diagnosis.ts';
 import { checkUpstream } from './live/check-live.ts';
+import { withListedModels } from './live/listed-models.ts';
 import type { ProbeAnswer } from './live/probe.ts';
 import { checkProvider } from './live/provider.ts';
 import { telemetryTrials } from './live/telemetry.ts';
@@ -69,7 +70,7 @@ function authoritiesOf({ ca_file }: OidcConfig): readonly string[] | undefined {
 }
 
 async function examineUpstream(host: Host, upstream: UpstreamConfig, index: number): Promise<FoundService> {
-  const { env, timeout_seconds, machine } = host;
+  const { config, env, timeout_seconds, machine } = host;
   const { name, base_url, api_key_env, auth_token_env } = upstream;
   const where = placeOf(host, `/upstreams/${index}`);
   const base = { id: 'upstream.reach', title: `upstream ${name}`, where };
@@ -80,7 +81,9 @@ async function examineUpstream(host: Host, upstream: UpstreamConfig, index: numb
     (variable) => variable !== undefined && (env[variable] ?? '') === '',
   );
   const [outcome, certificate] = await Promise.all([
-    checkUpstream(upstream, env, timeout_seconds, seen),
+    checkUpstream(upstream, env, timeout_seconds, seen).then((found) =>
+      withListedModels(found, { config, upstream, env, timeout_seconds }),
+    ),
     examineCertificate(host, {
       id: 'upstream.certificate',
       title: `certificate of the upstream ${name}`,

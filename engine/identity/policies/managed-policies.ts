@@ -24,7 +24,7 @@ const NOTHING = 'none';
  * @param served is told who was given which.
  */
 export function createManagedPolicies(
-  config: Pick<GatewayConfig, 'policies' | 'models' | 'server'>,
+  config: Pick<GatewayConfig, 'policies' | 'models' | 'from_model_lists' | 'server'>,
   policies: readonly Policy[],
   served: ManagedPolicies['served'] = () => {},
 ): ManagedPolicies {
@@ -86,7 +86,7 @@ function indexBy(policies: readonly Policy[], wordsOf: (policy: Policy) => reado
 /** The settings of policies laid over each other, the first at the bottom, as they are served. */
 export function layOver(
   policies: readonly Policy[],
-  { server, models }: Pick<GatewayConfig, 'models' | 'server'>,
+  config: Pick<GatewayConfig, 'models' | 'from_model_lists' | 'server'>,
 ): EffectivePolicy {
   const merged = mergeAll(
     policies.map(({ settings }) => settings),
@@ -96,7 +96,7 @@ export function layOver(
   const text = canonicalJson(settings);
   const checksum = checksumOf(text);
   const names = policies.map(({ name }) => name);
-  const uuid = uuidOf(`${server.public_url}\n${names.join('\n')}`);
+  const uuid = uuidOf(`${config.server.public_url}\n${names.join('\n')}`);
   const allowing = policies.findLast((policy) => childOf(policy.settings, MODELS_KEY) !== undefined);
   return Object.freeze({
     names: Object.freeze(names),
@@ -105,13 +105,17 @@ export function layOver(
     checksum,
     etag: `"${checksum}"`,
     uuid,
-    models: allowing === undefined ? undefined : modelsAllowed(merged, models),
+    models: allowing === undefined ? undefined : modelsAllowed(merged, config),
     models_policy: allowing?.name,
   });
 }
 
-function modelsAllowed(settings: MapNode, models: readonly ModelConfig[]): ReadonlySet<string> {
+function modelsAllowed(
+  settings: MapNode,
+  { models, from_model_lists }: Pick<GatewayConfig, 'models' | 'from_model_lists'>,
+): ReadonlySet<string> {
   const words = itemsOf(childOf(settings, MODELS_KEY)).flatMap((item) => textOf(item) ?? []);
+  if (from_model_lists) return new Set(words);
   return new Set(models.filter((model) => words.some((word) => namesModel(word, model))).map(({ id }) => id));
 }
 

@@ -140,9 +140,9 @@ function checkModels({ root, names: { upstream: upstreams }, findings }: Linked)
     }
   }
   const section = entryOf(root, 'models');
-  if (section !== undefined && (section.value.kind !== 'list' || modelsOf(root).length > 0)) return;
-  findings.report('W7003', section?.value.mark ?? root.mark, 'there are no models: every request will be refused', {
-    help: 'list them under `models:`; of large providers the id is enough: `- id: ...`',
+  if (section === undefined || section.value.kind !== 'list' || modelsOf(root).length > 0) return;
+  findings.report('W7003', section.value.mark, 'there are no models: every request will be refused', {
+    help: 'list them, of large providers the id is enough: `- id: ...`; or leave `models` out, to serve what the upstreams list',
   });
 }
 

@@ -18,8 +18,8 @@ import {
   nodeAt,
   textOf,
 } from '../../source/node.ts';
+import { reaches } from '../../upstreams/routes/reaches.ts';
 import type { KnownNames } from '../annotations.ts';
-import { reaches } from '../lint/lint-translation.ts';
 import { keptGroups } from './link-auth.ts';
 
 /** Checks amounts, spend rules and price entries; tolerates values that validation already refused. */

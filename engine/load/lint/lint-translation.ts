@@ -1,11 +1,11 @@
-import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
+import type { GatewayConfig } from '../../contract/config.ts';
 import { protocolOf } from '../../contract/protocol.ts';
-import { matchesGlob } from '../../kit/glob.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, itemsOf, type MapNode } from '../../source/node.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
+import { reaches } from '../../upstreams/routes/reaches.ts';
 
 /** Domains that are nobody's (RFC 2606, RFC 6761): an address there is one that is still to be replaced. */
 const RESERVED = /(?:^|\.)(?:example(?:\.(?:com|net|org))?|test|invalid)\.?$/;
@@ -68,19 +68,4 @@ function lintBounds(
       help: `write max_output_tokens; without it requests that say no bound get ${sent} in ${listed(pipelines)}`,
     });
   }
-}
-
-/** The upstreams that requests for a model may be routed to. */
-export function reaches(
-  model: ModelConfig,
-  { rules, default_upstreams }: GatewayConfig['routing'],
-): ReadonlySet<string> {
-  const upstreams = new Set<string>();
-  for (const { upstreams: candidates, models, mode, name: _, on_unsupported_cache: _policy, ...conditions } of rules) {
-    if (mode === 'shadow' || !(models?.some((glob) => matchesGlob(glob, model.id)) ?? true)) continue;
-    for (const { upstream } of candidates) upstreams.add(upstream);
-    if (Object.values(conditions).every((condition) => condition === undefined)) return upstreams;
-  }
-  for (const { upstream } of default_upstreams) upstreams.add(upstream);
-  return upstreams;
 }

@@ -4,6 +4,7 @@ import type { CounterName, LimitUnit, LimitWindow } from '../../contract/service
 import { nanoToUsd, usdToNano } from '../../kit/money.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
+import { modelOf } from '../prices/known-models.ts';
 import { ALWAYS_COUNTED } from './limit-demands.ts';
 import { counterKey, describeCounter, spendLimits } from './spend-limits.ts';
 
@@ -63,11 +64,7 @@ export function nameCounted(
   { of, window, unit }: { readonly of: LimitParts; readonly window: LimitWindow; readonly unit: LimitUnit },
 ): CounterName {
   const name = nameCounter({ of, window, unit });
-  demandKnown(
-    'model',
-    of,
-    config.models.map(({ id }) => id),
-  );
+  demandModel(of, config);
   demandKnown(
     'upstream',
     of,
@@ -180,6 +177,18 @@ function nanoOf(usd: number): number {
 
 function describeCounted({ scope, window, unit }: CountedName): string {
   return `${amountUnit(unit) === 'usd' ? 'USD' : unit} by ${scope} ${perWindow(window)}`;
+}
+
+function demandModel(of: LimitParts, config: GatewayConfig): void {
+  if (!config.from_model_lists) {
+    demandKnown(
+      'model',
+      of,
+      config.models.map(({ id }) => id),
+    );
+  } else if (of.model !== undefined && modelOf(config, of.model) === undefined) {
+    throw new OperationError(`there is no model "${of.model}": the catalogue of prices does not know it`);
+  }
 }
 
 function demandKnown(

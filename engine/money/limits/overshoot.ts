@@ -2,6 +2,8 @@ import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
 import type { EffectivePrice } from '../../contract/services.ts';
 import { isCertain } from '../../rules/guards.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
+import { idsAt } from '../prices/catalogue.ts';
+import { cataloguedModels } from '../prices/known-models.ts';
 import { costAt, createPriceBook, NO_TOKENS } from '../prices/prices.ts';
 import { overshootOf } from './room.ts';
 import { type SpendLimit, spendLimits } from './spend-limits.ts';
@@ -76,7 +78,7 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
   const not_bounded = [
     ...open.map(({ name }) => `what the pipeline ${name} sends without a full reservation`),
     ...(enforced.some(({ on_store_error }) => on_store_error === 'allow') ? [WHILE_AWAY] : []),
-    ...(reserve === 'worst_case' ? [ENDLESS_TOOLS] : [PROVIDER_TOOLS, ...BESIDE]),
+    ...(reserve === 'worst_case' ? [ENDLESS_TOOLS] : [...unknownModels(config), PROVIDER_TOOLS, ...BESIDE]),
     OTHER_FEES,
   ];
   if (reserve === 'worst_case') {
@@ -103,7 +105,7 @@ function largestAmount({ limit = 0, by_group = {} }: SpendLimit): number {
 export function mostExpensiveRequest(config: GatewayConfig): MostExpensiveRequest | undefined {
   const book = createPriceBook(config);
   let most_expensive: MostExpensiveRequest | undefined;
-  for (const model of config.models) {
+  for (const model of config.from_model_lists ? cataloguedModels(config) : config.models) {
     for (const { name: upstream } of config.upstreams) {
       for (const { price } of book.periods(model.id, upstream)) {
         const cost_nano_usd = price === undefined ? 0 : mostCost(model, price);
@@ -114,6 +116,12 @@ export function mostExpensiveRequest(config: GatewayConfig): MostExpensiveReques
     }
   }
   return most_expensive;
+}
+
+/** Upstreams whose models, and so the most that a request can cost, only their lists tell. */
+function unknownModels({ from_model_lists, upstreams }: GatewayConfig): string[] {
+  const names = from_model_lists ? upstreams.filter(({ base_url }) => idsAt(base_url).length === 0) : [];
+  return names.map(({ name }) => `what one request to a model on the list of ${name} can cost`);
 }
 
 const INPUT_KINDS = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;

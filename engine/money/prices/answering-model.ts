@@ -10,8 +10,12 @@ export type AnsweringModel = (name: string, upstream: string, requested: string)
  * Finds models by what upstreams call them: what the upstream is told to call it, its id, an alias, or a dated version of one
  * of these, with or without the name of a vendor before a slash. Where several go by one name, or by one name but for its vendor,
  * it is the requested one.
+ * @param find the model of an id where gateway.yaml names none.
  */
-export function answeringModels({ models }: Pick<GatewayConfig, 'models'>): AnsweringModel {
+export function answeringModels(
+  { models }: Pick<GatewayConfig, 'models'>,
+  find?: (id: string) => ModelConfig | undefined,
+): AnsweringModel {
   const by_id = new Map(models.map((model) => [model.id, model]));
   const by_name = new Map<string, ModelConfig>();
   for (const model of models) {
@@ -24,10 +28,10 @@ export function answeringModels({ models }: Pick<GatewayConfig, 'models'>): Answ
   ];
   const findAs = (name: string, upstream: string, requested: ModelConfig | undefined): ModelConfig | undefined => {
     if (requested !== undefined && namesOf(requested, upstream).includes(name)) return requested;
-    return models.find(({ upstream_ids }) => upstream_ids[upstream] === name) ?? by_name.get(name);
+    return models.find(({ upstream_ids }) => upstream_ids[upstream] === name) ?? by_name.get(name) ?? find?.(name);
   };
   return (name, upstream, requested) => {
-    const asked = by_id.get(requested);
+    const asked = by_id.get(requested) ?? find?.(requested);
     // Nearly every answer.
     if (asked !== undefined && (name === asked.id || name === asked.upstream_ids[upstream])) return asked;
     const undated = name.replace(SNAPSHOT, '');

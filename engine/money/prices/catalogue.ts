@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import type { ModelInfo, ModelPrice, PriceOptions } from '@pydantic/genai-prices';
+import type { ModelInfo, ModelPrice, PriceCalculation, PriceOptions } from '@pydantic/genai-prices';
 import type { DatedPricing, PricingConfig } from '../../contract/config.ts';
 import { feeToPico, priceToPico } from '../../kit/money.ts';
 
@@ -28,23 +28,43 @@ function catalogue(): typeof import('@pydantic/genai-prices') {
  * counts; elsewhere the id decides, which may begin with a provider: `provider/model`. `undefined`: it does not know the model.
  */
 export function lookUp(id: string, base_url: string): CatalogueModel | undefined {
-  const { findProvider } = catalogue();
-  const there = findProvider({ providerApiUrl: base_url });
-  const [name = '', ...rest] = id.split('/');
-  const named = rest.length > 0 ? findProvider({ providerId: name }) : undefined;
-  const found =
-    there === undefined && named !== undefined
-      ? find(rest.join('/'), { provider: named })
-      : find(id, there && { provider: there });
+  const found = search(id, base_url)?.model;
   if (found === undefined) return undefined;
   const { context_window } = found;
   return { prices: pricesOf(found), ...(context_window !== undefined && { context_window }) };
 }
 
+/** What the catalogue calls the model that is meant by an id at an address: the same for all names of a model. */
+export function nameOf(id: string, base_url: string): string | undefined {
+  const found = search(id, base_url);
+  return found && `${found.provider.id}/${found.model.id}`;
+}
+
+/** The ids of the models with a price that the catalogue has of the provider at an address; none at any other address. */
+export function idsAt(base_url: string): readonly string[] {
+  const provider = catalogue().findProvider({ providerApiUrl: base_url });
+  const named = provider?.models.filter((model) => {
+    return pricesOf(model).length > 0 && find(model.id, { provider })?.model.id === model.id;
+  });
+  return named?.map(({ id }) => id) ?? [];
+}
+
+function search(id: string, base_url: string): Found | undefined {
+  const { findProvider } = catalogue();
+  const there = findProvider({ providerApiUrl: base_url });
+  const [name = '', ...rest] = id.split('/');
+  const named = rest.length > 0 ? findProvider({ providerId: name }) : undefined;
+  return there === undefined && named !== undefined
+    ? find(rest.join('/'), { provider: named })
+    : find(id, there && { provider: there });
+}
+
+type Found = Pick<PriceCalculation, 'provider' | 'model'>;
+
 /** The package has no search of its own; a request that used nothing finds the model. */
-function find(id: string, where?: PriceOptions): ModelInfo | undefined {
+function find(id: string, where?: PriceOptions): Found | undefined {
   try {
-    return catalogue().calcPrice({}, id, where)?.model;
+    return catalogue().calcPrice({}, id, where) ?? undefined;
   } catch {
     return undefined;
   }

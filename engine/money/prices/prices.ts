@@ -2,6 +2,7 @@ import type { DatedPricing, GatewayConfig, PriceRowConfig, PricingConfig, TokenP
 import type { EffectivePrice, PricedRoute, TokenCounts, TokenRates, Usage } from '../../contract/services.ts';
 import { compileGlob } from '../../kit/glob.ts';
 import { feeToPico, multiplyPrice, priceTokens, priceToPico } from '../../kit/money.ts';
+import { modelFinder } from './known-models.ts';
 import { billedRates, combinations } from './served-prices.ts';
 
 /** The price of a model at an upstream for a time; `until` is the first moment (milliseconds) of the next one. */
@@ -32,7 +33,7 @@ export const NO_TOKENS: TokenCounts = { input: 0, output: 0, cache_read: 0, cach
 /** Cache prices that are left out, as multiples of the input price. */
 const CACHE_RATIOS = { cache_read: 0.1, cache_write_5m: 1.25, cache_write_1h: 2 } as const;
 
-/** The most pairs of names outside gateway.yaml that are remembered: the names are the ledger's, not a caller's. */
+/** The most pairs of names outside gateway.yaml that are remembered. */
 const FOREIGN_MAX = 10_000;
 
 /**
@@ -163,12 +164,14 @@ function cataloguePrices(dated: readonly DatedPricing[] = []): CataloguePrice[] 
 }
 
 /** Compiles the periods of a model, and then of each upstream: they change where a row that names both begins or ends. */
-function compiler({ models, upstreams, prices }: GatewayConfig) {
+function compiler(config: GatewayConfig) {
+  const { models, upstreams, prices } = config;
   const rows = (prices?.rows ?? []).map(datedRow).filter(({ from, until }) => from < until);
   const known = new Map(models.map((model) => [model.id, model]));
+  const find = config.from_model_lists ? modelFinder(config) : (id: string) => known.get(id);
   const contracts = new Map(upstreams.map(({ name, price_multiplier = 1 }) => [name, price_multiplier]));
   return (model: string) => {
-    const { pricing: own, catalogue = {} } = known.get(model) ?? {};
+    const { pricing: own, catalogue = {} } = find(model) ?? {};
     // Most upstreams charge the same.
     const computed = new Map<string, EffectivePrice>();
     const matching = rows.filter(({ matches }) => matches(model));

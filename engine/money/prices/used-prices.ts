@@ -2,6 +2,7 @@ import type { GatewayConfig, PriceRowConfig } from '../../contract/config.ts';
 import { matchesGlob } from '../../kit/glob.ts';
 import type { Database } from '../../store/database.ts';
 import { readForLong } from '../reports/long-report.ts';
+import { cataloguedModels, modelById, modelFinder } from './known-models.ts';
 import { createPriceBook, midnightOf, type PriceBook } from './prices.ts';
 
 /** A model at an upstream that the ledger has requests of, and a tool where it is about one. */
@@ -77,13 +78,15 @@ export function readUsedPrices(database: Pick<Database, 'knex'>, since: Date): P
 /** Compares the prices of a configuration with what was used since a moment, in milliseconds since the epoch. */
 export function findPriceProblems(config: GatewayConfig, used: readonly UsedPrice[], since: number): PriceFindings {
   const prices = createPriceBook(config);
-  const known = new Set(config.models.map(({ id }) => id));
+  const find = config.from_model_lists && modelFinder(config);
+  const ids = new Set(config.models.map(({ id }) => id));
+  const isKnown = (id: string) => (find ? find(id) !== undefined : ids.has(id));
   const problemOf = ({ model, upstream, tool, last_at }: UsedPrice): UsedPriceFinding['problem'] | undefined => {
     const price = prices.of(model, { upstream, at: last_at.getTime() });
     if (tool !== null) return price === undefined || tool in price.server_tools_pico ? undefined : 'tool';
-    if (price === undefined) return known.has(model) ? 'no_price' : 'gone';
+    if (price === undefined) return isKnown(model) ? 'no_price' : 'gone';
     if (price.source !== 'prices.unknown_model') return undefined;
-    return known.has(model) ? 'unknown_model' : 'gone';
+    return isKnown(model) ? 'unknown_model' : 'gone';
   };
   const whole = used.filter(({ tool }) => tool === null);
   return {
@@ -101,7 +104,7 @@ export function findPriceProblems(config: GatewayConfig, used: readonly UsedPric
 /** The entries of `prices.rows` that no request from a moment on can meet, and why. */
 function idleRows(config: GatewayConfig, prices: PriceBook, used: readonly UsedPrice[], since: number): IdleRow[] {
   const rows = config.prices?.rows ?? [];
-  const models = [...new Set([...config.models.map(({ id }) => id), ...used.map(({ model }) => model)])];
+  const models = [...new Set([...idsOf(config), ...used.map(({ model }) => model)])];
   const upstreams = [
     ...new Set([...config.upstreams.map(({ name }) => name), ...used.map(({ upstream }) => upstream)]),
   ];
@@ -117,6 +120,13 @@ function idleRows(config: GatewayConfig, prices: PriceBook, used: readonly UsedP
     if (met.has(index)) return [];
     return [{ source: `prices.rows[${index}]`, row, problem: whyIdle(row, models, upstreams, since) }];
   });
+}
+
+/** Where gateway.yaml names no models, those that the catalogue has at the upstreams or that entries are written for. */
+function idsOf(config: GatewayConfig): readonly string[] {
+  if (!config.from_model_lists) return config.models.map(({ id }) => id);
+  const written = (config.prices?.rows ?? []).flatMap(({ models }) => models);
+  return [...cataloguedModels(config).map(({ id }) => id), ...written.filter((id) => modelById(id, config))];
 }
 
 function whyIdle(

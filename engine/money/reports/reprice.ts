@@ -5,6 +5,7 @@ import { matchesGlob } from '../../kit/glob.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import { type AnsweringModel, answeringModels } from '../prices/answering-model.ts';
+import { modelFinder } from '../prices/known-models.ts';
 import { costOf, costOfParts, createPriceBook, type PriceBook } from '../prices/prices.ts';
 import { servedOf } from '../prices/served-prices.ts';
 import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts';
@@ -185,7 +186,7 @@ function sliceEnd(from: Date): Date {
 /** Prices requests again and remembers what came of it. */
 function createTally(config: GatewayConfig, { model: glob, estimates = false }: RepriceWish) {
   const book = createPriceBook(config);
-  const answering = answeringModels(config);
+  const answering = answeringModels(config, config.from_model_lists && modelFinder(config));
   const upstreams = new Set(config.upstreams.map(({ name }) => name));
   const groups = new Map<string, { -readonly [Key in keyof RepricedGroup]: RepricedGroup[Key] }>();
   const skipped = {

@@ -7,7 +7,15 @@ export function groupsOf({ token_groups }: GatewayConfig): string[] {
   return token_groups.length === 0 ? ['all'] : token_groups.map(({ name }) => name);
 }
 
+/** What a token group opens where gateway.yaml names no models, in words. */
+function listedModels({ token_groups }: GatewayConfig): Map<string, string[]> {
+  const groups = token_groups.length === 0 ? [{ name: 'all', models: ['*'] }] : token_groups;
+  const wordsOf = (glob: string) => (glob === '*' ? 'what the upstreams list' : `what the upstreams list of ${glob}`);
+  return new Map(groups.map(({ name, models = [] }) => [name, models.map(wordsOf)]));
+}
+
 function modelsOf(config: GatewayConfig): Map<string, string[]> {
+  if (config.from_model_lists) return listedModels(config);
   const catalog = createModelCatalog(config);
   const ids = (group: string) =>
     catalog.all.filter((model) => catalog.refusal(callerWithToken(group), model) === undefined).map(({ id }) => id);

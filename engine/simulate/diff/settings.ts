@@ -30,6 +30,7 @@ export function diffUpstreams(before: GatewayConfig, after: GatewayConfig): Chan
 const TOLD_ELSEWHERE = new Set([
   'upstreams',
   'models',
+  'from_model_lists',
   'prices',
   'token_groups',
   'access',

@@ -58,7 +58,7 @@ export function endingOf(request: EndedRequest, known: KnownConfiguration): Endi
     surface: request.peek('request.protocol') ?? 'none',
     method: request.peek('request.method') ?? 'GET',
     route: routeOf(request),
-    model: model !== undefined && known.models.has(model) ? model : undefined,
+    model: model !== undefined && known.tellsModel(model, status < 400) ? model : undefined,
     upstream: request.peek('route.upstream'),
     team: request.peek('principal.team'),
     duration_ms: request.peek('outcome.duration_ms') ?? 0,

@@ -30,7 +30,8 @@ export interface KnownConfiguration {
   readonly tells_caller: boolean;
   /** As clients reach the gateway. */
   readonly address: Address;
-  readonly models: ReadonlySet<string>;
+  /** Whether metrics tell a model apart by its id; where gateway.yaml names none, the first so many that answered. */
+  tellsModel(id: string, answered: boolean): boolean;
   readonly upstreams: ReadonlyMap<string, KnownUpstream>;
   /** By routing rule, the place of each upstream in it; several can share one. */
   readonly places: ReadonlyMap<string, ReadonlyMap<string, number>>;
@@ -49,11 +50,23 @@ export function learnConfiguration(config: GatewayConfig, env: NodeJS.ProcessEnv
     tells_team: telemetry.metrics.team,
     tells_caller: telemetry.caller === 'pseudonym',
     address: addressOf(server.public_url),
-    models: new Set(config.models.map(({ id }) => id)),
+    tellsModel: modelsTold(config),
     upstreams: new Map(config.upstreams.map((upstream) => [upstream.name, learnUpstream(upstream)])),
     places: new Map(
       routes.map(({ name, upstreams }) => [name, new Map(upstreams.map(({ upstream, order }) => [upstream, order]))]),
     ),
+  };
+}
+
+/** Callers choose the ids, and each is a label for as long as the gateway runs. */
+const TOLD_MAX = 200;
+
+function modelsTold({ models, from_model_lists }: GatewayConfig): KnownConfiguration['tellsModel'] {
+  const told = new Set(models.map(({ id }) => id));
+  if (!from_model_lists) return (id) => told.has(id);
+  return (id, answered) => {
+    if (answered && told.size < TOLD_MAX) told.add(id);
+    return told.has(id);
   };
 }
 

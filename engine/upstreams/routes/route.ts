@@ -75,7 +75,7 @@ export function createRoute(
   rule: RulePolicy = {},
 ): Route {
   const upstreams = entries.map(({ upstream }) => surroundings.upstream(upstream));
-  const known = new Map<ModelConfig, Map<string, readonly Place[]>>();
+  const known = new WeakMap<ModelConfig, Map<string, readonly Place[]>>();
   const pools = poolsOf(entries, upstreams);
   const makePlaces = (model: ModelConfig, protocol: string) =>
     entries.map((entry, index) =>

@@ -124,6 +124,25 @@ export const CONFIGURATION: Section = {
         'of 200 concurrent requests against a limit for 50, exactly 50 are forwarded and the rest refused',
       ],
     }),
+    yes('models.absent', 'without a section `models` the configuration serves requests as it stands, in every API', {
+      'e2e/models/models-of-upstreams.test.ts': [
+        "the specification's configuration, with addresses and variables filled in > serves whoever signs in through all three APIs, each request with its price",
+        "the specification's configuration, with addresses and variables filled in > refuses everything else with a sentence that says what to write",
+      ],
+    }),
+    yes('models.lists', 'what an upstream tells of its models is bounded, and opens nothing without a price', {
+      'e2e/models/models-of-upstreams.test.ts': [
+        'an upstream that tells no list > is served with what the catalogue knows, where it …',
+        'a gateway without a section `models` > keeps the list it had where there is …',
+      ],
+      'upstreams/lists/ask-list.test.ts': [
+        'the list of an upstream > is none where there is …',
+        'the list of an upstream > is waited for no longer than was said',
+      ],
+      'upstreams/found-models.test.ts': [
+        'models that gateway.yaml does not name > are none that the catalogue has no price for, whatever is listed or asked for',
+      ],
+    }),
     ...Object.entries({
       oidc: 'the secret of the identity provider',
       database: 'the URL of the database',

@@ -32,8 +32,13 @@ async function listen(server: Server): Promise<string> {
 const answering = async (listener: RequestListener): Promise<string> =>
   `http://${await listen(createServer(listener))}`;
 
-async function upstream(base_url: string, credential: object = { api_key_env: 'UPSTREAM_KEY' }): Promise<LiveCheck> {
+async function upstream(
+  base_url: string,
+  credential: object = { api_key_env: 'UPSTREAM_KEY' },
+  sections: object = {},
+): Promise<LiveCheck> {
   const config = stageConfig({
+    ...sections,
     database: { embedded: { data_dir: 'nowhere' } },
     upstreams: [
       {
@@ -100,6 +105,28 @@ test('a compat upstream is asked at the path of the version its URL names, with 
   for (const path of ['', '/api/v3/', '/openai']) await upstream(`${url}${path}`, compat);
   const sent = `Bearer ${SECRET} ${SECRET}`;
   assert.deepEqual(seen, [`/v1/models ${sent}`, `/api/v3/models ${sent}`, `/openai/v1/models ${sent}`]);
+});
+
+test('without a section `models` an upstream is asked for its list, and which of it is served and why not is told', async () => {
+  let list = '{"data":[{"id":"claude-sonnet-4-5"},{"id":"coder-1"},{"id":"claude-haiku-4-5"}]}';
+  const url = await answering((_request, response) =>
+    response.writeHead(200, { 'content-type': 'application/json' }).end(list),
+  );
+  const ask = () => upstream(url, undefined, { models: [], from_model_lists: true });
+  const { ok, notes = [], warnings } = await ask();
+  assert.deepEqual({ ok, warnings }, { ok: true, warnings: [] });
+  assert.equal(notes[0], '2 of the 3 models on its list are served: claude-sonnet-4-5, claude-haiku-4-5');
+  assert.match(
+    notes[1] ?? '',
+    /^not served, as the catalogue of prices \(.*\) does not know what they cost: coder-1; .*pricing/,
+  );
+  list = '{"data":[{"id":"coder-1"}]}';
+  assert.deepEqual((await ask()).warnings, ['no model on its list is served']);
+  list = '{}';
+  assert.match(
+    (await ask()).warnings?.[0] ?? '',
+    /^it tells no list of its models: its answer is not a list of models; any/,
+  );
 });
 
 test('a refused credential names the variable it is in', async () => {

@@ -331,3 +331,15 @@ test('what goes out while the database is away is not bounded', async () => {
   assert.match(await moneyOf(limits('on_store_error: allow')), /not bounded: what goes out while the database is away/);
   assert.doesNotMatch(await moneyOf(limits('on_store_error: deny')), /database/);
 });
+
+test('without a section `models` the check says which there are, and warns of nothing', async () => {
+  const without = GATEWAY.replace(/^models:\n(?: .*\n)+/m, '');
+  assert.ok(!without.includes('models:'));
+  const { path } = project({ 'gateway.yaml': without });
+  const { exit_code, data, info } = await check([path('gateway.yaml')], { deny_warnings: true });
+  assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
+  assert.match(
+    info.replace(/\s+/g, ' '),
+    /^ok: [1-9]\d* pipelines, 1 upstream models: there is no section `models`, so they are those on the lists of the upstreams \(main\) that the catalogue of prices \(\d{4}-\d\d-\d\d\) knows; check --live asks for the lists /,
+  );
+});

@@ -21,6 +21,15 @@ describe('what two configurations differ in', () => {
     ]);
   });
 
+  it('is told for a section `models` that goes: what the upstreams list is served instead', async () => {
+    assert.deepEqual(await told((text) => text.replace(/^models:\n(?: .*\n)+/m, '')), [
+      'Models',
+      '  group engineers: loses coder-1, coder-2, mini-1; gains what the upstreams list',
+      '  group research: loses coder-1, coder-2',
+      '  group interns: loses mini-1',
+    ]);
+  });
+
   it('names groups that come and go', async () => {
     assert.deepEqual(await told(replace('name: interns', 'name: students')), [
       'Models',

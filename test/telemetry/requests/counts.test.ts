@@ -65,6 +65,19 @@ describe('the metrics about requests', () => {
     assert.equal(count(), before);
   });
 
+  it('tell 200 models apart where gateway.yaml names none, and only those that answered', () => {
+    const { requestEnded, series } = openScene({}, { models: [], from_model_lists: true });
+    for (let i = 0; i < 300; i++) {
+      const facts = { 'request.model': `m-${i}` };
+      const unknown = new StageError('model_not_found', 'None.', { details: { model: `never-${i}` } });
+      requestEnded(refused(unknown, { facts: { 'request.model': `never-${i}` } }));
+      requestEnded(ended({ facts }));
+    }
+    const names = Object.keys(series('gateway.requests'));
+    assert.equal(names.filter((name) => /\bm-\d+/.test(name)).length, 200);
+    assert.equal(names.filter((name) => /\bnever-/.test(name)).length, 0);
+  });
+
   it('count fallbacks by the upstream that was left and why, attempts, and those that may be billed', () => {
     const { requestEnded, series } = openScene();
     const unanswered = { status: null, certainty: 'possibly_accepted', outcome: 'unanswered' } as const;

@@ -1,6 +1,7 @@
 import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../../contract/config.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { upstreamPaths } from '../../../upstreams/upstream-path.ts';
+import { withListedModels } from './listed-models.ts';
 import type { LiveCheck, LiveOutcome } from './live-check.ts';
 import { type ProbeAnswer, probe } from './probe.ts';
 import { checkProvider } from './provider.ts';
@@ -23,7 +24,10 @@ export async function checkLive(
   const { telemetryTrials } = await import('./telemetry.ts');
   const upstreams = config.upstreams.map((upstream): [string, Reach] => [
     `upstream ${upstream.name}`,
-    () => checkUpstream(upstream, env, timeout_seconds),
+    async () => {
+      const outcome = await checkUpstream(upstream, env, timeout_seconds);
+      return withListedModels(outcome, { config, upstream, env, timeout_seconds });
+    },
   ]);
   const { auth } = config;
   const reaches: (readonly [string, Reach])[] = [

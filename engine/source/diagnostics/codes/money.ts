@@ -19,6 +19,12 @@ export const MONEY_CODES = {
       'A price holds from midnight UTC of the day `from` until midnight UTC of the day `until`, which is the first day it no longer holds.',
     example: 'prices:\n  rows: [{ models: [coder-1], multiplier: 0.8, from: 2027-01-01, until: 2027-01-01 }]',
   },
+  W7190: {
+    title: 'The catalogue does not know the model',
+    explanation:
+      'Without a section `models` the models are those on the lists of the upstreams that the catalogue of prices knows. A rule or token group for any other model applies to no request. With a section `models` only what it lists exists, with prices of its own or of the catalogue.',
+    example: 'routing: { default_upstream: main, rules: [{ models: [coder-1], upstream: main }] }   # and no `models`',
+  },
   W7070: {
     title: 'A price entry never holds',
     explanation:

@@ -8,7 +8,8 @@ export const WARNING_CODES = {
   },
   W7003: {
     title: 'There are no models',
-    explanation: 'Only models listed under `models` can be used; without any, every request is refused.',
+    explanation:
+      'Only models listed under `models` can be used; with an empty list every request is refused. Without the key the models are those that the upstreams list and the catalogue of prices knows.',
     example: 'models: []',
   },
   W7004: {

@@ -1,0 +1,105 @@
+/** Models as requests meet them: what gateway.yaml says of each, and what the catalogue knows where it says nothing. */
+import { LRUCache } from 'lru-cache';
+import type { GatewayConfig, ModelConfig, ModelSetting } from '../../contract/config.ts';
+import type { GatewayFile } from '../../contract/config-files.ts';
+import { deepFreeze } from '../../kit/freeze.ts';
+import { idsAt, lookUp } from './catalogue.ts';
+
+type FileModel = GatewayFile['models'][number];
+type Addresses = readonly Pick<GatewayFile['upstreams'][number], 'name' | 'base_url'>[];
+
+/** What clients assume of a model whose window is not stated. */
+const DEFAULT_CONTEXT_WINDOW = 200_000;
+/** Bound of an answer that neither its client nor gateway.yaml bounds: what nearly all models of today can say. */
+const DEFAULT_OUTPUT_TOKENS = 8192;
+/** Part of its window that such an answer may take at most, so that there is room for what is asked. */
+const DEFAULT_OUTPUT_SHARE = 0.25;
+
+const MODEL_SETTINGS: readonly ModelSetting[] = [
+  ...(['context_window', 'max_output_tokens'] as const),
+  ...(['supports.tools', 'supports.images', 'supports.thinking'] as const),
+  ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
+];
+
+/** What the catalogue says of what gateway.yaml leaves out; the window is the smallest at any upstream. */
+function fromCatalogue(
+  { id, pricing, context_window, upstream_ids }: FileModel,
+  upstreams: Addresses,
+): Partial<Pick<ModelConfig, 'catalogue' | 'context_window'>> {
+  if (pricing !== undefined && context_window !== undefined) return {};
+  const known = upstreams.flatMap(({ name, base_url }) => {
+    const found = lookUp(upstream_ids[name] ?? id, base_url);
+    return found === undefined ? [] : [{ name, ...found }];
+  });
+  const windows = known.flatMap(({ context_window = [] }) => context_window);
+  const priced = pricing === undefined ? known.filter(({ prices }) => prices.length > 0) : [];
+  return {
+    ...(windows.length > 0 && { context_window: Math.min(...windows) }),
+    ...(priced.length > 0 && { catalogue: Object.fromEntries(priced.map(({ name, prices }) => [name, prices])) }),
+  };
+}
+
+/**
+ * A model as requests meet it.
+ * @param isWritten whether gateway.yaml says something at a place.
+ */
+export function shapeModel(
+  model: FileModel,
+  upstreams: Addresses,
+  isWritten: (setting: ModelSetting) => boolean,
+): ModelConfig {
+  const known = fromCatalogue(model, upstreams);
+  const { max_output_tokens } = model;
+  const context_window = model.context_window ?? known.context_window ?? DEFAULT_CONTEXT_WINDOW;
+  const isKnown = (setting: ModelSetting) => setting === 'context_window' && known.context_window !== undefined;
+  const share = Math.max(1, Math.floor(context_window * DEFAULT_OUTPUT_SHARE));
+  return {
+    ...model,
+    ...known,
+    aliases: model.aliases.filter((alias) => typeof alias === 'string'),
+    group_aliases: model.aliases.filter((alias) => typeof alias !== 'string'),
+    context_window,
+    max_output_tokens: max_output_tokens ?? context_window,
+    default_output_tokens: max_output_tokens ?? Math.min(DEFAULT_OUTPUT_TOKENS, share),
+    assumed: MODEL_SETTINGS.filter((setting) => !isWritten(setting) && !isKnown(setting)),
+  };
+}
+
+/** An entry of `models` that says nothing but the id. */
+const NOTHING_SAID = {
+  aliases: [],
+  supports: { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true },
+  upstream_ids: {},
+} as const;
+
+/** The model that `models: [{ id }]` would be; `undefined` where the catalogue has no price for it at any upstream. */
+export function modelById(id: string, { upstreams }: Pick<GatewayConfig, 'upstreams'>): ModelConfig | undefined {
+  const model = shapeModel({ ...NOTHING_SAID, id }, upstreams, () => false);
+  return model.catalogue === undefined ? undefined : deepFreeze(model);
+}
+
+/** So many models are remembered: callers may ask for anything. */
+const REMEMBERED_MAX = 1000;
+
+/** Makes a `modelById` for a configuration that gives the same object for the same id, for as long as it is remembered. */
+export function modelFinder(config: Pick<GatewayConfig, 'upstreams'>): (id: string) => ModelConfig | undefined {
+  const remembered = new LRUCache<string, ModelConfig>({ max: REMEMBERED_MAX });
+  return (id) => {
+    const known = remembered.get(id);
+    if (known !== undefined) return known;
+    const model = modelById(id, config);
+    if (model !== undefined) remembered.set(id, model);
+    return model;
+  };
+}
+
+/** A model by its id: of gateway.yaml, or of the catalogue where gateway.yaml names none. */
+export function modelOf(config: GatewayConfig, id: string): ModelConfig | undefined {
+  return config.from_model_lists ? modelById(id, config) : config.models.find((model) => model.id === id);
+}
+
+/** All that the catalogue has of the providers at the addresses of the upstreams, for a gateway.yaml that names no models. */
+export function cataloguedModels(config: Pick<GatewayConfig, 'upstreams'>): readonly ModelConfig[] {
+  const ids = new Set(config.upstreams.flatMap(({ base_url }) => idsAt(base_url)));
+  return [...ids].flatMap((id) => modelById(id, config) ?? []);
+}

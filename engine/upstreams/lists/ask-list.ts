@@ -1,0 +1,88 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
+import { exchange } from '../../kit/net/exchange.ts';
+import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { describeTranslated, messagesHeaders, upstreamCredential } from '../upstream-headers.ts';
+import { upstreamPaths } from '../upstream-path.ts';
+import { readPage } from './read-list.ts';
+
+/** What is read of a list at most; more is no list. */
+const PAGE_BYTES_MAX = 4 * 1024 * 1024;
+const PAGES_MAX = 20;
+/** The most models of one upstream; a list with more is not believed. */
+export const LISTED_MAX = 2000;
+
+/** What came of asking for a list: the ids without repetition, or why there is none. */
+export type AskedList = { readonly ids: readonly string[] } | { readonly why: string };
+
+/** How an upstream is asked. */
+export interface Asking {
+  readonly server: Pick<GatewayConfig['server'], 'profile'>;
+  /** Value of an environment variable. */
+  secret(variable: string): string;
+  /** For all pages together. */
+  readonly seconds: number;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Asks an upstream for the models that it has, with its credential and as its own clients do. Follows no redirect. Never
+ * rejects: an upstream without a list, or with one that cannot be believed, is told in words.
+ */
+export async function askForList(upstream: UpstreamConfig, asking: Asking): Promise<AskedList> {
+  const { seconds } = asking;
+  const deadline = performance.now() + seconds * 1000;
+  const ids = new Set<string>();
+  let after: string | undefined;
+  try {
+    const headers = headersFor(upstream, asking);
+    for (let pages = 0; pages < PAGES_MAX; pages++) {
+      const left = (deadline - performance.now()) / 1000;
+      if (left <= 0) return { why: `no answer within ${seconds} seconds` };
+      const page = await askForPage(urlOf(upstream, after), headers, { ...asking, seconds: left });
+      if (typeof page === 'string') return { why: page };
+      const before = ids.size;
+      for (const id of page.ids) ids.add(id);
+      if (ids.size > LISTED_MAX) return { why: `its list has more than ${LISTED_MAX} models` };
+      after = page.after;
+      if (after === undefined) return ids.size === 0 ? { why: 'its list is empty' } : { ids: [...ids] };
+      if (ids.size === before) return { why: 'its list has pages without an end' };
+    }
+    return { why: `its list has more than ${PAGES_MAX} pages` };
+  } catch (error) {
+    return { why: formatNetworkError(error, seconds) };
+  }
+}
+
+function urlOf(upstream: UpstreamConfig, after: string | undefined): string {
+  const query = new URLSearchParams({
+    // What others make of a parameter that they don't know is not known.
+    ...(upstream.type === 'vendor' && { limit: '1000' }),
+    ...(after !== undefined && { after_id: after }),
+  }).toString();
+  const path = upstreamPaths(upstream)('/v1/models');
+  return new URL(query === '' ? path : `${path}?${query}`, upstream.base_url).href;
+}
+
+function headersFor(upstream: UpstreamConfig, { server, secret }: Asking): Record<string, string> {
+  const headers: IncomingHttpHeaders = {};
+  const messages = messagesHeaders(upstream.profile, server.profile);
+  describeTranslated(headers, { protocol: upstream.protocols[0]!, stream: false, messages });
+  delete headers['content-type'];
+  return {
+    ...(headers as Record<string, string>),
+    'accept-encoding': 'identity',
+    ...upstreamCredential(upstream, secret),
+  };
+}
+
+async function askForPage(url: string, headers: Record<string, string>, { seconds, signal }: Asking) {
+  const answer = await exchange(url, { headers, seconds, bytes_max: PAGE_BYTES_MAX, ...(signal && { signal }) });
+  const { status, ending } = answer;
+  if (status >= 300 && status < 400) return `it redirects (status ${status}), and redirects are not followed`;
+  if (status !== 200) return `it answers with status ${status}`;
+  if (ending === 'too_large') return `its list is larger than ${PAGE_BYTES_MAX / 1024 / 1024} MiB`;
+  if (ending === 'too_late') return 'its list is not complete in time';
+  if (ending === 'cut') return 'its list is cut off';
+  return readPage(answer.body);
+}

@@ -1,0 +1,192 @@
+import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
+import type { Clock, Log, Timer } from '../../contract/services.ts';
+import { lookUp, nameOf } from '../../money/prices/catalogue.ts';
+import { type Asking, askForList } from './ask-list.ts';
+
+/** The models that upstreams say they have. */
+export interface ModelLists {
+  /** Whether an upstream's list has a model by this or another name of it; `undefined` while there is no list. */
+  has(upstream: string, id: string): boolean | undefined;
+  /** The ids on an upstream's list that the catalogue has a price for; `undefined` while there is no list. */
+  ids(upstream: string): readonly string[] | undefined;
+  /** Another number whenever a list changes. */
+  version(): number;
+}
+
+/** Where nobody asks: the catalogue alone decides. */
+export const NO_LISTS: ModelLists = { has: () => undefined, ids: () => undefined, version: () => 0 };
+
+/** The lists of a running gateway. */
+export interface OpenModelLists extends ModelLists {
+  /** Asks the upstreams of a configuration at once, and again from time to time; nobody where it names its models itself. */
+  use(config: GatewayConfig, secret: Asking['secret']): void;
+  /** Resolves when every upstream was asked once, whatever came of it. */
+  attempted(): Promise<void>;
+  close(): void;
+}
+
+/** How long an upstream may take for all of its list. */
+const ANSWER_SECONDS = 10;
+/** When a list is asked for again, and when where there was none. */
+const AGAIN_MS = 10 * 60_000;
+const SOON_MS = 60_000;
+/** How many ids one line of the log has. */
+const TOLD_MAX = 20;
+/** How many ids are looked up before other work has its turn. */
+const TURN = 50;
+
+interface List {
+  readonly ids: ReadonlySet<string>;
+  /** Those of them that the catalogue has a price for. */
+  readonly priced: readonly string[];
+  /** What the catalogue calls those. */
+  readonly names: ReadonlySet<string>;
+}
+
+interface Asked {
+  readonly upstream: UpstreamConfig;
+  list: List | undefined;
+  /** Why there was none when it was last asked for. */
+  why: string | undefined;
+}
+
+/** Opens the lists; nobody is asked before `use`. */
+export function openModelLists({ clock, log }: { readonly clock: Clock; readonly log: Log }): OpenModelLists {
+  const asked = new Map<string, Asked>();
+  let version = 0;
+  let round: AbortController | undefined;
+  let first: Promise<unknown> = Promise.resolve();
+  const timers = new Set<Timer>();
+
+  async function ask(entry: Asked, asking: Asking & { readonly signal: AbortSignal }) {
+    const { signal } = asking;
+    const answer = await askForList(entry.upstream, asking);
+    if ('why' in answer) noteFailure(entry, answer.why, signal);
+    else await noteList(entry, answer.ids, signal);
+    if (signal.aborted) return;
+    const timer = clock.after('why' in answer ? SOON_MS : AGAIN_MS, () => {
+      timers.delete(timer);
+      void ask(entry, asking);
+    });
+    timer.unref();
+    timers.add(timer);
+  }
+
+  async function noteList(entry: Asked, ids: readonly string[], signal: AbortSignal): Promise<void> {
+    const old = entry.list;
+    if (old === undefined || !isSameList(old.ids, ids)) {
+      const list = await learn(entry.upstream, ids);
+      if (signal.aborted) return;
+      entry.list = list;
+      version += 1;
+      log.info({ upstream: entry.upstream.name, ...changeOf(old, list) }, CHANGED);
+    }
+    entry.why = undefined;
+  }
+
+  /** Told once, and not whenever it is asked again. */
+  function noteFailure(entry: Asked, why: string, signal: AbortSignal): void {
+    if (signal.aborted || why === entry.why) return;
+    entry.why = why;
+    log.warn({ upstream: entry.upstream.name, why }, entry.list === undefined ? NOT_READ : KEPT);
+  }
+
+  function stop(): void {
+    round?.abort(new Error('the configuration is another one'));
+    for (const timer of timers) timer.close();
+    timers.clear();
+  }
+
+  return {
+    has(upstream, id) {
+      const found = asked.get(upstream);
+      if (found?.list === undefined) return undefined;
+      if (found.list.ids.has(id)) return true;
+      const name = nameOf(id, found.upstream.base_url);
+      return name !== undefined && found.list.names.has(name);
+    },
+    ids(upstream) {
+      return asked.get(upstream)?.list?.priced;
+    },
+    version: () => version,
+    use(config, secret) {
+      stop();
+      round = new AbortController();
+      const wanted = config.from_model_lists ? config.upstreams : [];
+      const before = new Map(asked);
+      asked.clear();
+      version += 1;
+      for (const upstream of wanted) {
+        const old = before.get(upstream.name);
+        const is_same = old !== undefined && isSameServer(old.upstream, upstream);
+        asked.set(upstream.name, {
+          upstream,
+          list: is_same ? old.list : undefined,
+          why: is_same ? old.why : undefined,
+        });
+      }
+      const asking = { server: config.server, secret, seconds: ANSWER_SECONDS, signal: round.signal };
+      first = Promise.allSettled([...asked.values()].map((entry) => ask(entry, asking)));
+    },
+    async attempted() {
+      await first;
+    },
+    close: stop,
+  };
+}
+
+/** What to do about models without a price. */
+const HOW_TO_SERVE =
+  'to serve them, write a section `models` with every model that is to be served, these with their price: models: [{ id: ..., pricing: { input: ..., output: ... } }]';
+const CHANGED =
+  'the models of an upstream are others than before: those on its list that the catalogue of prices knows';
+const NOT_READ = 'the upstream tells no list of its models: those that the catalogue of prices knows are served';
+const KEPT = 'the upstream tells no list of its models now: the one it told before stays in force';
+
+/** Whether what it tells is told to the same caller by the same server. */
+function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
+  return (
+    one.base_url === other.base_url &&
+    one.api_key_env === other.api_key_env &&
+    one.auth_token_env === other.auth_token_env
+  );
+}
+
+function isSameList(known: ReadonlySet<string>, ids: readonly string[]): boolean {
+  return known.size === ids.length && ids.every((id) => known.has(id));
+}
+
+/** Looks up a list in the catalogue, a few ids at a time. */
+async function learn({ base_url }: UpstreamConfig, ids: readonly string[]): Promise<List> {
+  const names = new Set<string>();
+  const priced: string[] = [];
+  for (const [index, id] of ids.entries()) {
+    if (index % TURN === TURN - 1) await new Promise(setImmediate);
+    if (!hasPrice(id, base_url)) continue;
+    priced.push(id);
+    names.add(nameOf(id, base_url)!);
+  }
+  return { ids: new Set(ids), priced, names };
+}
+
+function hasPrice(id: string, base_url: string): boolean {
+  return (lookUp(id, base_url)?.prices.length ?? 0) > 0;
+}
+
+/** What of a change the log tells. */
+function changeOf(old: List | undefined, { ids, priced }: List): object {
+  const known = new Set(priced);
+  const unknown = [...ids].filter((id) => !known.has(id));
+  const added = priced.filter((id) => !old?.ids.has(id));
+  const removed = [...(old?.ids ?? [])].filter((id) => !ids.has(id));
+  return {
+    models: priced.length,
+    added: added.slice(0, TOLD_MAX),
+    ...(removed.length > 0 && { removed: removed.slice(0, TOLD_MAX) }),
+    ...(unknown.length > 0 && {
+      without_price: unknown.length,
+      not_served: unknown.slice(0, TOLD_MAX),
+      help: HOW_TO_SERVE,
+    }),
+  };
+}

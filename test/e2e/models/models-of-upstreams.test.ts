@@ -1,0 +1,327 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import { bootGateway, gatewayConfig, type TestGateway } from '../../support/gateway.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { bootSignIn, signIn } from '../../support/identity/sign-in.ts';
+import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
+import { answerBytes, answerJson, type Script } from '../../support/model-provider/scripted-upstream.ts';
+import { startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, send } from '../support/client.ts';
+
+/** A provider of models, and what it says of them. */
+interface Provider extends ModelProvider {
+  list: Script;
+  /** How often it was asked for the list. */
+  asked_for_list: number;
+}
+
+const LISTED = 'claude-sonnet-4-5-20250929';
+const listOf = (...ids: readonly string[]) =>
+  answerJson({ data: ids.map((id) => ({ type: 'model', id })), has_more: false });
+
+async function startProvider(): Promise<Provider> {
+  const model_provider = await startModelProvider();
+  const { upstream } = model_provider;
+  const answer = upstream.script;
+  const provider: Provider = Object.assign(model_provider, {
+    list: listOf(LISTED, 'claude-haiku-4-5'),
+    asked_for_list: 0,
+  });
+  upstream.script = (exchange) => {
+    if (!exchange.received.url.startsWith('/v1/models')) return answer(exchange);
+    provider.asked_for_list += 1;
+    return provider.list(exchange);
+  };
+  return provider;
+}
+
+const VERSION = ['anthropic-version', '2023-06-01'];
+
+const ASKED = {
+  messages: (model: string) => ['/v1/messages', messagesBody({ model })],
+  chat: (model: string) => [
+    '/v1/chat/completions',
+    JSON.stringify({ model, max_tokens: 64, messages: [{ role: 'user', content: 'Say hello.' }] }),
+  ],
+  responses: (model: string) => ['/v1/responses', JSON.stringify({ model, input: 'Say hello.' })],
+} as const;
+
+type Api = keyof typeof ASKED;
+
+function ask({ url }: TestGateway, token: string, api: Api, model: string) {
+  const [path, body] = ASKED[api](model) as [string, string];
+  return send(url, { path, body, headers: bearer(token, VERSION) });
+}
+
+async function idsOf({ url }: TestGateway, token: string): Promise<string[]> {
+  const answer = await send(url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
+  return answer.json().data.map(({ id }: { id: string }) => id);
+}
+
+/** Sections that the configuration of the specification does not have. */
+const ABSENT = { models: undefined, token_groups: undefined };
+
+describe("the specification's configuration, with addresses and variables filled in", () => {
+  let provider: Provider;
+  let spare: Provider;
+  let identity: TestIdentityProvider;
+  let collector: TestCollector;
+  let gateway: TestGateway;
+
+  before(async () => {
+    [provider, spare, identity, collector] = await Promise.all([
+      startProvider(),
+      startProvider(),
+      startIdentityProvider(),
+      startCollector(),
+    ]);
+    spare.list = listOf('claude-opus-4-5');
+    gateway = await bootSignIn({
+      provider: identity,
+      oidc: { allowed_groups: ['engineering'] },
+      auth: { session: undefined },
+      env: { SPARE_TOKEN: 'spare-token-81c2', OTLP_HEADERS: 'x-collector=7f' },
+      config: {
+        ...ABSENT,
+        policies: { managed: { enabled: true, default_policy: 'default' } },
+        telemetry: { otlp: { endpoint: collector.url, headers_env: 'OTLP_HEADERS' } },
+        upstreams: [
+          { name: 'main', type: 'vendor', base_url: provider.url, api_key_env: 'TEST_UPSTREAM_KEY' },
+          { name: 'spare', type: 'vendor', base_url: spare.url, auth_token_env: 'SPARE_TOKEN' },
+        ],
+        routing: {
+          default_upstream: 'main',
+          rules: [{ group: 'engineering', upstream: 'spare', models: ['claude-opus-*'] }],
+        },
+        spend_limits: { defaults: { user_daily_usd: 50, team_monthly_usd: 2000 }, on_exceeded: 'deny' },
+      },
+    });
+  });
+  after(async () => {
+    await gateway?.close();
+    await Promise.all([provider?.close(), spare?.close(), identity?.close(), collector?.close()]);
+  });
+
+  const ledger = async () => {
+    const rows = await gateway.database.query<{ model: string; upstream: string; cost: string }>(
+      'read',
+      "select model, upstream, cost_nano_usd::text as cost from ledger where kind = 'request' and upstream = 'main' order by forwarded_at",
+      [],
+    );
+    return rows.map(({ model, upstream, cost }) => [model, upstream, Number(cost) > 0]);
+  };
+
+  test('serves whoever signs in through all three APIs, each request with its price', async () => {
+    const { access_token } = await signIn(gateway.url, 'anna');
+    for (const api of ['messages', 'chat', 'responses'] as const) {
+      for (const model of [LISTED, 'claude-sonnet-4-5']) {
+        const answer = await ask(gateway, access_token, api, model);
+        assert.equal(answer.status, 200, `${api} ${model}: ${answer.text}`);
+        assert.match(answer.text, /Hello there, world\./);
+        assert.equal(provider.asked.at(-1)?.body.model, model, 'it is asked by the name that the client used');
+      }
+    }
+    const rows = await until('six requests are settled', async () => {
+      const found = await ledger();
+      return found.length === 6 && found.every(([, , is_priced]) => is_priced) ? found : undefined;
+    });
+    const each = [
+      [LISTED, 'main', true],
+      ['claude-sonnet-4-5', 'main', true],
+    ];
+    assert.deepEqual(rows, [...each, ...each, ...each]);
+  });
+
+  test('follows its routing rules, and lists what the upstreams list', async () => {
+    const { access_token } = await signIn(gateway.url, 'anna');
+    assert.equal((await ask(gateway, access_token, 'chat', 'claude-opus-4-5')).status, 200);
+    assert.equal(spare.asked.at(-1)?.body.model, 'claude-opus-4-5');
+    assert.deepEqual((await idsOf(gateway, access_token)).toSorted(), ['claude-haiku-4-5', 'claude-opus-4-5', LISTED]);
+    // In the token group `all`, but not in the group of the rule.
+    assert.deepEqual((await idsOf(gateway, gateway.token)).toSorted(), ['claude-haiku-4-5', LISTED]);
+    const other = await ask(gateway, gateway.token, 'messages', 'claude-opus-4-5');
+    assert.equal(other.status, 404);
+    assert.match(other.json().error.message, /the upstream "main" of this request does not serve it/);
+  });
+
+  test('refuses everything else with a sentence that says what to write', async () => {
+    const { access_token } = await signIn(gateway.url, 'anna');
+    for (const api of ['messages', 'chat', 'responses'] as const) {
+      const answer = await ask(gateway, access_token, api, 'coder-1');
+      assert.equal(answer.status, 404, answer.text);
+      const { error } = answer.json();
+      assert.match(
+        error.message,
+        /^Model not found: "coder-1"; the catalogue of prices \(\d{4}-\d\d-\d\d\) does not know what it costs\./,
+      );
+      assert.match(error.message, /list it in gateway\.yaml under `models`, with its price, beside the others/);
+    }
+    const unlisted = await ask(gateway, access_token, 'messages', 'claude-sonnet-4-6');
+    assert.equal(unlisted.status, 404);
+    assert.match(unlisted.json().error.message, /no upstream that serves you has it on its list of models/);
+    const told = [...new Set(gateway.logs.filter((line) => line.includes('a model was asked for and refused')))];
+    assert.equal(told.length, 2);
+    assert.match(told[0]!, /\{ id: coder-1, pricing: \{ input: \.\.\., output: \.\.\. \} \}/);
+    assert.match(told[1]!, /\{ id: claude-sonnet-4-6 \}/);
+  });
+
+  test('tells nobody a credential', () => {
+    const said = gateway.logs.join('\n');
+    for (const secret of ['spare-token-81c2', gateway.env.TEST_UPSTREAM_KEY!]) assert.ok(!said.includes(secret));
+    const listed = spare.upstream.requests.find(({ url }) => url.startsWith('/v1/models'));
+    assert.equal(listed?.headers.authorization, 'Bearer spare-token-81c2');
+  });
+});
+
+describe('a gateway without a section `models`', () => {
+  let provider: Provider;
+  let gateway: TestGateway;
+
+  before(async () => {
+    provider = await startProvider();
+    gateway = await bootGateway({ upstream_url: provider.url, config: ABSENT });
+  });
+  after(async () => {
+    await gateway?.close();
+    await provider?.close();
+  });
+
+  const status = async (model: string) => (await ask(gateway, gateway.token, 'messages', model)).status;
+  const rewrite = async (sections: object) => {
+    await writeFile(gateway.config_file, JSON.stringify(gatewayConfig(provider.url, { ...ABSENT, ...sections })));
+    await gateway.reload();
+  };
+  const askedAgain = async (script: Script) => {
+    const before_this = provider.asked_for_list;
+    provider.list = script;
+    await gateway.reload();
+    await until('it is asked for the list', () => provider.asked_for_list > before_this);
+  };
+
+  test('follows the list when it changes', async () => {
+    await rewrite({});
+    await askedAgain(listOf(LISTED, 'claude-haiku-4-5'));
+    await until('the list is in force', async () => (await status(LISTED)) === 200);
+    assert.equal(await status('claude-opus-4-5'), 404);
+    await askedAgain(listOf('claude-opus-4-5', 'coder-1'));
+    await until('the new list is in force', async () => (await status('claude-opus-4-5')) === 200);
+    assert.equal(await status(LISTED), 404);
+    assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-opus-4-5']);
+    const line = gateway.logs.findLast((line) => line.includes('the models of an upstream are others'));
+    const { models, added, removed, not_served } = JSON.parse(line!);
+    assert.deepEqual(
+      { models, added, removed, not_served },
+      {
+        models: 1,
+        added: ['claude-opus-4-5'],
+        removed: [LISTED, 'claude-haiku-4-5'],
+        not_served: ['coder-1'],
+      },
+    );
+  });
+
+  const BROKEN: Readonly<Record<string, Script>> = {
+    'a page': answerBytes(200, { 'content-type': 'text/html' }, '<html>sign in</html>'),
+    'a list of another form': answerJson({ data: 'claude-opus-4-6' }),
+    'a redirect': answerBytes(302, { location: '/v1/other' }, ''),
+    'no list at all': answerJson({ error: {} }, 404),
+  };
+  for (const [what, script] of Object.entries(BROKEN)) {
+    test(`keeps the list it had where there is ${what}`, async () => {
+      await rewrite({});
+      await askedAgain(listOf('claude-opus-4-5'));
+      await until(
+        'the list is in force',
+        async () => (await status('claude-opus-4-5')) === 200 && (await status(LISTED)) === 404,
+      );
+      const lines = gateway.logs.length;
+      await askedAgain(script);
+      await until('the log says so', () => gateway.logs.slice(lines).some((line) => line.includes('stays in force')));
+      assert.equal(await status('claude-opus-4-5'), 200);
+      assert.equal(await status('claude-opus-4-6'), 404);
+    });
+  }
+
+  test('serves exactly what a section `models` says, once there is one', async () => {
+    await rewrite({ models: [{ id: 'claude-sonnet-4-6' }, { id: 'coder-1', pricing: { input: 1, output: 2 } }] });
+    assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-sonnet-4-6', 'coder-1']);
+    assert.equal(await status('coder-1'), 200);
+    assert.equal(await status('claude-opus-4-5'), 404);
+    const asked = provider.asked_for_list;
+    await rewrite({ models: [] });
+    assert.equal(await status('coder-1'), 404);
+    assert.equal(provider.asked_for_list, asked, 'nobody is asked');
+    await rewrite({});
+    await until('it is asked for the list', () => provider.asked_for_list > asked);
+  });
+
+  test('has its models in rules, token groups and policies like any others', async () => {
+    provider.list = listOf('claude-opus-4-5', 'claude-haiku-4-5', LISTED);
+    await rewrite({
+      token_groups: [
+        { name: 'all', models: ['*'] },
+        { name: 'small', models: ['claude-haiku-*'] },
+      ],
+      access: { rules: [{ name: 'no-opus', models: ['claude-opus-*'], message: 'Ask for opus first.' }] },
+    });
+    await until('the list is in force', async () => (await status(LISTED)) === 200);
+    const refused = await ask(gateway, gateway.token, 'responses', 'claude-opus-4-5');
+    assert.equal(refused.status, 403);
+    assert.match(refused.text, /Ask for opus first\./);
+    assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-haiku-4-5', LISTED]);
+    const small = await gateway.newToken({ group: 'small' });
+    assert.deepEqual(await idsOf(gateway, small), ['claude-haiku-4-5']);
+    const other = await ask(gateway, small, 'chat', LISTED);
+    assert.equal(other.status, 404);
+    assert.match(other.json().error.message, /the token group "small" may not use it/);
+  });
+
+  test('checks models that a request names beside its own', async () => {
+    provider.list = listOf(LISTED);
+    await rewrite({});
+    await until(
+      'the list is in force',
+      async () => (await status(LISTED)) === 200 && (await status('claude-opus-4-6')) === 404,
+    );
+    const body = (model: string) =>
+      messagesBody({ model: LISTED, tools: [{ type: 'advisor_20260301', name: 'advisor', model }] });
+    const named = async (model: string) =>
+      (
+        await send(gateway.url, { path: '/v1/messages', body: body(model), headers: bearer(gateway.token, VERSION) })
+      ).json().error?.message ?? '';
+    assert.match(await named('coder-1'), /tools\[0\]\.model: Model not found: "coder-1"/);
+    assert.match(await named('claude-opus-4-6'), /tools\[0\]\.model: Model not found: "claude-opus-4-6"/);
+  });
+});
+
+describe('an upstream that tells no list', () => {
+  let provider: Provider;
+
+  before(async () => {
+    provider = await startProvider();
+  });
+  after(() => provider.close());
+
+  const NO_LIST: Readonly<Record<string, Script>> = {
+    'has none': answerJson({ error: {} }, 404),
+    'does not answer': () => {},
+  };
+  for (const [what, script] of Object.entries(NO_LIST)) {
+    test(`is served with what the catalogue knows, where it ${what}`, async () => {
+      provider.list = script;
+      const gateway = await bootGateway({ upstream_url: provider.url, config: ABSENT });
+      try {
+        const [known, unknown] = await Promise.all(
+          ['claude-sonnet-4-5', 'coder-1'].map((model) => ask(gateway, gateway.token, 'messages', model)),
+        );
+        assert.equal(known?.status, 200, known?.text);
+        assert.equal(unknown?.status, 404);
+        assert.deepEqual(await idsOf(gateway, gateway.token), []);
+      } finally {
+        await gateway.close();
+      }
+    });
+  }
+});
