@@ -71,6 +71,7 @@ export function factNames(root: MapNode, names: KnownNames): FactNames {
   if (token_groups !== undefined) {
     known.set('principal.token.group', listedNames('token group', 'token groups', token_groups));
   }
+  known.set('principal.roles', listedNames('role', 'roles', ['admin']));
   known.set('principal.team', assignedNames(root, 'team'));
   known.set('principal.project', assignedNames(root, 'project'));
   if (ids !== undefined)

@@ -139,7 +139,7 @@ export const LINT_CODES = {
   W7202: {
     title: 'A condition looks for a name that does not exist',
     explanation:
-      'No request can have this model, alias, family, upstream, region, token group or routing rule, because gateway.yaml lists none of this name. Conditions see the id of a model, never its alias: that is `request.alias`.',
+      'No request can have this model, alias, family, upstream, region, token group, role or routing rule, because none has this name. Conditions see the id of a model, never its alias: that is `request.alias`.',
     example: 'access: { rules: [{ name: not-today, when: { "===": [{ var: request.model }, codr-1] } }] }',
   },
 } as const;
