@@ -107,7 +107,7 @@ export const FACTS = {
   'request.dropped_headers': {
     kind: 'strings',
     meaning:
-      'Headers of the client that were not forwarded: they choose who serves or pays, carry baggage, or `telemetry.propagate` keeps them back',
+      'Headers of the client that were not forwarded: they choose who serves or pays, carry baggage, `telemetry.propagate` keeps them back, or the upstream has fixed ones of the same name',
   },
   'request.output_bounds': {
     kind: 'object',

@@ -7,6 +7,7 @@ import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf }
 import type { KnownNames } from '../annotations.ts';
 import { linkAllowed } from './link-allowed.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
+import { linkHeaders, namesCredential } from './link-headers.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
 import { linkMetrics } from './link-metrics.ts';
 import { linkMoney } from './link-money.ts';
@@ -68,11 +69,13 @@ function checkNames({ root, findings }: Linked): void {
 
 function checkUpstream(upstream: Node, findings: Findings): void {
   reportExclusive(upstream, ['api_key_env', 'auth_token_env'], findings);
-  const named = ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined);
+  const named =
+    ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined) || namesCredential(upstream);
   checkProtocols(upstream, findings);
   checkApiPath(upstream, findings);
   checkEncryption(upstream, findings);
   linkAllowed(upstream, findings);
+  linkHeaders(upstream, findings);
   const name = childOf(upstream, 'name');
   if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) return;
   findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {

@@ -102,6 +102,16 @@ test('a compat upstream is asked at the path of the version its URL names, with 
   assert.deepEqual(seen, [`/v1/models ${sent}`, `/api/v3/models ${sent}`, `/openai/v1/models ${sent}`]);
 });
 
+test('the headers that every request to an upstream has are in this one, too', async () => {
+  const seen: unknown[] = [];
+  const url = await answering((request, response) => {
+    seen.push([request.headers['x-team'], request.headers['x-api-token']]);
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  });
+  await upstream(url, { headers: { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } } });
+  assert.deepEqual(seen, [['search', SECRET]]);
+});
+
 test('a refused credential names the variable it is in', async () => {
   const url = await answering((_request, response) => response.writeHead(401).end());
   const { ok, what, help } = await upstream(url);
