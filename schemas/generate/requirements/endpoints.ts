@@ -105,6 +105,21 @@ export const ENDPOINTS: Section = {
         'a path of a protocol that is not served names those that are',
       ],
     }),
+    yes(
+      'endpoints.unserved',
+      'what no pipeline takes is refused in the words of its API, and recorded where somebody sent it',
+      {
+        'e2e/clients/wrong-path.test.ts': [
+          '… is refused in the envelope of …',
+          'a method that a path does not take is refused in the envelope of the path, HEAD without a body',
+          'a request that no pipeline takes > leaves an audit record where somebody has sent it, with the path and never its query',
+          'a request that no pipeline takes > leaves none where nobody is known to have sent it',
+        ],
+        'http/unserved-records.test.ts': [
+          'audit records of requests that no pipeline takes > are 60 a minute for each caller, and the next one says how many are missing',
+        ],
+      },
+    ),
     yes('endpoints.base-urls', 'the root is for Messages clients, the address with `/v1` for the others', {
       'e2e/clients/wrong-path.test.ts': [
         'a client with a wrong base URL asks for … and is told …, in the words of its protocol',
