@@ -1,4 +1,5 @@
 import type { GatewayConfig, ModelConfig, TokenGroupConfig, UpstreamConfig } from '../contract/config.ts';
+import { NO_MODEL } from '../contract/no-model.ts';
 import type {
   EffectivePrice,
   ManagedPolicies,
@@ -14,6 +15,13 @@ import { costOf, createPriceBook } from '../money/prices/prices.ts';
 /** What an absent `token_groups` section means. */
 const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
 
+/** The price of requests that name no model, in tokens. */
+const FREE: EffectivePrice = {
+  source: 'none',
+  pico: { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 },
+  server_tools_pico: {},
+};
+
 /** Where there are no policies. */
 const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
 
@@ -27,13 +35,16 @@ export function createModelCatalog(config: GatewayConfig, policies: ManagedPolic
   const isAllowed = (group: string | undefined, { id }: ModelConfig) =>
     group === undefined ? !somebody_is_member : (allowed.get(group)?.has(id) ?? false);
   function price({ id }: ModelConfig, route: PricedRoute): EffectivePrice {
+    if (id === NO_MODEL.id) return FREE;
     const found = prices.of(id, route);
     if (found === undefined) throw new Error(`gateway.yaml gives the model "${id}" no price at "${route.upstream}"`);
     return found;
   }
+  const find = createFind(config.models);
   return {
     all: config.models,
-    find: createFind(config.models),
+    find,
+    charged: (id) => (id === NO_MODEL.id ? NO_MODEL : find(id)),
     refusal(caller, model): ModelRefusal | undefined {
       const { token_group } = caller;
       if (!isAllowed(token_group, model)) return { by: 'token_group', token_group };

@@ -72,6 +72,9 @@ export interface PreparedRequest extends OutgoingRequest {
   readonly dropped_headers: readonly string[] | undefined;
 }
 
+/** Methods whose requests need not have a body, and then say nothing of its length. */
+const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE']);
+
 /** Makes what a target is sent of a request. Raises not_supported when it would not understand the body. */
 export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest {
   const own = ctx.get('request.protocol');
@@ -91,7 +94,8 @@ export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest
     const stream = ctx.get('request.stream') ?? false;
     describeTranslated(headers, { protocol, stream, messages: target.messages_headers });
   }
-  headers['content-length'] = String(body.bytes.length);
+  if (body.bytes.length > 0 || !BODILESS.has(ctx.call.req.method!))
+    headers['content-length'] = String(body.bytes.length);
   const replaced = fixHeaders(headers, target.fixed_headers);
   Object.assign(headers, target.credential);
   const dropped_headers = replaced.length === 0 ? dropped : [...(dropped ?? []), ...replaced];

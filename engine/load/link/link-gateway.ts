@@ -1,3 +1,4 @@
+import { NO_MODEL } from '../../contract/no-model.ts';
 import { matchesGlob } from '../../kit/glob.ts';
 import { isLoopbackUrl, urlProblem } from '../../kit/net/addresses.ts';
 import { oneOf } from '../../kit/text/suggest.ts';
@@ -33,6 +34,7 @@ interface Linked {
 export function linkGateway(root: MapNode, names: KnownNames, findings: Findings): void {
   const linked = { root, names, findings };
   checkNames(linked);
+  checkModelNames(linked);
   reportExclusive(childOf(root, 'database'), ['postgres', 'embedded'], findings);
   for (const upstream of itemsOf(childOf(root, 'upstreams'))) checkUpstream(upstream, findings);
   checkModels(linked);
@@ -64,6 +66,19 @@ function checkNames({ root, findings }: Linked): void {
     findings.report('C4005', name.mark, 'the name "default" belongs to the default route', {
       help: 'give the rule another name: audit rows tell routes apart by it',
     });
+  }
+}
+
+function checkModelNames(linked: Linked): void {
+  const { root, findings } = linked;
+  for (const model of modelsOf(root)) {
+    const names = [childOf(model, 'id'), ...itemsOf(childOf(model, 'aliases'))];
+    for (const name of names) {
+      if (name === undefined || (textOf(name) ?? textOf(childOf(name, 'name'))) !== NO_MODEL.id) continue;
+      findings.report('C4005', name.mark, `the name ${quote(NO_MODEL.id)} belongs to requests that name no model`, {
+        help: 'give the model another name: the ledger tells the two apart by it',
+      });
+    }
   }
 }
 

@@ -120,6 +120,23 @@ export const ENDPOINTS: Section = {
         ],
       },
     ),
+    yes(
+      'endpoints.others',
+      'embeddings, files, batches, images and audio are forwarded within budgets; usage is never made up',
+      {
+        'e2e/endpoints/other-endpoints.test.ts': [
+          'the SDK of chat completions > gets embeddings, which cost the tokens that the answer tells',
+          'the SDK of chat completions > speaks: every byte of the answer arrives, and the request costs what its pipeline says',
+          'the SDK of chat completions > transcribes: the form arrives byte for byte, and costs the tokens that the answer tells',
+          'the SDK of chat completions > makes a batch, which costs what its pipeline says, and looks at it for nothing',
+          'the SDK of chat completions > is refused a batch file with a request for a model that its caller may not use',
+          'the SDK of Messages > makes a batch of more requests than fields may name models, lists batches and reads results',
+        ],
+        'stages/route-to.test.ts': [
+          'route-to > refuses a request whose cost nothing tells, unless somebody has said what happens to such',
+        ],
+      },
+    ),
     yes('endpoints.base-urls', 'the root is for Messages clients, the address with `/v1` for the others', {
       'e2e/clients/wrong-path.test.ts': [
         'a client with a wrong base URL asks for … and is told …, in the words of its protocol',

@@ -14,4 +14,11 @@ export const UPSTREAM_CODES = {
     example:
       'upstreams:\n  - name: main\n    base_url: https://api.example.com\n    headers: { x-api-token: swordfish }   # x-api-token: { value_env: UPSTREAM_TOKEN }',
   },
+  W7240: {
+    title: 'Requests leave whose cost nobody knows',
+    explanation:
+      'With `unknown_cost: allow` the stage `route-to` sends requests of which neither the price of a model nor `per_request_usd` says what they cost. The ledger has them at no cost, so that limits in money do not count them.',
+    example:
+      'spend_limits: { defaults: { user_daily_usd: 20 } }\n# pipelines/mine.yaml\nstages:\n  - stage: authenticate\n  - stage: read-body\n  - { stage: route-to, options: { upstream: main, unknown_cost: allow } }\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: forward',
+  },
 } as const;
