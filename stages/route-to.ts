@@ -194,6 +194,7 @@ export default defineStage({
           const about = modelFacts(model);
           for (const path of MODEL_FACTS) if (about[path] !== undefined) ctx.set(path, about[path]);
         }
+        refuseUnknownCost(model);
         noteCosts(ctx, caller, model);
         const others = othersOf(ctx, caller, model);
         const needs: Needs = {
@@ -207,7 +208,6 @@ export default defineStage({
         for (const path of UPSTREAM_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
         if (others.length > 0) ctx.set('request.other_models', others);
         askRules(ctx, [model.id, ...others]);
-        refuseUnknownCost(model);
         return undefined;
       },
     };
