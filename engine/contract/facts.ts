@@ -288,7 +288,7 @@ export const FACTS = {
   'usage.provenance': {
     kind: 'object',
     meaning:
-      'Where each number came from: upstream, estimate, abort, learned, most, possible, or clamped where more was reported than is possible',
+      'Where each number came from: upstream, estimate, abort, learned, most, possible, clamped where more was reported than is possible, unknown where nobody told, or per_request where the operator says what one costs',
   },
   'usage.possibly_billed_nano_usd': {
     kind: 'number',

@@ -137,6 +137,13 @@ export const ENDPOINTS: Section = {
         ],
       },
     ),
+    yes('endpoints.headers', 'headers of an upstream go with every request to it; secrets among them are never shown', {
+      'e2e/hostile/fixed-headers.test.ts': [
+        'fixed headers of an upstream > are in every request to it, and in none to another',
+        "fixed headers of an upstream > take the place of a client's own, in whatever spelling, and its record says so",
+        'fixed headers of an upstream > never show a secret in the log or in an audit record',
+      ],
+    }),
     yes('endpoints.base-urls', 'the root is for Messages clients, the address with `/v1` for the others', {
       'e2e/clients/wrong-path.test.ts': [
         'a client with a wrong base URL asks for … and is told …, in the words of its protocol',
