@@ -122,11 +122,12 @@ function describeDowngrade(ctx: AuditContext): AuditRecord {
   return { cache_effective_ttl: ctx.get('cache.effective_ttl'), cache_downgraded: true };
 }
 
-/** What is out of the ordinary about the bill: as what it was billed, and that more was reported than is possible. */
+/** What is out of the ordinary about the bill: as what it was billed, that more was reported than is possible, or nothing. */
 function describeBill(ctx: AuditContext): AuditRecord {
   const billed = ctx.get('usage.billed');
   const clamped = ctx.get('usage.provenance')?.cost === 'clamped';
-  return { ...(billed && { billed }), ...(clamped && { clamped }) };
+  const unknown = ctx.get('usage.provenance')?.input === 'unknown';
+  return { ...(billed && { billed }), ...(clamped && { clamped }), ...(unknown && { usage: 'unknown' }) };
 }
 
 /** Every attempt, where the first was not the only one or did not serve; the other fields tell all about one that did. */

@@ -28,13 +28,16 @@ import {
   NO_TOKENS,
   type Possible,
   refuseForLimits,
+  refuseZeroBound,
   requestIdentity,
   servedAsAsked,
+  settleLater,
   settleUnmetered,
+  textsOf,
   windowOf,
   withAttempts,
 } from '../engine/money/index.ts';
-import { mayBeBilled } from '../engine/upstreams/index.ts';
+import { mayBeBilled, NO_MODEL } from '../engine/upstreams/index.ts';
 
 const READS = [...IDENTITY_FACTS.reads, 'request.received_at', ...ASKED_FACTS.reads, 'principal.groups'] as const;
 
@@ -46,6 +49,7 @@ const READS_IF_SET = [
   'request.inference_geo',
   'request.other_models',
   'request.server_tool_uses',
+  'route.per_request_nano_usd',
   'upstream.attempts',
   'upstream.status',
   'error.code',
@@ -96,16 +100,6 @@ function isOfUpstream({ scope }: LimitStatus): boolean {
   return scope.split('+').includes('upstream');
 }
 
-/** There are servers that take a bound of 0 for none. */
-function refuseZero(ctx: BudgetContext, { name, supports }: UpstreamConfig): void {
-  if (ctx.get('request.max_tokens') !== 0 || supports.max_tokens_0) return;
-  throw new StageError(
-    'invalid_request',
-    `max_tokens: must be 1 or more: some providers take 0 for no bound at all. Where the upstream "${name}" takes it for no output, an administrator can say so: \`supports.max_tokens_0\`.`,
-    { details: { param: 'max_tokens' } },
-  );
-}
-
 export default defineStage({
   name: 'check-budget',
   version: 1,
@@ -147,13 +141,15 @@ export default defineStage({
       if (charge === 'nothing') return FREE;
       const model = modelNamed(id);
       const upstream = models.upstream(upstream_name);
-      refuseZero(ctx, upstream);
+      refuseZeroBound(ctx, upstream);
       const most = mostTokensOf(ctx, model, upstream);
-      const others = (ctx.get('request.other_models') ?? []).map(modelNamed);
-      const most_nano_usd = others.reduce(
+      // What a batch comes to is not what one answer of each of its models costs.
+      const others = id === NO_MODEL.id ? [] : (ctx.get('request.other_models') ?? []).map(modelNamed);
+      const all_nano_usd = others.reduce(
         (sum, other) => sum + mostCost(ctx, other, upstream, true),
         mostCost(ctx, model, upstream, false),
       );
+      const most_nano_usd = Math.max(all_nano_usd, ctx.get('route.per_request_nano_usd') ?? 0);
       // A tool may ask the model of the request itself, under bounds of its own.
       const asked_again = others.includes(model) ? most.other_runs : 0;
       const all_runs = most.runs + most.compactions + asked_again;
@@ -162,14 +158,19 @@ export default defineStage({
         most.output * most.runs + most.compaction_output * most.compactions + model.max_output_tokens * asked_again;
       return {
         most: { ...NO_TOKENS, input, output },
-        possible: { input, output, input_limit: windowOf(ctx, model) * all_runs, other_runs: most.other_runs },
+        possible: {
+          input,
+          output,
+          input_limit: windowOf(ctx, model) * all_runs * textsOf(ctx),
+          other_runs: most.other_runs,
+        },
         most_nano_usd: Math.min(most_nano_usd, Number.MAX_SAFE_INTEGER),
         likely_tokens: likelyTokens(ctx, model),
       };
     }
 
     function modelNamed(id: string): ModelConfig {
-      const model = models.find(id);
+      const model = models.charged(id);
       if (model === undefined) throw new Error(`the model "${id}" is not in gateway.yaml`);
       return model;
     }
@@ -178,7 +179,7 @@ export default defineStage({
     function mostCost(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig, is_other: boolean): number {
       const tokens = mostTokensOf(ctx, model, upstream);
       // How far a limit can be passed under typical reservations is computed for one run: see `overshootBound`.
-      const runs = reserve === 'typical' ? { runs: choicesOf(ctx), compactions: 0 } : {};
+      const runs = reserve === 'typical' && textsOf(ctx) === 1 ? { runs: choicesOf(ctx), compactions: 0 } : {};
       // What is named beside the model keeps to bounds of its own.
       const output = is_other ? model.max_output_tokens : tokens.output;
       const server_tools = !is_other && (ctx.get('request.server_tool_uses') as Record<string, number> | undefined);
@@ -201,7 +202,8 @@ export default defineStage({
       const { user, team, project, token_id, model, upstream } = identity;
       const keys = { user, team: team ?? undefined, project: project ?? undefined, token: token_id!, model, upstream };
       // How far a limit can be passed is computed for one answer, and several are not what such requests usually cost.
-      const typical = reserve === 'typical' && charge === 'full' && choicesOf(ctx) === 1;
+      const is_flat = ctx.get('route.per_request_nano_usd') !== undefined;
+      const typical = reserve === 'typical' && charge === 'full' && choicesOf(ctx) === 1 && !is_flat;
       const usual = typical ? (ledger.typicalCost(user, model) ?? most_nano_usd) : most_nano_usd;
       const { demands, on_store_error } = limits.demandsOf(keys, ctx.get('principal.groups'), () =>
         services.facts(ctx),
@@ -339,9 +341,7 @@ export default defineStage({
         if (!ctx.get('upstream.attempts')) {
           void reservation.release();
         } else if (ctx.get('usage.provenance') === undefined) {
-          const fields = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
-          const settled = reservation.settle(unmetered(ctx, reserved));
-          settled.catch((err: unknown) => log.error({ err, ...fields }, 'a request could not be settled'));
+          settleLater(ctx, reservation, unmetered(ctx, reserved), log);
         }
       },
     };

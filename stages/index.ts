@@ -13,6 +13,7 @@ import readBody from './read-body.ts';
 import reportHealth from './report-health.ts';
 import reportSpending from './report-spending.ts';
 import resolveRoute from './resolve-route.ts';
+import routeTo from './route-to.ts';
 import translate from './translate.ts';
 
 /** The stages that ship with the gateway, in the order a request usually meets them. */
@@ -20,6 +21,7 @@ export const stages: readonly StageDefinition[] = [
   authenticate,
   readBody,
   resolveRoute,
+  routeTo,
   checkBudget,
   meterUsage,
   translate,

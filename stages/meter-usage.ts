@@ -2,21 +2,20 @@ import {
   type AttemptRecord,
   type CacheLifetime,
   defineStage,
-  type EffectivePrice,
   type ModelConfig,
   type Outcome,
   type ResponseEvent,
   type Services,
   type StageContext,
 } from '../engine/api.ts';
-import { createOnceLog } from '../engine/kit/index.ts';
 import {
   attemptPrices,
   billFor,
   type Charged,
   chargeFor,
-  clampedNumbers,
+  chargeUnknown,
   costOf,
+  createOddities,
   type Ending,
   emptyBill,
   endingOf,
@@ -29,12 +28,19 @@ import {
   type ReservationWatch,
   requestIdentity,
   servedAsAsked,
+  settleLater,
   settleUnknown,
-  unpricedTools,
+  tellsUsage,
   watchReservation,
   withAttempts,
 } from '../engine/money/index.ts';
-import { definitionOf, newUsageReading, type UsageReader, type UsageReading } from '../engine/protocols/index.ts';
+import {
+  definitionOf,
+  newUsageReading,
+  readOtherUsage,
+  type UsageReader,
+  type UsageReading,
+} from '../engine/protocols/index.ts';
 import { mayBeBilled } from '../engine/upstreams/index.ts';
 
 /** What is kept between the events of one response. */
@@ -69,6 +75,7 @@ const READS_IF_SET = [
   'cache.downgraded',
   'route.protocol',
   'spend.most_tokens',
+  'route.per_request_nano_usd',
   'spend.reserved_nano_usd',
   'spend.most_nano_usd',
   'upstream.attempts',
@@ -104,7 +111,7 @@ const NO_TOOLS = Object.freeze({});
 
 /** The model and what its use costs at the upstream, at the moment the request arrived. */
 function pricedModel(ctx: MeterContext, { models }: Services) {
-  const model = models.find(ctx.get('request.model'))!;
+  const model = models.charged(ctx.get('request.model'))!;
   // The route may name an upstream that it could not be made ready for.
   const upstream = ctx.attempts.at(-1)?.upstream ?? ctx.get('route.upstream');
   const route = { upstream, at: ctx.get('request.received_at') };
@@ -124,9 +131,18 @@ function expected(ctx: MeterContext, { context_window: own, max_output_tokens }:
   };
 }
 
+/** What the answer says about its usage; APIs beside those for models have a shape in common. */
+function readerOf(ctx: MeterContext): UsageReader {
+  return isOther(ctx) ? readOtherUsage : definitionOf(ctx.get('route.protocol')).readUsage;
+}
+
+function isOther(ctx: MeterContext): boolean {
+  return ctx.get('request.protocol') === 'none';
+}
+
 /** A reservation of less than the most the request can cost is watched while the answer streams. */
 function startMetering(ctx: MeterContext, services: Services): Metering {
-  const metering = { reading: newUsageReading(), read: definitionOf(ctx.get('route.protocol')).readUsage };
+  const metering = { reading: newUsageReading(), read: readerOf(ctx) };
   const reserved = ctx.get('spend.reserved_nano_usd');
   const most = ctx.get('spend.most_nano_usd');
   if (reserved === undefined || most === undefined || reserved >= most) return { ...metering, watch: undefined };
@@ -135,15 +151,19 @@ function startMetering(ctx: MeterContext, services: Services): Metering {
   return { ...metering, watch: watchReservation({ reserved, most, price, input_estimate, cache_asked, asked }) };
 }
 
-function writeFacts(ctx: MeterContext, { usage, billed }: Charge, outcome: Outcome): void {
-  const { provenance, cost_nano_usd: cost, possibly_billed_nano_usd = 0 } = outcome;
-  if (billed?.model !== undefined) ctx.set('usage.answered_model', billed.model);
-  if (billed !== undefined) ctx.set('usage.billed', { ...billed });
+function writeTokens(ctx: MeterContext, usage: Charge['usage']): void {
   ctx.set('usage.input_tokens', usage.input);
   ctx.set('usage.output_tokens', usage.output);
   ctx.set('usage.cache_read_input_tokens', usage.cache_read);
   ctx.set('usage.cache_write_5m_input_tokens', usage.cache_write_5m);
   ctx.set('usage.cache_write_1h_input_tokens', usage.cache_write_1h);
+}
+
+function writeFacts(ctx: MeterContext, { usage, billed }: Charge, outcome: Outcome): void {
+  const { provenance, cost_nano_usd: cost, possibly_billed_nano_usd = 0 } = outcome;
+  if (billed?.model !== undefined) ctx.set('usage.answered_model', billed.model);
+  if (billed !== undefined) ctx.set('usage.billed', { ...billed });
+  if (provenance.input !== 'unknown') writeTokens(ctx, usage);
   ctx.set('usage.server_tools', usage.server_tools ?? NO_TOOLS);
   ctx.set('usage.cost_nano_usd', cost);
   ctx.set('usage.provenance', provenance);
@@ -174,14 +194,6 @@ function outcomeOf(ctx: MeterContext, charge: Charge): Outcome {
   };
 }
 
-/** Hands the ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
-function settle(ctx: MeterContext, { ledger, log }: Services, outcome: Outcome): void {
-  const reservation = ctx.reservation ?? ledger.unreserved(requestIdentity(ctx));
-  const fields = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
-  const settled = reservation.settle(outcome);
-  settled.catch((err: unknown) => log.error({ err, ...fields }, 'a request could not be settled'));
-}
-
 /** The last attempt, where it did not serve the request and nobody ended it. */
 function lastFailed(ctx: MeterContext): AttemptRecord | undefined {
   const last = ctx.attempts.at(-1);
@@ -201,7 +213,9 @@ function howItEnded(ctx: MeterContext, reading: UsageReading): Ending {
     return mayBeBilled(failed) ? 'failed' : 'refused';
   }
   if (ctx.attempts.at(-1)?.certainty === 'not_sent') return 'refused';
-  return endingOf(reading, {
+  // A whole answer to another API is one, whether its events say so or not.
+  const heard = isOther(ctx) ? { ...reading, streamed: false } : reading;
+  return endingOf(heard, {
     status: ctx.get('upstream.status'),
     aborted: ctx.get('outcome.aborted') ?? false,
     drained: ctx.get('outcome.drained') ?? false,
@@ -215,37 +229,8 @@ function howItEnded(ctx: MeterContext, reading: UsageReading): Ending {
 /** Charges requests; what has no price is told once for each model and tool. */
 function createCharger(services: Services) {
   const { config, ledger, log, models } = services;
-  const tellOnce = createOnceLog(log);
+  const noteOddities = createOddities(log);
   const worst_case = config.spend_limits?.reserve === 'worst_case';
-
-  /** Logs what is odd about a charge. @returns what its provenance notes of it. */
-  function noteOddities(ctx: MeterContext, reading: UsageReading, charged: Charged, price: EffectivePrice) {
-    const { usage, impossible, unpriced_serving } = charged;
-    const request = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
-    const fields = { ...request, upstream: ctx.get('route.upstream') };
-    const model = ctx.get('request.model');
-    if (reading.unusable)
-      log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
-    if (impossible.length > 0) {
-      const what = 'the upstream reported more usage than is possible; the most that is possible was booked';
-      log.warn({ ...fields, impossible }, what);
-    }
-    if (unpriced_serving) {
-      const { service_tier, speed, inference_geo } = reading.served ?? {};
-      const how = { model, service_tier, speed, inference_geo };
-      tellOnce(how, 'an answer was served in a way that has no price; it was charged at the most expensive there is');
-    }
-    const unknown_model = price.source === 'prices.unknown_model';
-    if (unknown_model) tellOnce({ model }, 'a model without a price was charged by prices.unknown_model');
-    const unpriced = usage.server_tools === undefined ? [] : unpricedTools(price, usage);
-    for (const tool of unpriced) tellOnce({ model, tool }, 'a tool without a price was used; it cost nothing');
-    return {
-      ...clampedNumbers(impossible),
-      ...(unpriced_serving && { price: 'unknown_tier' as const }),
-      ...(unknown_model && { price: 'unknown_model' as const }),
-      ...(unpriced.length > 0 && { server_tools: 'unpriced' as const }),
-    };
-  }
 
   /** What such requests cost, as far as that is known of those with one answer. */
   function usualCost(ctx: MeterContext): number | undefined {
@@ -257,6 +242,12 @@ function createCharger(services: Services) {
     const { model, route, price } = pricedModel(ctx, services);
     const ending = howItEnded(ctx, reading);
     const bounds = expected(ctx, model);
+    if (ending !== 'refused' && isOther(ctx) && !tellsUsage(reading, model.id)) {
+      const { input_estimate: input, output_max: output } = bounds;
+      const most = ctx.get('spend.most_nano_usd') ?? costOf(price, { ...NO_TOKENS, input, output });
+      const per_request = ctx.get('route.per_request_nano_usd');
+      return chargeUnknown(ending, { model: model.id, per_request, most, counts_possible: worst_case });
+    }
     const bill = billFor(reading, {
       ...bounds,
       // Nobody who leaves pays less than what was sent.
@@ -269,7 +260,12 @@ function createCharger(services: Services) {
     const charged = chargeFor(bill.is_empty ? newUsageReading() : reading, bill, {
       ...{ models, model, route, asked: bounds.asked, cache_asked: bounds.cache_asked },
       others: (ctx.get('request.other_models') ?? []).flatMap((id) => models.find(id) ?? []),
-      possible: possibleFor(ctx.get('spend.most_tokens') as Possible | undefined, model, reading.chars),
+      possible: possibleFor(
+        ctx.get('spend.most_tokens') as Possible | undefined,
+        model,
+        // An image has no characters that its tokens could be counted by.
+        isOther(ctx) ? 0 : reading.chars,
+      ),
     });
     const { usage, billed } = charged;
     const provenance = { ...bill.provenance, ...noteOddities(ctx, reading, charged, price) };
@@ -342,7 +338,8 @@ export default defineStage({
         const result: Charge = charge === 'nothing' ? { ...emptyBill(), cost: 0 } : charged(ctx, reading);
         const outcome = withAttempts(outcomeOf(ctx, result), ctx.attempts, attemptPrices(ctx, services, isBilled));
         writeFacts(ctx, result, outcome);
-        settle(ctx, services, outcome);
+        const reservation = ctx.reservation ?? services.ledger.unreserved(requestIdentity(ctx));
+        settleLater(ctx, reservation, outcome, services.log);
       },
     };
   },

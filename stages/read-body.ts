@@ -1,8 +1,15 @@
-import { defineStage, type Services, type StageContext, StageError } from '../engine/api.ts';
+import { defineStage, type RequestBody, type Services, type StageContext, StageError } from '../engine/api.ts';
 import { isPlain, jsonTypeProblem } from '../engine/kit/index.ts';
 import { limitHeaders, limitsAtOnce, refuseForLimits } from '../engine/money/index.ts';
-import { type BodyFacts, readBodyFacts, sessionKey } from '../engine/protocols/index.ts';
-import { modelNames, servedNames, sharesSessions, windowAsked } from '../engine/upstreams/index.ts';
+import {
+  type BodyFacts,
+  byPath,
+  type OtherBody,
+  readBodyFacts,
+  readOtherBody,
+  sessionKey,
+} from '../engine/protocols/index.ts';
+import { modelNames, NO_MODEL, servedNames, sharesSessions, windowAsked } from '../engine/upstreams/index.ts';
 
 const CALLER = [
   'principal.id',
@@ -136,43 +143,72 @@ export default defineStage({
     const words = servedNames(services.config);
     const wants_session = sharesSessions(services.config);
     const wants_tools = services.pipeline.facts_read.has('request.tools');
+
+    /** A model nobody has is refused by the stage that routes. */
+    function noteModel(ctx: BodyContext, called: string): void {
+      const model = models.find(called, ctx.get('principal.groups'))?.id ?? called;
+      ctx.set('request.model', model);
+      if (model !== called) ctx.set('request.alias', called);
+    }
+
+    /** What is known of a request to an API beside those for models; it has no prompt, and no cache of it. */
+    function noteOther(ctx: BodyContext, facts: OtherBody): void {
+      if (facts.model === undefined) ctx.set('request.model', NO_MODEL.id);
+      else noteModel(ctx, facts.model);
+      ctx.set('request.stream', facts.stream);
+      ctx.set('request.choices', facts.choices);
+      ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
+      ctx.set('request.input_tokens_max', facts.input_tokens_max);
+      ctx.set('request.iterations', 1);
+      ctx.set('request.cache.ttl', 'none');
+      ctx.set('cache.requested_ttl', 'none');
+      noteServed(ctx, Object.fromEntries(facts.decisive.map(({ rule, value }) => [rule.name, value])));
+      if (facts.decisive.length > 0) ctx.set('request.decisive_fields', byPath(facts.decisive));
+    }
+
+    function noteServed(ctx: BodyContext, { service_tier, speed, inference_geo }: BodyFacts['served']): void {
+      if (service_tier !== undefined && words.has(service_tier)) ctx.set('request.service_tier', service_tier);
+      if (speed !== undefined && words.has(speed)) ctx.set('request.speed', speed);
+      if (inference_geo !== undefined && words.has(inference_geo)) ctx.set('request.inference_geo', inference_geo);
+    }
+
+    async function noteModelRequest(ctx: BodyContext, body: RequestBody): Promise<void> {
+      const session_headers = wants_session ? ctx.headers : undefined;
+      const facts = await readBodyFacts(ctx.get('request.protocol'), body, { isModel, session_headers });
+      noteModel(ctx, facts.model);
+      if (facts.max_tokens !== undefined) ctx.set('request.max_tokens', facts.max_tokens);
+      ctx.set('request.stream', facts.stream);
+      ctx.set('request.choices', facts.choices);
+      ctx.set('request.tool_count', facts.tool_count);
+      if (wants_tools) ctx.set('request.tools', facts.tool_names());
+      ctx.set('request.server_tool_uses', facts.server_tool_uses);
+      ctx.set('request.output_bounds', facts.output_bounds);
+      ctx.set('request.iterations', facts.iterations ?? 0);
+      ctx.set('request.compacts', facts.compacts);
+      ctx.set('request.message_count', facts.message_count);
+      ctx.set('request.image_count', facts.image_count);
+      if (facts.unproven_reasoning !== undefined) ctx.set('request.unproven_reasoning', facts.unproven_reasoning);
+      ctx.set('request.holds_state', facts.holds_state);
+      if (wants_session) noteSession(ctx, facts.session!);
+      ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
+      ctx.set('request.input_tokens_max', facts.input_tokens_max);
+      const context_window = windowAsked(ctx.headers);
+      if (context_window !== undefined) ctx.set('request.context_window', context_window);
+      ctx.set('request.cache.ttl', facts.cache_ttl);
+      ctx.set('cache.requested_ttl', facts.cache_requested);
+      noteServed(ctx, facts.served);
+      if (facts.decisive !== undefined) ctx.set('request.decisive_fields', facts.decisive);
+    }
+
     return {
       async request(ctx) {
-        refuseOtherThanJson(ctx.headers);
+        const is_other = ctx.get('request.protocol') === 'none';
+        if (!is_other) refuseOtherThanJson(ctx.headers);
         await refuseBusyCaller?.(ctx);
         const body = await ctx.readBody();
-        const session_headers = wants_session ? ctx.headers : undefined;
-        const facts = await readBodyFacts(ctx.get('request.protocol'), body, { isModel, session_headers });
-        // A model nobody has is refused by the stage that routes.
-        const model = models.find(facts.model, ctx.get('principal.groups'))?.id ?? facts.model;
         ctx.set('request.body_bytes', body.bytes.length);
-        ctx.set('request.model', model);
-        if (model !== facts.model) ctx.set('request.alias', facts.model);
-        if (facts.max_tokens !== undefined) ctx.set('request.max_tokens', facts.max_tokens);
-        ctx.set('request.stream', facts.stream);
-        ctx.set('request.choices', facts.choices);
-        ctx.set('request.tool_count', facts.tool_count);
-        if (wants_tools) ctx.set('request.tools', facts.tool_names());
-        ctx.set('request.server_tool_uses', facts.server_tool_uses);
-        ctx.set('request.output_bounds', facts.output_bounds);
-        ctx.set('request.iterations', facts.iterations ?? 0);
-        ctx.set('request.compacts', facts.compacts);
-        ctx.set('request.message_count', facts.message_count);
-        ctx.set('request.image_count', facts.image_count);
-        if (facts.unproven_reasoning !== undefined) ctx.set('request.unproven_reasoning', facts.unproven_reasoning);
-        ctx.set('request.holds_state', facts.holds_state);
-        if (wants_session) noteSession(ctx, facts.session!);
-        ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
-        ctx.set('request.input_tokens_max', facts.input_tokens_max);
-        const context_window = windowAsked(ctx.headers);
-        if (context_window !== undefined) ctx.set('request.context_window', context_window);
-        ctx.set('request.cache.ttl', facts.cache_ttl);
-        ctx.set('cache.requested_ttl', facts.cache_requested);
-        const { service_tier, speed, inference_geo } = facts.served;
-        if (service_tier !== undefined && words.has(service_tier)) ctx.set('request.service_tier', service_tier);
-        if (speed !== undefined && words.has(speed)) ctx.set('request.speed', speed);
-        if (inference_geo !== undefined && words.has(inference_geo)) ctx.set('request.inference_geo', inference_geo);
-        if (facts.decisive !== undefined) ctx.set('request.decisive_fields', facts.decisive);
+        if (is_other) noteOther(ctx, await readOtherBody(ctx.headers, body, isModel));
+        else await noteModelRequest(ctx, body);
         return undefined;
       },
     };

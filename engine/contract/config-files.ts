@@ -190,6 +190,9 @@ export interface GatewayFile {
     readonly price_multiplier: number;
     readonly allow_fields?: readonly string[];
     readonly allow_headers?: readonly string[];
+    readonly headers?: Readonly<Record<string, string | {
+      readonly value_env: string;
+    }>>;
     readonly cache_pool?: string;
     readonly state_boundary?: string;
     readonly on_unsupported_cache: 'downgrade' | 'refuse' | 'pass';

@@ -65,7 +65,11 @@ export const FACTS = {
       'Whether the request holds what only the upstream can read that it came from: encrypted content, stored responses, files',
   },
   'request.body_bytes': { kind: 'number', meaning: 'Size of the request body in bytes' },
-  'request.model': { kind: 'string', meaning: 'Identifier of the model the client asked for; an alias is resolved' },
+  'request.model': {
+    kind: 'string',
+    meaning:
+      'Identifier of the model the client asked for; an alias is resolved. `(none)` for a request to an API beside those for models that names none',
+  },
   'request.alias': { kind: 'string', meaning: 'What the client called the model, where it did not use its identifier' },
   'request.choices': { kind: 'number', meaning: 'How many answers to the same prompt the client asked for' },
   'request.image_count': { kind: 'number', meaning: 'Number of images in the conversation' },
@@ -107,7 +111,7 @@ export const FACTS = {
   'request.dropped_headers': {
     kind: 'strings',
     meaning:
-      'Headers of the client that were not forwarded: they choose who serves or pays, carry baggage, or `telemetry.propagate` keeps them back',
+      'Headers of the client that were not forwarded: they choose who serves or pays, carry baggage, `telemetry.propagate` keeps them back, or the upstream has fixed ones of the same name',
   },
   'request.output_bounds': {
     kind: 'object',
@@ -186,6 +190,11 @@ export const FACTS = {
     kind: 'number',
     meaning:
       'Cost in nano-USD of a request with as many tokens as this one seems to have and as long an answer as it may get, known before the routing rules are evaluated; 0 for counting tokens',
+  },
+  'route.per_request_nano_usd': {
+    kind: 'number',
+    meaning:
+      'What the request costs, in nano-USD, where its answer does not tell its usage: what the operator says (`per_request_usd` of the stage route-to)',
   },
   'route.rule': { kind: 'string', meaning: 'Routing rule that matched, or "default"' },
   'route.supports.count_tokens': { kind: 'boolean', meaning: 'Whether the upstream counts tokens' },
@@ -279,7 +288,7 @@ export const FACTS = {
   'usage.provenance': {
     kind: 'object',
     meaning:
-      'Where each number came from: upstream, estimate, abort, learned, most, possible, or clamped where more was reported than is possible',
+      'Where each number came from: upstream, estimate, abort, learned, most, possible, clamped where more was reported than is possible, unknown where nobody told, or per_request where the operator says what one costs',
   },
   'usage.possibly_billed_nano_usd': {
     kind: 'number',
@@ -328,21 +337,3 @@ interface KindTypes {
 
 /** The TypeScript type of the value of fact `P`. */
 export type FactValue<P extends FactPath> = KindTypes[(typeof FACTS)[P]['kind']];
-
-/** Facts the engine itself writes before the first stage or after the last; no stage may declare them in `writes`. */
-export const ENGINE_FACTS: readonly FactPath[] = (Object.keys(FACTS) as FactPath[]).filter(
-  (path) =>
-    /^request\.(id|method|path|protocol|received_at|region|agent|client\.|session_id)/.test(path) ||
-    path.startsWith('outcome.') ||
-    path.startsWith('error.'),
-);
-
-/** Facts that are always present, before the first stage runs. */
-export const INITIAL_FACTS: readonly FactPath[] = [
-  'request.id',
-  'request.method',
-  'request.path',
-  'request.protocol',
-  'request.received_at',
-  'request.client.address',
-];

@@ -134,8 +134,18 @@ export interface Reservation {
  * Where a number came from: the upstream, what was sent and relayed (`abort` where the caller went away), what such requests
  * cost (`learned`) or can cost (`most`). `possible`: the cost counts what the upstream may bill for a request that failed.
  * `clamped`: the upstream reported more than is possible, and this is the most that is.
+ * `unknown`: nobody told. `per_request`: what the operator says that one request costs.
  */
-export type Provenance = 'upstream' | 'estimate' | 'abort' | 'learned' | 'most' | 'possible' | 'clamped';
+export type Provenance =
+  | 'upstream'
+  | 'estimate'
+  | 'abort'
+  | 'learned'
+  | 'most'
+  | 'possible'
+  | 'clamped'
+  | 'unknown'
+  | 'per_request';
 
 /**
  * What is remarkable about a price: that of a model without one, none for a tool that was used, or the most expensive because the

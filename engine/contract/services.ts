@@ -121,6 +121,8 @@ export interface ModelCatalog {
    * @param groups of whoever uses it, where that is known: an alias may be for some groups only.
    */
   find(id: string, groups?: readonly string[]): ModelConfig | undefined;
+  /** The model by whose price a request is charged, by its identifier: also that of requests that name none. */
+  charged(id: string): ModelConfig | undefined;
   /** Why a caller may not use a model; `undefined` when it may. */
   refusal(caller: ModelCaller, model: ModelConfig): ModelRefusal | undefined;
   /** Whether an upstream that its requests are routed to serves a model; false only where gateway.yaml names no models. */

@@ -58,6 +58,11 @@ function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayCon
     const step = stageStep(entry, 'stages', facts);
     if (step.fate !== 'runs') return step;
     answered = entry.definition.terminal;
+    if (step.stage === 'route-to') {
+      const { upstream } = entry.options as { upstream: string };
+      facts = { ...facts, 'route.upstream': upstream };
+      return { ...step, wrote: { 'route.upstream': upstream } };
+    }
     if (step.stage !== 'resolve-route' || facts['request.model'] === undefined) return step;
     const route = pastRoute(loaded, config, pipeline, facts);
     if ('refusal' in route) {

@@ -33,7 +33,8 @@ function outcomeOf({ stages, limits, facts, routing }: DryRun): {
   if (upstream === undefined)
     return { would: 'unknown', words: 'Nothing that was kept of it tells where it would go now.' };
   const rule = routing.find(({ held, mode }) => held && mode === 'enforce');
-  const by = rule === undefined ? 'the default route' : `the rule ${rule.name}`;
+  const route = facts['route.rule'] === undefined ? 'its pipeline' : 'the default route';
+  const by = rule === undefined ? route : `the rule ${rule.name}`;
   const unless = unknown === undefined ? '' : ` The stage ${unknown.id} depends on what was not kept.`;
   return { would: 'go_out', words: `It would go to ${String(upstream)} now, by ${by}.${unless}` };
 }

@@ -84,7 +84,7 @@ function served(record: AuditRecord, { attempts }: Known): string {
   const failed = attempts.slice(0, -1).map((attempt) => `${attempt.upstream} (${attempt.outcome})`);
   const after = failed.length === 0 ? '' : `, after ${failed.join(' and ')}`;
   const cost = typeof cost_usd === 'number' ? ` It cost ${formatUsd(usdToNano(cost_usd))} USD.` : '';
-  const by =
-    typeof route_rule !== 'string' || route_rule === 'default' ? 'the default route' : `the rule ${route_rule}`;
+  const rule = route_rule === 'default' ? 'the default route' : `the rule ${String(route_rule)}`;
+  const by = typeof route_rule === 'string' ? rule : 'its pipeline';
   return `Served by ${upstream}${took}${first}${after}, by ${by}.${cost}`;
 }

@@ -25,7 +25,7 @@ function compose(errors: ProtocolErrors, error: StageError, request_id: string) 
 export function sendError(res: http.ServerResponse, path: string, error: StageError): StageError {
   const identity = identityOf(res);
   identity.error = error.code;
-  const { headers, body } = compose(definitionOfPath(path).errors, error, identity.request_id);
+  const { headers, body } = compose(definitionOfPath(path, res.req?.headers).errors, error, identity.request_id);
   sendWhole(res, error.status, headers, body);
   return error;
 }

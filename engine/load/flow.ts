@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
-import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
+import { ENGINE_FACTS, INITIAL_FACTS } from '../contract/engine-facts.ts';
+import type { FactPath } from '../contract/facts.ts';
 import { HEADER_FACTS } from '../contract/own-facts.ts';
 import type { Capability, StageDefinition } from '../contract/stage.ts';
 import { excludes, implies } from '../rules/guards.ts';

@@ -21,6 +21,7 @@ import { createFragmentLibrary } from './fragments.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link/link-stages.ts';
 import { lintCopies } from './lint/lint-copies.ts';
 import { lintProtocols } from './lint/lint-protocols.ts';
+import { lintUnknownCost } from './lint/lint-unknown-cost.ts';
 import { lintPipeline } from './lint/lints.ts';
 import { nestOptions } from './misplaced-options.ts';
 import { repeated } from './repeated.ts';
@@ -190,6 +191,7 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
     const isShared = (mark: Mark) => mark.chain !== undefined || mark.file !== file || pipeline.family !== undefined;
     lintPipeline(linked, match, isShared, findings);
     lintProtocols(linked, match.protocol, given.config, findings);
+    lintUnknownCost(linked, given.config, findings);
   }
   const extended = itemsOf(childOf(root, 'stages')).map(({ mark }) => mark.chain?.[0]?.file ?? mark.file);
   allowWarnings(root, findings, pipeline.extended ? extended : []);

@@ -1,5 +1,6 @@
+import { ENGINE_FACTS } from '../contract/engine-facts.ts';
 import { ERRORS } from '../contract/errors.ts';
-import { ENGINE_FACTS, FACTS } from '../contract/facts.ts';
+import { FACTS } from '../contract/facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { schemaProblem } from '../source/validator.ts';
 

@@ -12,7 +12,17 @@ export {
 } from './ledger/ending.ts';
 export { IDENTITY_FACTS, requestIdentity } from './ledger/reservation.ts';
 export { moreToReserve, type ReservationWatch, watchReservation } from './ledger/reservation-watch.ts';
-export { ASKED_FACTS, cacheLifetime, choicesOf, likelyTokens, mostTokensOf, windowOf } from './limits/asked-tokens.ts';
+export { settleLater } from './ledger/settle-later.ts';
+export {
+  ASKED_FACTS,
+  cacheLifetime,
+  choicesOf,
+  likelyTokens,
+  mostTokensOf,
+  refuseZeroBound,
+  textsOf,
+  windowOf,
+} from './limits/asked-tokens.ts';
 export { type LimitsAtOnce, limitsAtOnce } from './limits/at-once.ts';
 export { highestCost } from './limits/highest-cost.ts';
 export { compileLimits } from './limits/limit-demands.ts';
@@ -22,6 +32,8 @@ export { refuseForLimits } from './limits/refusals.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, emptyBill } from './prices/bill.ts';
 export { type Charged, chargeFor, clampedNumbers } from './prices/charge.ts';
+export { createOddities } from './prices/oddities.ts';
+export { chargeUnknown, tellsUsage } from './prices/other-charge.ts';
 export { type Possible, possibleFor } from './prices/possible.ts';
 export { costOf, NO_TOKENS, unpricedTools } from './prices/prices.ts';
 export { servedAsAsked } from './prices/served-prices.ts';

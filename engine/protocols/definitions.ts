@@ -22,10 +22,31 @@ export function definitionOf(protocol: string | undefined): ProtocolDefinition {
   return protocol === 'chat' || protocol === 'responses' ? DEFINITIONS[protocol] : messagesProtocol;
 }
 
-/** The protocol that a path belongs to which no pipeline serves. */
-export function definitionOfPath(path: string): ProtocolDefinition {
-  if (/\/(?:completions|embeddings)\b/i.test(path)) return chatProtocol;
-  return /\/responses\b/i.test(path) ? responsesProtocol : messagesProtocol;
+/** Paths beside chat completions of the API that has them. */
+const OTHER_CHAT_PATHS =
+  /\/(?:chat|completions|embeddings|images|audio|videos|batches|files|uploads|moderations|fine_tuning|vector_stores|evals|realtime)\b/i;
+
+/** Headers by which clients of the Messages API say its version. */
+const MESSAGES_HEADERS = ['anthropic-version', 'vendor-version'];
+
+/** The protocol that a path belongs to which no pipeline for models serves; two of them have files. */
+export function definitionOfPath(
+  path: string,
+  headers: Readonly<Record<string, string | string[] | undefined>> = {},
+): ProtocolDefinition {
+  if (/\/(?:threads|assistants)\b/i.test(path)) return chatProtocol;
+  if (/\/messages\b/i.test(path)) return messagesProtocol;
+  if (/\/responses\b/i.test(path)) return responsesProtocol;
+  if (!OTHER_CHAT_PATHS.test(path)) return messagesProtocol;
+  return MESSAGES_HEADERS.some((name) => headers[name] !== undefined) ? messagesProtocol : chatProtocol;
+}
+
+/** The protocol in which a request of a pipeline is told what is wrong. */
+export function definitionFor(
+  protocol: string,
+  { url, headers }: { readonly url: string; readonly headers: Parameters<typeof definitionOfPath>[1] },
+): ProtocolDefinition {
+  return protocol === 'none' ? definitionOfPath(url.split('?', 1)[0]!, headers) : definitionOf(protocol);
 }
 
 /** Where texts stand in answers of a pipeline's protocol. */

@@ -1,4 +1,5 @@
-import { type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
+import { INITIAL_FACTS } from '../contract/engine-facts.ts';
+import type { FactPath } from '../contract/facts.ts';
 import { factSpec } from '../contract/own-facts.ts';
 import { compileExpression } from './compile.ts';
 import type { Call, Expression } from './expression.ts';

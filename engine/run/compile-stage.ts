@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../contract/config.ts';
-import { ENGINE_FACTS } from '../contract/facts.ts';
+import { ENGINE_FACTS } from '../contract/engine-facts.ts';
 import type { PipelineNotes, Services, SharedServices } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import { runAsStage } from '../kit/strays.ts';

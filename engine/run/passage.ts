@@ -4,7 +4,7 @@ import { StageError } from '../contract/errors.ts';
 import type { ResponseConverter } from '../contract/stage.ts';
 import { decompressor } from '../kit/decompressor.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
-import { definitionOf, keepAliveOf } from '../protocols/definitions.ts';
+import { definitionFor, keepAliveOf } from '../protocols/definitions.ts';
 import type { RequestContext } from './context.ts';
 import { makeConverter } from './conversion.ts';
 import { behind, makeRewriter } from './rewriting/rewrite-answer.ts';
@@ -108,7 +108,7 @@ function endOf(
   const { protocol } = ctx.pipeline.spec.match;
   const sequence_number = protocol === 'responses' ? nextNumber(latest.toString()) : 0;
   const stream = { request_id: ctx.peek('request.id')!, sequence_number };
-  return between + definitionOf(protocol).errors.breakOff(error, stream);
+  return between + definitionFor(protocol, ctx).errors.breakOff(error, stream);
 }
 
 /** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { StageError } from '../contract/errors.ts';
 import type { Answer, Relay, ResponseEvent } from '../contract/stage.ts';
-import { definitionOf } from '../protocols/definitions.ts';
+import { definitionFor } from '../protocols/definitions.ts';
 import { sendWhole } from './answer/send-whole.ts';
 import type { CompiledStage } from './compiled.ts';
 import { discardResult, type Result } from './contained/result.ts';
@@ -231,7 +231,7 @@ async function answerError(plan: Plan, ctx: RequestContext, raised: StageError):
     handled.response.destroy();
   }
   const error = handled instanceof StageError ? handled : raised;
-  const { errors } = definitionOf(ctx.pipeline.spec.match.protocol);
+  const { errors } = definitionFor(ctx.pipeline.spec.match.protocol, ctx);
   const { refusal_header } = plan.config.server.profile;
   sendAnswer(ctx, {
     kind: 'answer',

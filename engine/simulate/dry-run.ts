@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { GatewayConfig } from '../contract/config.ts';
+import type { GatewayConfig, UpstreamConfig } from '../contract/config.ts';
 import {
   accessSteps,
   type DryRun,
@@ -35,8 +35,13 @@ function stageStep(trace: StageTrace, shadow: readonly string[], told: ReadonlyS
   };
 }
 
+/** What is told of a header whose value is a secret of the upstream. */
+function fixedSecret(header: NonNullable<UpstreamConfig['headers']>[string] | undefined): string | undefined {
+  return header === undefined || typeof header === 'string' ? undefined : `the value of ${header.value_env}`;
+}
+
 function headerPairs(call: Call, config: GatewayConfig, host: string): [string, string][] {
-  const { api_key_env, auth_token_env } = config.upstreams.find(({ name }) => name === call.upstream)!;
+  const { api_key_env, auth_token_env, headers = {} } = config.upstreams.find(({ name }) => name === call.upstream)!;
   const bearer_env = auth_token_env ?? api_key_env;
   const pairs: [string, string][] = [];
   for (let i = 0; i + 1 < call.raw_headers.length; i += 2) {
@@ -46,7 +51,7 @@ function headerPairs(call: Call, config: GatewayConfig, host: string): [string, 
     else if (lower === 'x-api-key' && api_key_env !== undefined) pairs.push([name, `the value of ${api_key_env}`]);
     else if (lower === 'authorization' && bearer_env !== undefined)
       pairs.push([name, `Bearer, the value of ${bearer_env}`]);
-    else pairs.push([name, value]);
+    else pairs.push([name, fixedSecret(headers[lower]) ?? value]);
   }
   return pairs;
 }

@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { ENGINE_FACTS, type FactPath, type FactValue } from '../contract/facts.ts';
+import { ENGINE_FACTS } from '../contract/engine-facts.ts';
+import type { FactPath, FactValue } from '../contract/facts.ts';
 import type { Clock } from '../contract/services.ts';
 import type { RequestBody, StageDefinition } from '../contract/stage.ts';
 import { HeldBody } from '../run/body.ts';

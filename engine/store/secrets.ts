@@ -10,7 +10,7 @@ export function namedSecrets(node: unknown): { readonly key: string; readonly na
 }
 
 /** Keys whose secret is sent as the value of an HTTP header. */
-const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env', 'token_env'];
+const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env', 'token_env', 'value_env'];
 /** Visible ASCII characters, with spaces only between them. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 

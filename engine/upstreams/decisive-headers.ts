@@ -98,6 +98,23 @@ export function windowAsked(headers: IncomingHttpHeaders): number | undefined {
   return longest;
 }
 
+/** Rows whose headers choose the path or the method that is served, whoever serves it. */
+const OF_PATH = /\b(?:path|method)\b.* served$/;
+
+/** Words at the end of names that choose an account, or whose credential. */
+const ACCOUNT_WORDS =
+  /(?:^|-)(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|byok|(?:virtual|provider|api|secret)-?keys?)(?:-(?:id|name|key|override|slug))?$/;
+
+/** What a header that chooses who serves or pays decides, by its name in lower case; `undefined` for all others. */
+export function decisionOf(name: string): DecisiveHeaders['decides'] | 'path' | undefined {
+  if (!isDecisiveHeader(name)) return undefined;
+  const known = DECISIVE_HEADERS.find((header) =>
+    header.name.endsWith('*') ? name.startsWith(header.name.slice(0, -1)) : name === header.name,
+  );
+  if (known !== undefined) return OF_PATH.test(known.meaning) ? 'path' : known.decides;
+  return ACCOUNT_WORDS.test(name) ? 'account' : 'model';
+}
+
 /** Whether a request header, in lower case, chooses who serves or pays, or is one that ends here in another spelling. */
 export function isDecisiveHeader(name: string): boolean {
   // Many servers take an underscore for a hyphen.

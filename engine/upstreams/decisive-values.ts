@@ -164,7 +164,7 @@ function checkPriced(
 ): void {
   const priced = PRICED[rule.name];
   for (const id of ids) {
-    const price: EffectivePrice = models.price(models.find(id)!, { upstream: upstream.name, at });
+    const price: EffectivePrice = models.price(models.charged(id)!, { upstream: upstream.name, at });
     if (priced !== undefined && value !== undefined && price.served?.names[priced.key].includes(value)) continue;
     const said = value !== undefined && PLAIN_WORD.test(value) ? `"${value}"` : 'what it says';
     const name = value !== undefined && PLAIN_WORD.test(value) ? value : 'NAME';

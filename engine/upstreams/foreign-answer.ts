@@ -5,16 +5,19 @@ import { isPlain, mediaType } from '../kit/media-type.ts';
 /**
  * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
  * an error, because clients decide by it whether to try again.
+ * @param takes_bytes whether an answer may be anything but a page, as of APIs that answer with files or with nothing
  */
 export function refuseForeignAnswer(
   response: IncomingMessage,
   name: string,
   first: Buffer | undefined,
+  takes_bytes = false,
 ): StageError | undefined {
   const status = response.statusCode!;
-  const found = foreignContent(response, first);
+  const found = takes_bytes && status < 300 ? notBytes(response) : foreignContent(response, first);
   if (found === undefined) return undefined;
-  const message = `The upstream "${name}" answered with ${found} (status ${status}) where JSON was expected.`;
+  const expected = takes_bytes ? 'an answer of its API' : 'JSON';
+  const message = `The upstream "${name}" answered with ${found} (status ${status}) where ${expected} was expected.`;
   const retry_after = response.headers['retry-after'];
   return new StageError('upstream_invalid', message, {
     details: { upstream: name, upstream_status: status },
@@ -25,6 +28,12 @@ export function refuseForeignAnswer(
       ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
     },
   });
+}
+
+/** A page is what somebody in between has to say. */
+function notBytes({ statusCode, headers }: IncomingMessage): string | undefined {
+  if (statusCode! < 200) return 'a status that HTTP does not have';
+  return mediaType(headers['content-type']).includes('html') ? 'an HTML page' : undefined;
 }
 
 function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer | undefined): string | undefined {

@@ -1,4 +1,5 @@
 /** What shipped stages use of this room. */
+export { NO_MODEL } from '../contract/no-model.ts';
 export { createAccessCheck, createAlwaysRefuses, createNeverReaches } from './access.ts';
 export { Attempts } from './attempts/attempts.ts';
 export { mayBeBilled } from './attempts/error-meaning.ts';

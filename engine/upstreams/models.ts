@@ -1,4 +1,5 @@
 import type { GatewayConfig, ModelConfig, TokenGroupConfig, UpstreamConfig } from '../contract/config.ts';
+import { NO_MODEL } from '../contract/no-model.ts';
 import type {
   EffectivePrice,
   ManagedPolicies,
@@ -16,6 +17,13 @@ import { type ModelLists, NO_LISTS } from './lists/model-lists.ts';
 
 /** What an absent `token_groups` section means. */
 const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
+
+/** The price of requests that name no model, in tokens. */
+const FREE: EffectivePrice = {
+  source: 'none',
+  pico: { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 },
+  server_tools_pico: {},
+};
 
 /** Where there are no policies. */
 const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
@@ -44,15 +52,18 @@ export function createModelCatalog(
   const hasPrice = ({ id }: ModelConfig, upstream: string) =>
     prices.periods(id, upstream).every(({ price }) => price !== undefined);
   function price({ id }: ModelConfig, route: PricedRoute): EffectivePrice {
+    if (id === NO_MODEL.id) return FREE;
     const found = prices.of(id, route);
     if (found === undefined) throw new Error(`gateway.yaml gives the model "${id}" no price at "${route.upstream}"`);
     return found;
   }
+  const find = found?.find ?? createFind(config.models);
   return {
     get all() {
       return found?.all() ?? config.models;
     },
-    find: found?.find ?? createFind(config.models),
+    find,
+    charged: (id) => (id === NO_MODEL.id ? NO_MODEL : find(id)),
     isServedAt: found?.isServedAt ?? (() => true),
     refusal(caller, model): ModelRefusal | undefined {
       const { token_group } = caller;

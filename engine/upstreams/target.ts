@@ -6,6 +6,7 @@ import type { DrainLimits } from '../contract/stage.ts';
 import { spellBound } from '../protocols/body/output-bound.ts';
 import { definitionOf } from '../protocols/definitions.ts';
 import type { ForwardContext } from './attempts/forward-context.ts';
+import { fixedHeaders, fixHeaders } from './fixed-headers.ts';
 import { createHttpTransport } from './http-transport.ts';
 import type { OutgoingRequest, Transport } from './transport.ts';
 import {
@@ -26,7 +27,9 @@ export interface Target {
   readonly pathOf: (path: string) => string;
   readonly transport: Transport;
   readonly credential: Readonly<Record<string, string>>;
-  /** Name of the variable it is in. */
+  /** Headers that every request has, whatever its client says. */
+  readonly fixed_headers: Readonly<Record<string, string>>;
+  /** Name of the variable the credential is in. */
   readonly credential_name: string | undefined;
   readonly messages_headers: MessagesHeaders;
   /** Headers that reach it though they choose who serves or pays. */
@@ -46,6 +49,7 @@ export function createTarget(upstream: UpstreamConfig, { config, clock, secret }
     pathOf: upstreamPaths(upstream),
     transport: createHttpTransport({ url: new URL(upstream.base_url), connect_seconds, clock }),
     credential: upstreamCredential(upstream, secret),
+    fixed_headers: fixedHeaders(upstream, secret),
     credential_name: upstream.api_key_env ?? upstream.auth_token_env,
     messages_headers: messagesHeaders(upstream.profile, profile),
     allowed_headers: new Set(upstream.allow_headers),
@@ -62,11 +66,14 @@ export function protocolAt(ctx: ForwardContext, { config }: Target): Protocol {
   return (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(ctx.get('request.protocol'), config.protocols);
 }
 
-/** What a target is sent of a request, and which of the client's headers it is not because of what they decide. */
+/** What a target is sent of a request, and which of the client's headers it is not. */
 export interface PreparedRequest extends OutgoingRequest {
   /** `undefined` without any. */
   readonly dropped_headers: readonly string[] | undefined;
 }
+
+/** Methods whose requests need not have a body, and then say nothing of its length. */
+const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE']);
 
 /** Makes what a target is sent of a request. Raises not_supported when it would not understand the body. */
 export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest {
@@ -87,10 +94,13 @@ export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest
     const stream = ctx.get('request.stream') ?? false;
     describeTranslated(headers, { protocol, stream, messages: target.messages_headers });
   }
-  headers['content-length'] = String(body.bytes.length);
+  if (body.bytes.length > 0 || !BODILESS.has(ctx.call.req.method!))
+    headers['content-length'] = String(body.bytes.length);
+  const replaced = fixHeaders(headers, target.fixed_headers);
   Object.assign(headers, target.credential);
+  const dropped_headers = replaced.length === 0 ? dropped : [...(dropped ?? []), ...replaced];
   const path = target.pathOf(foreign ? definitionOf(protocol).path : ctx.url);
-  return { method: ctx.call.req.method!, path, headers, body: body.bytes, dropped_headers: dropped };
+  return { method: ctx.call.req.method!, path, headers, body: body.bytes, dropped_headers };
 }
 
 /** The client is told that it is so; the reason is the operator's, and is for the log. */

@@ -12,7 +12,7 @@ import { freePort } from '../support/free-port.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
 import { until } from '../support/until.ts';
 
-for (const name of ['rules', 'operations', 'every-client', 'redact-email-addresses']) {
+for (const name of ['rules', 'operations', 'every-client', 'redact-email-addresses', 'other-endpoints']) {
   test(`examples/${name} passes the check without a warning and serves requests`, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
     const closing: (() => Promise<unknown>)[] = [() => rm(directory, { recursive: true, force: true })];

@@ -42,7 +42,8 @@ function entry(name: string): string {
 /** A pipeline around an example: the example stands where its stage usually does, the stages before it are there. */
 function pipelineAround(stage: StageDefinition, example: string): string {
   const at = COMPANY.indexOf(stage.name);
-  const others = at < 0 ? ['authenticate'] : COMPANY.slice(0, at);
+  const company = stage.name === 'route-to' ? ['authenticate', 'read-body'] : ['authenticate'];
+  const others = at < 0 ? company : COMPANY.slice(0, at);
   const before_it = stage.terminal ? others.filter((name) => name !== 'forward' && name !== 'fail') : others;
   const answer = stage.terminal && !/^ {2}when:/m.test(example) ? [] : [entry('fail')];
   const middle = stage.place === 'finally' ? [] : [example];

@@ -152,6 +152,7 @@ function headLines({ facts }: DryRun, line_width: number): string[] {
 export function describeDryRun(run: DryRun, line_width: number, time_zone = 'UTC'): string[] {
   const section = (title: string, lines: readonly string[]) => (lines.length === 0 ? [] : ['', title, ...lines]);
   const decided = run.facts['route.rule'];
+  const by = decided === undefined ? 'its pipeline' : decided === 'default' ? 'default' : `the rule ${String(decided)}`;
   const past =
     run.past &&
     `The request ${run.past.request_id} of ${run.past.received_at}, by the rules as they are now. Nothing is run: the audit log keeps no body.`;
@@ -164,9 +165,7 @@ export function describeDryRun(run: DryRun, line_width: number, time_zone = 'UTC
     ...section('Routing rules', ruleLines(run.routing, line_width)),
     ...(run.facts['route.upstream'] === undefined
       ? []
-      : [
-          `  -> upstream ${String(run.facts['route.upstream'])}, by ${decided === 'default' ? 'default' : `the rule ${String(decided)}`}`,
-        ]),
+      : [`  -> upstream ${String(run.facts['route.upstream'])}, by ${by}`]),
     ...section('Upstreams, in the order to be tried if all of them work', upstreamLines(run, line_width)),
     ...(run.past === undefined
       ? []

@@ -42,6 +42,7 @@ const GO_BY_NAME: ReadonlySet<string> = new Set([
   'read-body',
   'report-spending',
   'resolve-route',
+  'route-to',
 ]);
 const ID_CHARS = 10;
 

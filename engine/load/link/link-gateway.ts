@@ -1,3 +1,4 @@
+import { NO_MODEL } from '../../contract/no-model.ts';
 import { matchesGlob } from '../../kit/glob.ts';
 import { isLoopbackUrl, urlProblem } from '../../kit/net/addresses.ts';
 import { oneOf } from '../../kit/text/suggest.ts';
@@ -7,6 +8,7 @@ import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf }
 import type { KnownNames } from '../annotations.ts';
 import { linkAllowed } from './link-allowed.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
+import { linkHeaders, namesCredential } from './link-headers.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
 import { linkMetrics } from './link-metrics.ts';
 import { linkMoney } from './link-money.ts';
@@ -32,6 +34,7 @@ interface Linked {
 export function linkGateway(root: MapNode, names: KnownNames, findings: Findings): void {
   const linked = { root, names, findings };
   checkNames(linked);
+  checkModelNames(linked);
   reportExclusive(childOf(root, 'database'), ['postgres', 'embedded'], findings);
   for (const upstream of itemsOf(childOf(root, 'upstreams'))) checkUpstream(upstream, findings);
   checkModels(linked);
@@ -66,13 +69,28 @@ function checkNames({ root, findings }: Linked): void {
   }
 }
 
+function checkModelNames(linked: Linked): void {
+  const { root, findings } = linked;
+  for (const model of modelsOf(root)) {
+    const names = [childOf(model, 'id'), ...itemsOf(childOf(model, 'aliases'))];
+    for (const name of names) {
+      if (name === undefined || (textOf(name) ?? textOf(childOf(name, 'name'))) !== NO_MODEL.id) continue;
+      findings.report('C4005', name.mark, `the name ${quote(NO_MODEL.id)} belongs to requests that name no model`, {
+        help: 'give the model another name: the ledger tells the two apart by it',
+      });
+    }
+  }
+}
+
 function checkUpstream(upstream: Node, findings: Findings): void {
   reportExclusive(upstream, ['api_key_env', 'auth_token_env'], findings);
-  const named = ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined);
+  const named =
+    ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined) || namesCredential(upstream);
   checkProtocols(upstream, findings);
   checkApiPath(upstream, findings);
   checkEncryption(upstream, findings);
   linkAllowed(upstream, findings);
+  linkHeaders(upstream, findings);
   const name = childOf(upstream, 'name');
   if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) return;
   findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {

@@ -10,7 +10,7 @@ type AskedContext = Pick<
 
 /** What the input of a request costs at an upstream, by its estimate, in nano-USD: what is surely read when it is accepted. */
 export function inputCost(ctx: AskedContext, models: ModelCatalog, upstream: string): number {
-  const model = models.find(ctx.get('request.model'))!;
+  const model = models.charged(ctx.get('request.model'))!;
   const window = Math.max(model.context_window, ctx.get('request.context_window') ?? 0);
   const input = Math.min(ctx.get('request.input_tokens_estimate'), window);
   return costOf(models.price(model, { upstream, at: ctx.get('request.received_at') }), { ...NO_TOKENS, input });

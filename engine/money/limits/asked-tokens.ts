@@ -1,4 +1,5 @@
 import type { ModelConfig, UpstreamConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
 import type { Protocol } from '../../contract/protocol.ts';
 import type { StageContext } from '../../contract/stage.ts';
 import { type MostTokens, mostTokens } from './most-tokens.ts';
@@ -32,8 +33,24 @@ export function choicesOf(ctx: AskedContext): number {
   return ctx.get('request.choices') ?? 1;
 }
 
+/** How many texts a request of an API beside those for models has at most; each may fill the window of its model. */
+export function textsOf(ctx: AskedContext): number {
+  return ctx.get('request.protocol') === 'none' ? choicesOf(ctx) : 1;
+}
+
+/** There are servers that take a bound of 0 for none. Raises invalid_request. */
+export function refuseZeroBound(ctx: AskedContext, { name, supports }: UpstreamConfig): void {
+  if (ctx.get('request.max_tokens') !== 0 || supports.max_tokens_0) return;
+  throw new StageError(
+    'invalid_request',
+    `max_tokens: must be 1 or more: some providers take 0 for no bound at all. Where the upstream "${name}" takes it for no output, an administrator can say so: \`supports.max_tokens_0\`.`,
+    { details: { param: 'max_tokens' } },
+  );
+}
+
 /** The longest cache lifetime the prompt may be written for. Only the Messages protocol leaves that to the request. */
 export function cacheLifetime(ctx: AskedContext): string {
+  if (ctx.get('request.protocol') === 'none') return 'none';
   if (ctx.get('cache.downgraded') === true) return '5m';
   const asked = ctx.get('request.cache.ttl') ?? 'none';
   return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
@@ -64,6 +81,6 @@ export function mostTokensOf(ctx: AskedContext, model: ModelConfig, upstream: Up
 /** The tokens a request counts as against limits by tokens. */
 export function likelyTokens(ctx: AskedContext, model: ModelConfig): number {
   const { max_output_tokens } = model;
-  const input = Math.min(ctx.get('request.input_tokens_estimate'), windowOf(ctx, model));
+  const input = Math.min(ctx.get('request.input_tokens_estimate'), windowOf(ctx, model) * textsOf(ctx));
   return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
 }

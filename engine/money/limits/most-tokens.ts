@@ -45,6 +45,12 @@ export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds:
   const { max_output_tokens } = model;
   const { choices, upstream_protocol, compacts, window_asked = 0 } = bounds;
   const context_window = Math.max(model.context_window, window_asked);
+  if (bounds.protocol === 'none') {
+    // Every text of a list is read by itself.
+    const input = Math.min(bounds.input_max, context_window * choices);
+    const once = { runs: 1, other_runs: 1, compactions: 0, compaction_output: 0 };
+    return { input, output: max_output_tokens * choices, ...once };
+  }
   const endless = upstream.tool_iterations ?? ITERATIONS[upstream_protocol];
   const asked = bounds.iterations || endless;
   // A use that `max_uses` refuses is an error that the model reads and goes on from: there bounds of tools bound no runs.

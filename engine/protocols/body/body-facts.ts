@@ -87,7 +87,8 @@ export async function readBodyFacts(
   };
 }
 
-function byPath(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
+/** Decisive values as the fact `request.decisive_fields` has them. */
+export function byPath(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
   const by_path: Record<string, DecisiveChoice> = Object.create(null);
   for (const { param, rule, value } of decisive) {
     by_path[param] = { field: rule.name, ...(value !== undefined && { value }) };

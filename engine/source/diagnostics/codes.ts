@@ -10,6 +10,7 @@ import { SCHEMA_CODES } from './codes/schema.ts';
 import { SOURCE_CODES } from './codes/source.ts';
 import { TELEMETRY_CODES } from './codes/telemetry.ts';
 import { TEST_CODES } from './codes/tests.ts';
+import { UPSTREAM_CODES } from './codes/upstreams.ts';
 import { WARNING_CODES } from './codes/warnings.ts';
 
 /** What the reference says about one diagnostic code. */
@@ -34,6 +35,7 @@ export const DIAGNOSTICS = {
   ...AUTH_CODES,
   ...MONEY_CODES,
   ...TELEMETRY_CODES,
+  ...UPSTREAM_CODES,
   ...RULE_CODES,
   ...FLOW_CODES,
   ...WARNING_CODES,

@@ -15,6 +15,8 @@ interface Answered {
   readonly name: string;
   /** Milliseconds since the epoch. */
   readonly now: number;
+  /** Whether it is of an API beside those for models, which may answer with anything. */
+  readonly is_other: boolean;
 }
 
 /** What is wrong with an answer. */
@@ -39,14 +41,15 @@ export function judgeAnswer(answered: Answered): Judgement | undefined {
   return judgeDocument(answered);
 }
 
-function judgeError({ response, beginning, name, now }: Answered, status: number): Judgement {
+function judgeError({ response, beginning, name, now, is_other }: Answered, status: number): Judgement {
   const text = errorText(response, beginning.chunks);
-  const said = errorSaid(text);
-  const foreign = refuseForeignAnswer(response, name, beginning.chunks[0]);
+  // What is missing there may be a file, and says nothing about a model.
+  const said = is_other && status === 404 ? undefined : errorSaid(text);
+  const foreign = refuseForeignAnswer(response, name, beginning.chunks[0], is_other);
   const broken = beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined;
   const error = foreign ?? broken;
   return {
-    ...judged(outcomeOf(status, said), status, said),
+    ...judged(outcomeOf(status, said), status, is_other ? undefined : said),
     retry_after_seconds: retryAfterSeconds(response, now),
     ...(error === undefined ? passedOn(response, beginning) : { error }),
   };
@@ -83,7 +86,7 @@ function saysSomething(response: IncomingMessage, chunks: readonly Buffer[]): bo
   return !isPlain(response.headers['content-encoding']) || /^[^:\s]/m.test(errorText(response, chunks));
 }
 
-function judgeDocument({ response, beginning, name }: Answered): Judgement | undefined {
+function judgeDocument({ response, beginning, name, is_other }: Answered): Judgement | undefined {
   const { statusCode: status = 0, headers } = response;
   const { by, chunks } = beginning;
   if (by === 'silent') {
@@ -91,12 +94,13 @@ function judgeDocument({ response, beginning, name }: Answered): Judgement | und
     return { ...judged('unanswered', status), error: silent(name) };
   }
   if (by === 'broken') return { ...judged('empty', status), error: dropped(name, 'in the middle of its response') };
-  const foreign = refuseForeignAnswer(response, name, chunks[0]);
+  const foreign = refuseForeignAnswer(response, name, chunks[0], is_other);
   if (foreign !== undefined) {
     response.destroy();
     // A page says that no model was asked, and so does a redirect; nothing at all says nothing.
     return { ...judged(chunks.length === 0 && status < 300 ? 'empty' : 'foreign', status), error: foreign };
   }
+  if (is_other) return undefined;
   const text = isPlain(headers['content-encoding']) ? chunks[0]!.toString('utf8') : '';
   const said = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorSaid(text) : undefined;
   if (said === undefined) return undefined;

@@ -66,7 +66,7 @@ export async function sendOnce(plan: AttemptPlan): Promise<ServedAttempt | Faile
     is_through: sending.attempts === 0 || sending.body_is_sent,
     began_at: started,
     ms: clock.monotonic() - started,
-    is_translated: protocolAt(ctx, target) !== protocolOf(ctx.get('request.protocol')),
+    is_translated: !isOther(ctx) && protocolAt(ctx, target) !== protocolOf(ctx.get('request.protocol')),
   });
   let response: IncomingMessage;
   try {
@@ -87,12 +87,17 @@ export async function sendOnce(plan: AttemptPlan): Promise<ServedAttempt | Faile
       error: cancelled,
     };
   }
-  const failed = judgeAnswer({ response, beginning, name, now: clock.now() });
+  const failed = judgeAnswer({ response, beginning, name, now: clock.now(), is_other: isOther(ctx) });
   if (failed !== undefined) {
     const received_bytes = failed.error === undefined ? 0 : sizeOf(beginning.chunks);
     return { ...answered, ...failed, received_bytes };
   }
   return { ...answered, relay: { ...relayTo(plan, response), begun: beginning.chunks } };
+}
+
+/** Whether a request is for an API beside those for models. */
+function isOther(ctx: ForwardContext): boolean {
+  return ctx.get('request.protocol') === 'none';
 }
 
 const NOT_KNOWN = { retry_after_seconds: undefined, names_model: false } as const;
@@ -133,7 +138,10 @@ function relayTo({ ctx, timeouts, first_byte_seconds }: AttemptPlan, response: I
 function lateRelay(plan: AttemptPlan, response: IncomingMessage): Relay {
   const relay = relayTo(plan, response);
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
-  return { ...relay, inspect: (first) => refuseForeignAnswer(response, plan.target.config.name, first) };
+  return {
+    ...relay,
+    inspect: (first) => refuseForeignAnswer(response, plan.target.config.name, first, isOther(plan.ctx)),
+  };
 }
 
 /** Waits for the head of the answer; when it comes too late for the client, it is read for its bill all the same. */

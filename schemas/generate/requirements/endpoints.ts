@@ -105,6 +105,45 @@ export const ENDPOINTS: Section = {
         'a path of a protocol that is not served names those that are',
       ],
     }),
+    yes(
+      'endpoints.unserved',
+      'what no pipeline takes is refused in the words of its API, and recorded where somebody sent it',
+      {
+        'e2e/clients/wrong-path.test.ts': [
+          '… is refused in the envelope of …',
+          'a method that a path does not take is refused in the envelope of the path, HEAD without a body',
+          'a request that no pipeline takes > leaves an audit record where somebody has sent it, with the path and never its query',
+          'a request that no pipeline takes > leaves none where nobody is known to have sent it',
+        ],
+        'http/unserved-records.test.ts': [
+          'audit records of requests that no pipeline takes > are 60 a minute for each caller, and the next one says how many are missing',
+        ],
+      },
+    ),
+    yes(
+      'endpoints.others',
+      'embeddings, files, batches, images and audio are forwarded within budgets; usage is never made up',
+      {
+        'e2e/endpoints/other-endpoints.test.ts': [
+          'the SDK of chat completions > gets embeddings, which cost the tokens that the answer tells',
+          'the SDK of chat completions > speaks: every byte of the answer arrives, and the request costs what its pipeline says',
+          'the SDK of chat completions > transcribes: the form arrives byte for byte, and costs the tokens that the answer tells',
+          'the SDK of chat completions > makes a batch, which costs what its pipeline says, and looks at it for nothing',
+          'the SDK of chat completions > is refused a batch file with a request for a model that its caller may not use',
+          'the SDK of Messages > makes a batch of more requests than fields may name models, lists batches and reads results',
+        ],
+        'stages/route-to.test.ts': [
+          'route-to > refuses a request whose cost nothing tells, unless somebody has said what happens to such',
+        ],
+      },
+    ),
+    yes('endpoints.headers', 'headers of an upstream go with every request to it; secrets among them are never shown', {
+      'e2e/hostile/fixed-headers.test.ts': [
+        'fixed headers of an upstream > are in every request to it, and in none to another',
+        "fixed headers of an upstream > take the place of a client's own, in whatever spelling, and its record says so",
+        'fixed headers of an upstream > never show a secret in the log or in an audit record',
+      ],
+    }),
     yes('endpoints.base-urls', 'the root is for Messages clients, the address with `/v1` for the others', {
       'e2e/clients/wrong-path.test.ts': [
         'a client with a wrong base URL asks for … and is told …, in the words of its protocol',

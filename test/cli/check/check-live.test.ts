@@ -129,6 +129,16 @@ test('without a section `models` an upstream is asked for its list, and which of
   );
 });
 
+test('the headers that every request to an upstream has are in this one, too', async () => {
+  const seen: unknown[] = [];
+  const url = await answering((request, response) => {
+    seen.push([request.headers['x-team'], request.headers['x-api-token']]);
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  });
+  await upstream(url, { headers: { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } } });
+  assert.deepEqual(seen, [['search', SECRET]]);
+});
+
 test('a refused credential names the variable it is in', async () => {
   const url = await answering((_request, response) => response.writeHead(401).end());
   const { ok, what, help } = await upstream(url);

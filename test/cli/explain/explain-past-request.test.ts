@@ -64,6 +64,22 @@ finally:
     when: { ">": [{ var: upstream.status }, 499] }
 `;
 
+const FILES = `pipeline: files
+version: 1
+summary: Forwards files.
+match: { methods: [POST], paths: [/v1/files], protocol: none }
+stages:
+  - stage: authenticate
+  - stage: read-body
+  - stage: route-to
+    options: { upstream: other, per_request_usd: 0.5 }
+  - stage: check-budget
+  - stage: meter-usage
+  - stage: forward
+finally:
+  - stage: audit
+`;
+
 const RECORD = {
   request_id: '0b9e4c1e-0000-4000-8000-000000000001',
   at: '2026-03-10T12:00:01.000Z',
@@ -84,6 +100,7 @@ before(async () => {
   project = createProject({
     'gateway.yaml': CONFIG,
     'pipelines/messages.yaml': PIPELINE,
+    'pipelines/files.yaml': FILES,
     'policies/guests.yaml': POLICY,
   });
   const loaded = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
@@ -113,6 +130,14 @@ describe('a past request', () => {
     const { facts, routing, spending } = replay({ model: 'mini-1', upstream: 'main', route_rule: 'default' });
     assert.deepEqual([facts['route.upstream'], facts['route.rule']], ['spare', 'mini-to-spare']);
     assert.deepEqual([routing[0]?.held, spending[0]?.name], [true, 'few']);
+  });
+
+  it('goes to the upstream of its pipeline where that names one, whether it has a model or not', () => {
+    for (const model of ['(none)', 'coder-1']) {
+      const run = replay({ path: '/v1/files', protocol: 'none', model });
+      assert.deepEqual([run.facts['route.upstream'], run.facts['route.rule']], ['other', undefined]);
+      assert.match(describeDryRun(run, 80).join('\n'), /-> upstream other, by its pipeline\n/);
+    }
   });
 
   it('is routed by what its model can do, and asked in a protocol that the upstream speaks', () => {

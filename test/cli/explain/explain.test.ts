@@ -151,7 +151,8 @@ describe('explain', () => {
   });
 
   it('says what became of the body, and no secret of an upstream that takes its key in two headers', async () => {
-    const compat = 'type: compat, protocols: [chat], base_url: "https://spare.example.com/v1", api_key_env: SPARE_KEY';
+    const headers = 'headers: { x-team: search, x-api-token: { value_env: SPARE_HEADER } }';
+    const compat = `type: compat, protocols: [chat], base_url: "https://spare.example.com/v1", api_key_env: SPARE_KEY, ${headers}`;
     const spare = 'base_url: "https://spare.example.com", auth_token_env: SPARE_TOKEN';
     const shipped = CONFIG.replace('pipelines: pipelines\n', '');
     await writeFile(join(directory, 'compat.yaml'), shipped.replace(spare, compat));
@@ -159,6 +160,7 @@ describe('explain', () => {
     const given = ['--group', 'research', '--config', 'compat.yaml'];
     const { stdout: passed } = await explain(file, ...given, '--path', '/v1/chat/completions');
     assert.match(passed, /authorization: Bearer, the value of SPARE_KEY\n {2}x-api-key: the value of SPARE_KEY\n/);
+    assert.match(passed, / {2}x-team: search\n {2}x-api-token: the value of SPARE_HEADER\n/);
     assert.match(passed, /bytes, with stream_options, model rewritten\n/);
     const { stdout: translated } = await explain(file, ...given);
     assert.match(translated, /POST https:\/\/spare\.example\.com\/v1\/chat\/completions [\s\S]*bytes, written anew\n/);

@@ -1,5 +1,6 @@
 import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../../contract/config.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
+import { fixedHeaders } from '../../../upstreams/fixed-headers.ts';
 import { upstreamPaths } from '../../../upstreams/upstream-path.ts';
 import { withListedModels } from './listed-models.ts';
 import type { LiveCheck, LiveOutcome } from './live-check.ts';
@@ -61,6 +62,7 @@ export async function checkUpstream(
   const key = api_key_env === undefined ? undefined : env[api_key_env];
   const token = auth_token_env === undefined ? undefined : env[auth_token_env];
   const headers = {
+    ...fixedHeaders(upstream, (variable) => env[variable] ?? ''),
     ...(key === undefined ? {} : { 'x-api-key': key }),
     // Nearly all compat upstreams read a key here.
     ...(key !== undefined && type === 'compat' ? { authorization: `Bearer ${key}` } : {}),

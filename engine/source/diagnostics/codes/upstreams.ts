@@ -1,0 +1,24 @@
+/** Codes about what upstreams are sent, and about routes to them. */
+export const UPSTREAM_CODES = {
+  C4080: {
+    title: 'The header cannot be set for an upstream',
+    explanation:
+      'The same `headers` go with every request to an upstream. Some headers differ by connection, body or trace, carry the credential that has a key of its own, or decide over models and prices, which limits and bills have to know.',
+    example:
+      'upstreams:\n  - name: main\n    base_url: https://api.example.com\n    api_key_env: UPSTREAM_KEY\n    headers: { content-type: text/plain }',
+  },
+  C4081: {
+    title: 'A header holds a secret that is written out',
+    explanation:
+      'Secrets come from environment variables: `value_env` names the one that holds the value of the header.',
+    example:
+      'upstreams:\n  - name: main\n    base_url: https://api.example.com\n    headers: { x-api-token: swordfish }   # x-api-token: { value_env: UPSTREAM_TOKEN }',
+  },
+  W7240: {
+    title: 'Requests leave whose cost nobody knows',
+    explanation:
+      'With `unknown_cost: allow` the stage `route-to` sends requests of which neither the price of a model nor `per_request_usd` says what they cost. The ledger has them at no cost, so that limits in money do not count them.',
+    example:
+      'spend_limits: { defaults: { user_daily_usd: 20 } }\n# pipelines/mine.yaml\nstages:\n  - stage: authenticate\n  - stage: read-body\n  - { stage: route-to, options: { upstream: main, unknown_cost: allow } }\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: forward',
+  },
+} as const;

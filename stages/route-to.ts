@@ -1,0 +1,215 @@
+import {
+  defineStage,
+  type ModelCaller,
+  type ModelConfig,
+  type StageContext,
+  StageError,
+  type TokenCounts,
+  usdToNano,
+} from '../engine/api.ts';
+import { NO_TOKENS, textsOf } from '../engine/money/index.ts';
+import { type DecisiveChoice, isForm } from '../engine/protocols/index.ts';
+import {
+  type Choosing,
+  chooseCandidates,
+  createAccessCheck,
+  createDecisiveCheck,
+  createRoute,
+  MODEL_FACTS,
+  modelFacts,
+  modelNotFound,
+  type Needs,
+  NO_MODEL,
+  refuseDecisiveQuery,
+  UPSTREAM_FACTS,
+} from '../engine/upstreams/index.ts';
+
+const READS = [
+  'request.protocol',
+  'request.model',
+  'request.received_at',
+  'request.input_tokens_estimate',
+  'request.input_tokens_max',
+  'principal.email',
+  'principal.groups',
+] as const;
+
+const READS_IF_SET = [
+  'request.alias',
+  'request.choices',
+  'request.max_tokens',
+  'request.decisive_fields',
+  'principal.token.group',
+] as const;
+
+const WRITES = [
+  'route.estimate_nano_usd',
+  'route.worst_case_nano_usd',
+  'route.per_request_nano_usd',
+  'request.other_models',
+  ...MODEL_FACTS,
+  ...UPSTREAM_FACTS,
+] as const;
+
+type RouteContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
+
+export default defineStage({
+  name: 'route-to',
+  version: 1,
+  summary: 'Sends requests to one upstream, for APIs beside those for models, and checks the models that they name.',
+  options: {
+    type: 'object',
+    additionalProperties: false,
+    required: ['upstream'],
+    properties: {
+      upstream: {
+        type: 'string',
+        minLength: 1,
+        'x-ref': 'upstream',
+        description: 'Name of the upstream in gateway.yaml.',
+      },
+      per_request_usd: {
+        type: 'number',
+        minimum: 0,
+        maximum: 1_000_000,
+        description:
+          'What one request costs, in USD, whose answer does not tell its usage in tokens that have a price. It is reserved before the request leaves, and is the cost in the ledger.',
+      },
+      unknown_cost: {
+        enum: ['refuse', 'allow'],
+        default: 'refuse',
+        description:
+          'What happens to a request of which nothing says what it costs, neither the price of a model nor per_request_usd. refuse: it does not leave. allow: it leaves and costs nothing in the ledger, so that no limit in money counts it.',
+      },
+    },
+  },
+  examples: [
+    { title: 'Price by model, as for embeddings', yaml: '- stage: route-to\n  options: { upstream: main }' },
+    {
+      title: 'A price per request where answers tell no usage',
+      yaml: '- stage: route-to\n  options: { upstream: main, per_request_usd: 0.05 }',
+    },
+  ],
+  reads: READS,
+  readsIfSet: READS_IF_SET,
+  writes: WRITES,
+  raises: ['model_not_found', 'invalid_request', 'forbidden', 'upstream_unavailable'],
+  needs: ['raw-body', 'database'],
+  check({ per_request_usd, unknown_cost }) {
+    if (per_request_usd === undefined) return [];
+    try {
+      usdToNano(per_request_usd);
+    } catch (error) {
+      return [`per_request_usd: ${(error as Error).message}`];
+    }
+    return unknown_cost === 'allow'
+      ? ['with `per_request_usd` every request has a cost, and `unknown_cost: allow` means nothing: leave it out']
+      : [];
+  },
+  create({ upstream: name, per_request_usd, unknown_cost }, services) {
+    const { config, models, clock, ledger } = services;
+    const upstream = models.upstream(name);
+    const route = createRoute([{ upstream: name, order: 1, weight: 1 }], {
+      upstream: (each) => models.upstream(each),
+      translates: false,
+    });
+    const per_request = per_request_usd === undefined ? undefined : usdToNano(per_request_usd);
+    const checkAccess = createAccessCheck(config, services.condition);
+    const checkDecisive = createDecisiveCheck(config, models);
+    const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
+
+    /** The model that the request names, which the caller may use; a stand-in where it names none. */
+    function modelOf(ctx: RouteContext, caller: ModelCaller): ModelConfig {
+      const id = ctx.get('request.model');
+      const model = models.charged(id);
+      const called = ctx.get('request.alias') ?? id;
+      if (model === undefined) throw modelNotFound(called, undefined);
+      if (model === NO_MODEL) return model;
+      const refusal = models.refusal(caller, model);
+      if (refusal !== undefined) throw modelNotFound(called, refusal);
+      const there = model.upstream_ids[name] ?? model.id;
+      if (there !== called && isForm(ctx.headers)) {
+        const why = `a form is sent as it is, and the upstream "${name}" calls the model "${called}" "${there}"`;
+        throw new StageError('invalid_request', `model: ${why}; ask for a model that has one name in both places.`, {
+          details: { param: 'model' },
+        });
+      }
+      return model;
+    }
+
+    /** The models that the request names in other places, such as the requests of a batch. */
+    function othersOf(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): readonly string[] {
+      refuseDecisiveQuery(ctx.url, upstream);
+      const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveChoice>> | undefined;
+      if (decisive === undefined) return [];
+      const called = ctx.get('request.alias') ?? model.id;
+      const at = ctx.get('request.received_at');
+      return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere: () => true });
+    }
+
+    function askRules(ctx: RouteContext, ids: readonly string[]): void {
+      if (checkAccess === undefined) return;
+      for (const id of ids) {
+        const model = models.find(id);
+        if (model === undefined) continue;
+        const facts = services.facts(ctx);
+        const request = { ...(facts.request as object), model: id };
+        checkAccess(model, { ...facts, request }, (rule) => ctx.noteShadow(rule));
+      }
+    }
+
+    function refuseUnknownCost(model: ModelConfig): void {
+      if (model !== NO_MODEL || per_request !== undefined || unknown_cost === 'allow') return;
+      throw new StageError(
+        'forbidden',
+        'This gateway does not send requests of which it does not know what they cost. An administrator can say what one costs: `per_request_usd` of the stage route-to.',
+      );
+    }
+
+    /** What it costs at worst, and usually. */
+    function noteCosts(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): void {
+      const texts = textsOf(ctx);
+      const tokens: TokenCounts = {
+        ...NO_TOKENS,
+        input: Math.min(ctx.get('request.input_tokens_estimate'), model.context_window * texts),
+        output: model.max_output_tokens * texts,
+      };
+      const by_tokens = models.cost(model, tokens, { upstream: name, at: ctx.get('request.received_at') });
+      const worst = Math.max(by_tokens, per_request ?? 0);
+      ctx.set('route.worst_case_nano_usd', worst);
+      const usual = model === NO_MODEL ? worst : (ledger.typicalCost(caller.email, model.id) ?? worst);
+      ctx.set('route.estimate_nano_usd', Math.min(worst, usual));
+      if (per_request !== undefined) ctx.set('route.per_request_nano_usd', per_request);
+    }
+
+    return {
+      request(ctx) {
+        const caller: ModelCaller = {
+          email: ctx.get('principal.email'),
+          groups: ctx.get('principal.groups'),
+          token_group: ctx.get('principal.token.group'),
+        };
+        const model = modelOf(ctx, caller);
+        if (model !== NO_MODEL) {
+          const about = modelFacts(model);
+          for (const path of MODEL_FACTS) if (about[path] !== undefined) ctx.set(path, about[path]);
+        }
+        refuseUnknownCost(model);
+        noteCosts(ctx, caller, model);
+        const others = othersOf(ctx, caller, model);
+        const needs: Needs = {
+          ...{ tokens: 0, model: model.id, session_key: undefined, continues: undefined, holds_state: false },
+          cache_ttl: 'none',
+        };
+        const places = route.places(model, ctx.get('request.protocol'));
+        const { candidates } = chooseCandidates(route, places, needs, choosing);
+        const { facts } = candidates[0]!;
+        ctx.candidates = candidates;
+        for (const path of UPSTREAM_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
+        if (others.length > 0) ctx.set('request.other_models', others);
+        askRules(ctx, [model.id, ...others]);
+        return undefined;
+      },
+    };
+  },
+});

@@ -1,0 +1,276 @@
+/** The example for embeddings, files, batches, images and audio, with the official SDKs in front and an upstream that records what it gets. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI, { toFile } from 'openai';
+import { parse } from 'yaml';
+import { bootGateway, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerJson,
+  type Script,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { bearer, send } from '../support/client.ts';
+import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+
+const EXAMPLE = join(import.meta.dirname, '../../../examples/other-endpoints');
+/** Every byte there is, so that nothing in between can have read them as text. */
+const BYTES = Buffer.from(Array.from({ length: 5000 }, (_, i) => i % 256));
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+let openai: OpenAI;
+let anthropic: Anthropic;
+
+before(async () => {
+  upstream = await startUpstream();
+  const { server: _server, upstreams, ...example } = parse(readFileSync(join(EXAMPLE, 'gateway.yaml'), 'utf8'));
+  gateway = await bootGateway({
+    upstream_url: upstream.url,
+    config: {
+      ...example,
+      pipelines: join(EXAMPLE, 'pipelines'),
+      upstreams: upstreams.map((each: object) => ({
+        ...each,
+        ...ONE_ATTEMPT,
+        base_url: upstream.url,
+        api_key_env: 'TEST_UPSTREAM_KEY',
+      })),
+    },
+  });
+  const token = await gateway.newToken({ group: 'batch', name: 'batch' });
+  const all = { baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 };
+  openai = new OpenAI(all);
+  batch_openai = new OpenAI({ ...all, apiKey: token });
+  anthropic = new Anthropic({ baseURL: gateway.url, apiKey: token, maxRetries: 0 });
+});
+let batch_openai: OpenAI;
+after(async () => {
+  await gateway.close();
+  await upstream.close();
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+});
+
+/** Makes one request, and gives what came of it with its ledger row. */
+async function metered<T>(script: Script, ask: () => Promise<T>): Promise<{ answer: T; row: LedgerRow }> {
+  upstream.script = script;
+  const rows = (await ledgerRows(gateway.database)).length;
+  const answer = await ask();
+  await until('the ledger has another row', async () => (await ledgerRows(gateway.database)).length > rows);
+  await nothingReserved(gateway.database);
+  return { answer, row: (await ledgerRows(gateway.database)).at(-1)! };
+}
+
+describe('the SDK of chat completions', () => {
+  test('gets embeddings, which cost the tokens that the answer tells', async () => {
+    const data = [{ object: 'embedding', index: 0, embedding: [0.5, 0.25] }];
+    const usage = { prompt_tokens: 12, total_tokens: 12 };
+    const { answer, row } = await metered(
+      answerJson({ object: 'list', model: 'embed-1', data, usage }),
+      async () => await openai.embeddings.create({ model: 'embed-1', input: ['a', 'b'], encoding_format: 'float' }),
+    );
+    assert.deepEqual(answer.data[0]?.embedding, [0.5, 0.25]);
+    assert.deepEqual([row.model, row.input_tokens, row.output_tokens, row.cost_nano_usd], ['embed-1', 12, 0, 240]);
+    assert.equal(row.provenance.cost, 'upstream');
+    const sent = upstream.only();
+    assert.equal(sent.url, '/v1/embeddings');
+    assert.equal(sent.headers['x-team'], 'platform');
+  });
+
+  test('draws an image, which costs the tokens that the answer tells', async () => {
+    const usage = { input_tokens: 10, output_tokens: 100, total_tokens: 110 };
+    const { row } = await metered(
+      answerJson({ created: 1, data: [{ b64_json: 'AAAA' }], usage }),
+      async () => await openai.images.generate({ model: 'image-1', prompt: 'a lighthouse', n: 1 }),
+    );
+    assert.deepEqual([row.input_tokens, row.output_tokens, row.cost_nano_usd], [10, 100, 4_100_000]);
+  });
+
+  test('speaks: every byte of the answer arrives, and the request costs what its pipeline says', async () => {
+    const { answer, row } = await metered(answerBytes(200, { 'content-type': 'audio/mpeg' }, BYTES), async () => {
+      const response = await openai.audio.speech.create({ model: 'voice-1', voice: 'alloy', input: 'Hi', speed: 1.5 });
+      return Buffer.from(await response.arrayBuffer());
+    });
+    assert.ok(answer.equals(BYTES));
+    assert.deepEqual([row.input_tokens, row.cost_nano_usd], [0, 50_000_000]);
+    assert.deepEqual([row.provenance.input, row.provenance.cost], ['unknown', 'per_request']);
+  });
+
+  test('transcribes: the form arrives byte for byte, and costs the tokens that the answer tells', async () => {
+    const usage = { type: 'tokens', input_tokens: 50, output_tokens: 5, total_tokens: 55 };
+    const { answer, row } = await metered(answerJson({ text: 'Good evening.', usage }), async () => {
+      return await openai.audio.transcriptions.create({
+        model: 'transcribe-1',
+        file: await toFile(BYTES, 'evening "1".wav', { type: 'audio/wav' }),
+        timestamp_granularities: ['word'],
+      });
+    });
+    assert.equal(answer.text, 'Good evening.');
+    assert.ok(upstream.only().body.includes(BYTES));
+    assert.deepEqual([row.model, row.input_tokens, row.cost_nano_usd], ['transcribe-1', 50, 350_000]);
+  });
+
+  test('uploads, lists, reads and deletes files, which cost nothing', async () => {
+    const jsonl =
+      '{"custom_id":"1","method":"POST","url":"/v1/chat/completions","body":{"model":"chat-1","messages":[]}}\n';
+    const uploaded = await metered(answerJson({ id: 'file-1', object: 'file' }), async () => {
+      return await batch_openai.files.create({ purpose: 'batch', file: await toFile(Buffer.from(jsonl), 'a.jsonl') });
+    });
+    assert.equal(uploaded.answer.id, 'file-1');
+    assert.deepEqual([uploaded.row.model, uploaded.row.cost_nano_usd], ['(none)', 0]);
+    const content = await metered(answerBytes(200, { 'content-type': 'application/octet-stream' }, BYTES), async () =>
+      Buffer.from(await (await batch_openai.files.content('file-1')).arrayBuffer()),
+    );
+    assert.ok(content.answer.equals(BYTES));
+    assert.equal(upstream.requests.at(-1)?.headers['content-length'], undefined);
+    const listed = await metered(
+      answerJson({ object: 'list', data: [], has_more: false }),
+      async () => await batch_openai.files.list({ limit: 3 }),
+    );
+    assert.deepEqual(listed.answer.data, []);
+    assert.equal(upstream.requests.at(-1)?.url, '/v1/files?limit=3');
+    const deleted = await metered(
+      answerJson({ id: 'file-1', deleted: true }),
+      async () => await batch_openai.files.delete('file-1'),
+    );
+    assert.equal(deleted.answer.deleted, true);
+  });
+
+  test('makes a batch, which costs what its pipeline says, and looks at it for nothing', async () => {
+    const made = await metered(
+      answerJson({ id: 'batch_1', object: 'batch' }),
+      async () =>
+        await batch_openai.batches.create({
+          input_file_id: 'file-1',
+          endpoint: '/v1/chat/completions',
+          completion_window: '24h',
+        }),
+    );
+    assert.equal(made.answer.id, 'batch_1');
+    assert.equal(made.row.cost_nano_usd, 2_000_000_000);
+    const seen = await metered(
+      answerJson({ id: 'batch_1', usage: { input_tokens: 9, total_tokens: 9 } }),
+      async () => await batch_openai.batches.retrieve('batch_1'),
+    );
+    assert.deepEqual([seen.row.cost_nano_usd, seen.row.input_tokens], [0, 0]);
+    await metered(answerJson({ id: 'batch_1' }), async () => await batch_openai.batches.cancel('batch_1'));
+  });
+
+  test('is refused a batch file with a request for a model that its caller may not use', async () => {
+    const jsonl = '{"body":{"model":"chat-1"}}\n{"body":{"model":"image-1"}}';
+    const file = await toFile(Buffer.from(jsonl), 'a.jsonl');
+    await assert.rejects(batch_openai.files.create({ purpose: 'batch', file }), (error) => {
+      assert.ok(error instanceof OpenAI.NotFoundError);
+      assert.match(error.message, /image-1/);
+      return true;
+    });
+    assert.equal(upstream.requests.length, 0);
+  });
+
+  test('understands who may not: the group, the model, the credential', async () => {
+    await assert.rejects(openai.files.list().then(), OpenAI.PermissionDeniedError);
+    await assert.rejects(batch_openai.embeddings.create({ model: 'embed-1', input: 'a' }), OpenAI.NotFoundError);
+    const stranger = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'gw_nobody', maxRetries: 0 });
+    await assert.rejects(stranger.images.generate({ model: 'image-1', prompt: 'a' }), OpenAI.AuthenticationError);
+    assert.equal(upstream.requests.length, 0);
+  });
+});
+
+describe('the SDK of Messages', () => {
+  const params = { model: 'chat-1', max_tokens: 10, messages: [{ role: 'user' as const, content: 'Hi' }] };
+
+  test('makes a batch of more requests than fields may name models, lists batches and reads results', async () => {
+    const requests = Array.from({ length: 500 }, (_, i) => ({ custom_id: `r${i}`, params }));
+    const made = await metered(
+      answerJson({ id: 'msgbatch_1', type: 'message_batch' }),
+      async () => await anthropic.messages.batches.create({ requests }),
+    );
+    assert.equal(made.answer.id, 'msgbatch_1');
+    assert.deepEqual([made.row.upstream, made.row.cost_nano_usd], ['claude', 2_000_000_000]);
+    const record = await auditRecord(gateway.database, made.row.request_id);
+    const { other_models, usage, cost_from } = record.record as Record<string, unknown>;
+    assert.deepEqual(
+      { other_models, usage, cost_from },
+      { other_models: ['chat-1'], usage: 'unknown', cost_from: 'per_request' },
+    );
+    const listed = await metered(
+      answerJson({ data: [], has_more: false }),
+      async () => await anthropic.messages.batches.list(),
+    );
+    assert.deepEqual(listed.answer.data, []);
+    await metered(
+      answerJson({ id: 'msgbatch_1', type: 'message_batch_deleted' }),
+      async () => await anthropic.messages.batches.delete('msgbatch_1'),
+    );
+  });
+
+  test('is refused a batch with a request for a model that its caller may not use', async () => {
+    const requests = [{ custom_id: 'a', params: { ...params, model: 'image-1' } }];
+    await assert.rejects(anthropic.messages.batches.create({ requests }), Anthropic.NotFoundError);
+    assert.equal(upstream.requests.length, 0);
+  });
+});
+
+describe('what is odd', () => {
+  const post = (path: string, type: string, body: Buffer | string) =>
+    send(gateway.url, { path, headers: ['authorization', `Bearer ${gateway.token}`, 'content-type', type], body });
+
+  for (const [what, path, type, body, status] of [
+    ['a text', '/v1/embeddings', 'text/plain', '{"model":"embed-1"}', 415],
+    ['a form of fields', '/v1/embeddings', 'application/x-www-form-urlencoded', 'model=embed-1', 415],
+    ['JSON that says to be bytes', '/v1/embeddings', 'application/octet-stream', ' {"model":"embed-1"}', 415],
+    ['a list', '/v1/embeddings', 'application/json', '[{"model":"embed-1"}]', 400],
+    ['two models', '/v1/embeddings', 'application/json', '{"model":"embed-1","model":"image-1"}', 400],
+    ['the stand-in for no model', '/v1/audio/speech', 'application/json', '{"model":"(none)"}', 400],
+    ['a form without its end', '/v1/audio/transcriptions', 'multipart/form-data; boundary=b', '--b\r\n', 400],
+    ['two boundaries', '/v1/audio/transcriptions', 'multipart/form-data; boundary=b; boundary=c', '--b--', 400],
+    ['half a number of images', '/v1/images/generations', 'application/json', '{"model":"image-1","n":1.5}', 400],
+  ] as const) {
+    test(`a body that is ${what} is refused and never leaves`, async () => {
+      const response = await post(path, type, body);
+      assert.equal(response.status, status, response.text);
+      assert.equal(typeof response.json().error.message, 'string');
+      assert.equal(upstream.requests.length, 0);
+    });
+  }
+
+  test('a page in the place of an answer is refused, and costs nothing', async () => {
+    const { answer, row } = await metered(answerBytes(200, { 'content-type': 'text/html' }, '<p>Sign in'), () =>
+      post('/v1/audio/speech', 'application/json', '{"model":"voice-1"}'),
+    );
+    assert.equal(answer.status, 502);
+    assert.equal(row.cost_nano_usd, 0);
+  });
+
+  test('an answer that breaks off is not charged, and what it may be billed is kept apart', async () => {
+    const script: Script = ({ res, socket }) => {
+      res.writeHead(200, { 'content-type': 'audio/mpeg', 'content-length': '5000' });
+      res.write(BYTES.subarray(0, 100), () => socket.destroy());
+    };
+    const { row } = await metered(script, () =>
+      post('/v1/audio/speech', 'application/json', '{"model":"voice-1"}').catch(() => undefined),
+    );
+    assert.equal(row.cost_nano_usd, 0);
+    assert.equal(row.provenance.possibly_billed_nano_usd, 50_000_000);
+  });
+
+  test('a file that is not there says nothing about models: the next request goes out', async () => {
+    const missing = { error: { message: 'No such model or file', code: 'model_not_found' } };
+    const token = await gateway.newToken({ group: 'batch', user: 'other@example.com' });
+    for (let i = 0; i < 3; i++) {
+      upstream.script = answerJson(missing, 404);
+      const get = { method: 'GET', path: '/v1/files/file-9', headers: bearer(token) };
+      const response = await send(gateway.url, get);
+      assert.deepEqual([response.status, response.json()], [404, missing]);
+      await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
+    }
+    assert.equal(upstream.requests.length, 3);
+  });
+});

@@ -1,0 +1,82 @@
+/** Audit records of requests that no pipeline takes, by a clock that stands still. */
+import assert from 'node:assert/strict';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { describe, test } from 'node:test';
+import { StageError } from '../../engine/contract/errors.ts';
+import type { AuditRecord, Principal } from '../../engine/contract/services.ts';
+import { identityOf } from '../../engine/http/request-identity.ts';
+import { createUnservedRecords } from '../../engine/http/unserved-records.ts';
+
+const MINUTE_MS = 60_000;
+const NOT_FOUND = new StageError('path_not_found', 'There is nothing at this path.');
+
+function principal(id: string): Principal {
+  const token = { id: 'token-1', name: 'laptop', group: 'all' };
+  const person = { id, email: `${id}@example.com`, kind: 'access_token', team: undefined, project: undefined } as const;
+  return { ...person, groups: ['all'], roles: [], token };
+}
+
+/** What a gateway records whose every credential is that of the person it names; `away` names nobody. */
+function openRecords(finally_stages: readonly string[] = []) {
+  const records: AuditRecord[] = [];
+  const clock = { at: 10 * MINUTE_MS, now: () => clock.at };
+  const verify = (token: string) => {
+    if (token === 'away') throw new StageError('store_unavailable', 'The database is away.');
+    return principal(token);
+  };
+  const record = createUnservedRecords({
+    config: { server: { trusted_proxies: [] } },
+    services: { audit: { write: (entry: AuditRecord) => records.push(entry) }, clock, tokens: { verify } },
+    other_requests: { finally: finally_stages.map((name) => ({ definition: { name } })) },
+  } as never);
+  const ask = async (token: string, path = '/v1/nowhere') => {
+    const req = {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}` },
+      socket: { remoteAddress: '192.0.2.1' },
+    };
+    const res = {} as ServerResponse;
+    await record(req as unknown as IncomingMessage, res, path, NOT_FOUND);
+    return identityOf(res);
+  };
+  return { records, clock, ask };
+}
+
+describe('audit records of requests that no pipeline takes', () => {
+  test('are 60 a minute for each caller, and the next one says how many are missing', async () => {
+    const { records, clock, ask } = openRecords();
+    for (let i = 0; i < 100; i++) await ask('ann');
+    assert.equal(records.length, 60);
+    await ask('bob');
+    assert.equal(records.at(-1)?.user, 'bob@example.com');
+    assert.equal(records.at(-1)?.omitted, undefined);
+    clock.at += MINUTE_MS;
+    await ask('ann');
+    await ask('ann');
+    assert.deepEqual(
+      records.slice(-2).map(({ omitted }) => omitted),
+      [40, undefined],
+    );
+  });
+
+  test('keep no more than the beginning of a path', async () => {
+    const { records, ask } = openRecords();
+    await ask('ann', `/${'a'.repeat(10_000)}`);
+    assert.equal(String(records[0]?.path).length, 200);
+  });
+
+  test('are left to the stage audit where it hears of every request, and stages are told who it was', async () => {
+    const { records, ask } = openRecords(['audit']);
+    assert.equal((await ask('ann')).person?.email, 'ann@example.com');
+    assert.equal(records.length, 0);
+    const others = openRecords(['deliver']);
+    await others.ask('ann');
+    assert.equal(others.records.length, 1);
+  });
+
+  test('are none while nobody can tell whose a credential is', async () => {
+    const { records, ask } = openRecords();
+    await ask('away');
+    assert.equal(records.length, 0);
+  });
+});

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { StageError } from '../../engine/contract/errors.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import routeTo from '../../stages/route-to.ts';
+
+const ALICE: Facts = {
+  'request.protocol': 'none',
+  'request.model': 'coder-1',
+  'request.received_at': 0,
+  'request.input_tokens_estimate': 1000,
+  'request.input_tokens_max': 4000,
+  'principal.email': 'alice@example.com',
+  'principal.groups': ['all'],
+  'principal.token.group': 'all',
+};
+
+interface Asked {
+  readonly options?: object;
+  readonly facts?: Facts;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly config?: Parameters<typeof stageConfig>[0];
+}
+
+function route({ options = {}, facts = {}, headers = {}, config }: Asked = {}) {
+  const stage = openStage(routeTo, {
+    config: stageConfig(config),
+    options: { upstream: 'main', ...options },
+    protocol: 'none',
+  });
+  const ctx = stage.request({ facts: { ...ALICE, ...facts }, headers });
+  assert.equal(stage.hooks.request!(ctx), undefined);
+  return ctx;
+}
+
+function refusal(asked: Asked): StageError {
+  try {
+    route(asked);
+  } catch (error) {
+    assert.ok(error instanceof StageError);
+    return error;
+  }
+  assert.fail('nothing was refused');
+}
+
+const NONE: Facts = { 'request.model': '(none)' };
+
+describe('route-to', () => {
+  it('sends a request to its upstream, whatever routes say, and tells rules about model and cost', () => {
+    const { written, candidates } = route({ options: { upstream: 'spare' } });
+    assert.equal(written['route.upstream'], 'spare');
+    assert.equal(written['route.rule'], undefined);
+    assert.equal(written['model.family'], 'coder');
+    assert.equal(candidates?.length, 1);
+    assert.ok((written['route.worst_case_nano_usd'] as number) > 0);
+    assert.equal(written['route.per_request_nano_usd'], undefined);
+  });
+
+  it('refuses a request whose cost nothing tells, unless somebody has said what happens to such', () => {
+    const { code, message } = refusal({ facts: NONE });
+    assert.deepEqual([code, /per_request_usd/.test(message)], ['forbidden', true]);
+    assert.equal(route({ facts: NONE, options: { unknown_cost: 'allow' } }).written['route.worst_case_nano_usd'], 0);
+    const { written } = route({ facts: NONE, options: { per_request_usd: 0.05 } });
+    assert.equal(written['route.per_request_nano_usd'], 50_000_000);
+    assert.equal(written['route.worst_case_nano_usd'], 50_000_000);
+  });
+
+  it('refuses a model that nobody has, and one that the caller may not use', () => {
+    assert.equal(refusal({ facts: { 'request.model': 'no-model' } }).code, 'model_not_found');
+    assert.equal(refusal({ facts: { 'principal.token.group': 'writers' } }).code, 'model_not_found');
+  });
+
+  it('refuses models, accounts and queries that decide beside the model', () => {
+    const field = (name: string, value: string): Facts => ({
+      'request.decisive_fields': { [name]: { field: name, value } },
+    });
+    assert.equal(refusal({ facts: field('model', 'no-model') }).code, 'model_not_found');
+    assert.equal(refusal({ facts: field('organization', 'other') }).code, 'invalid_request');
+    assert.deepEqual(route({ facts: field('model', 'coder-1') }).written['request.other_models'], ['coder-1']);
+  });
+
+  it('refuses a form that calls a model otherwise than the upstream does, as nothing rewrites it', () => {
+    const headers = { 'content-type': 'multipart/form-data; boundary=b' };
+    assert.equal(route({ headers }).written['route.upstream'], 'main');
+    const { code, message } = refusal({ headers, facts: { 'request.alias': 'best' } });
+    assert.deepEqual([code, /calls the model "best" "coder-1"/.test(message)], ['invalid_request', true]);
+  });
+
+  it('refuses what a rule of gateway.yaml refuses', () => {
+    const rule = { name: 'no-coder', models: ['coder-1'], when: true, mode: 'enforce', message: 'Not now.' };
+    const { code } = refusal({ config: { access: { rules: [rule] } } as never });
+    assert.equal(code, 'forbidden');
+  });
+
+  it('takes no price that cannot be kept, and no switch that means nothing', () => {
+    const check = (options: object) => routeTo.check!({ upstream: 'main', ...options }, stageConfig());
+    assert.deepEqual(check({ unknown_cost: 'refuse', per_request_usd: 0.05 }), []);
+    assert.match(check({ unknown_cost: 'allow', per_request_usd: 0.05 })[0]!, /means nothing/);
+    assert.match(check({ unknown_cost: 'refuse', per_request_usd: 1e-10 })[0]!, /^per_request_usd: /);
+  });
+});
