@@ -29,6 +29,7 @@ describe('usage of other APIs', () => {
       'much',
       { type: 'duration', seconds: 3 },
       { output_tokens: 5 },
+      { input_tokens: 5, output_tokens: 5, cache_creation_input_tokens: 1000 },
       { input_tokens: -1 },
       { input_tokens: 1.5 },
       { input_tokens: 1e12 },

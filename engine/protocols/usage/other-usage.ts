@@ -26,6 +26,8 @@ export function readOtherUsage(reading: UsageReading, { name, data, large }: Res
 function readTokens(reading: UsageReading, usage: Record<string, unknown> | undefined): void {
   if (usage === undefined) return;
   const input = take(reading, usage, INPUT);
+  // Input that is written to a cache costs more, and is told beside the other.
+  if (usage.cache_creation_input_tokens || usage.cache_read_input_tokens) return;
   const total = take(reading, usage, ['total_tokens']);
   const output = take(reading, usage, OUTPUT) ?? (input === undefined || total === undefined ? 0 : total - input);
   const read = input ?? (total === undefined ? undefined : total - output);
