@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import { exchange } from '../../kit/net/exchange.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { fixedHeaders } from '../fixed-headers.ts';
 import { describeTranslated, messagesHeaders, upstreamCredential } from '../upstream-headers.ts';
 import { upstreamPaths } from '../upstream-path.ts';
 import { readPage } from './read-list.ts';
@@ -73,6 +74,7 @@ function headersFor(upstream: UpstreamConfig, { server, secret }: Asking): Recor
     ...(headers as Record<string, string>),
     'accept-encoding': 'identity',
     ...upstreamCredential(upstream, secret),
+    ...fixedHeaders(upstream, secret),
   };
 }
 

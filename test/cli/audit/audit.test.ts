@@ -40,7 +40,7 @@ test('audit tail leaves out what a record does not tell', async () => {
   const record = { request_id: 'sparse', user: 'sparse@example.com', status: 200 };
   await bench.gateway.database.knex('audit_log').insert({ at: new Date(), request_id: 'sparse', record });
   const { stdout } = await bench.succeed('audit', 'tail', '-n', '1');
-  assert.match(stdout, / 200 {2}sparse@example\.com {2}sparse\n$/);
+  assert.match(stdout, / 200 {2}sparse@example\.com {2}no model\n {4}id sparse\n$/);
   assert.doesNotMatch(stdout, /undefined|NaN/);
 });
 

@@ -38,7 +38,7 @@ test('a rule of a configuration that init began changes the next request once th
   const port = await freePort();
   const database = '\ndatabase:\n  postgres: { url_env: TEST_DATABASE_URL }\n';
   await change('gateway.yaml', (text) =>
-    (text + database).replaceAll(':8080', `:${port}`).replace('https://api.example.com', upstream.url),
+    (text + database).replaceAll(':8080', `:${port}`).replace('http://127.0.0.1:8090', upstream.url),
   );
   const config_file = join(directory, 'gateway.yaml');
   const gateway = await startGatewayProcess(config_file, env, port, ['--watch']);

@@ -179,7 +179,11 @@ export function useAdminApi(
         throw new StageError('credential_invalid', 'Nobody knows this session token.');
       },
     });
-    const plan = { pipelinesAt: () => undefined } as unknown as Plan;
+    // A path that is not there is answered alike to everybody, and in no audit log.
+    const tokens = { verify: async () => Promise.reject(new Error('nobody')) };
+    const services = { clock, tokens, audit: { write() {} } };
+    const config = { ...used_config, server: { ...used_config.server, trusted_proxies: [] } };
+    const plan = { config, services, pipelinesAt: () => undefined } as unknown as Plan;
     server = createServer(servePlan(plan, log, [routes]).app);
     // Where the machine is busy, a property keeps this process from everything else for longer than a connection is kept.
     server.keepAliveTimeout = 60_000;

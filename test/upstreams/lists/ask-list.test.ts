@@ -52,6 +52,13 @@ describe('the list of an upstream', () => {
     assert.equal(upstream.requests[0]?.headers.authorization, `Bearer ${KEY}`);
   });
 
+  test('is asked for with the headers that every request to the upstream has', async () => {
+    upstream.script = answerJson({ data: entries(['a-1']) });
+    await ask(10, { headers: { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } } });
+    const { headers } = upstream.requests[0]!;
+    assert.deepEqual([headers['x-team'], headers['x-api-token']], ['search', KEY]);
+  });
+
   test('is read to its last page', async () => {
     upstream.script = (exchange) => {
       const after = new URL(exchange.received.url, 'http://x').searchParams.get('after_id');
