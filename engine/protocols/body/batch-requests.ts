@@ -6,7 +6,7 @@ import { JsonScan } from '../../kit/json/scan.ts';
 import { invalid, isObject } from '../read-json.ts';
 import { fieldRule } from './field-rules.ts';
 import type { Fields } from './fields.ts';
-import { CHAT_KEYS } from './known-keys.ts';
+import { OTHER_KEYS } from './known-keys.ts';
 import { type DecisiveValue, readDecisive } from './read-decisive.ts';
 
 const MODEL = fieldRule('model', true)!;
@@ -77,7 +77,7 @@ export async function readBatchFile(
 
 function readLine(line: Buffer, param: string, named: Named): void {
   if (line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)) return;
-  const scan = new JsonScan(line, BOUNDS, { names: CHAT_KEYS });
+  const scan = new JsonScan(line, BOUNDS, { names: OTHER_KEYS });
   scan.step(line.length + 1);
   if (scan.fault !== undefined)
     throw new StageError('invalid_json', `${param} ${describeFault(scan.fault, line, BOUNDS)}.`);

@@ -17,9 +17,10 @@ const CONTENT_TYPE = /^multipart\/form-data\s*;\s*boundary=(?:"([\w'()+,./:=?-]{
 
 /** Names are quoted and have nothing in them that is read in several ways. */
 const DISPOSITION =
-  /^content-disposition: *form-data; *name="([^"\\\r\n]{1,200})"(?:; *filename="([^"\r\n]*)")?(?:; *filename\*=[^;\r\n]+)?$/i;
+  /^content-disposition: *form-data; *name="([^"\\\r\n]{1,200})"(?:; *filename="([^"\r\n]*)")?(; *filename\*=[^;\r\n]+)?$/i;
 
-const HEADER = /^(?:content-type|content-transfer-encoding|content-length): *[^\r\n]*$/i;
+/** An encoding that only some servers decode would make two texts of one. */
+const HEADER = /^(?:(?:content-type|content-length): *[^\r\n]*|content-transfer-encoding: *(?:7bit|8bit|binary) *)$/i;
 
 function malformed(what: string): StageError {
   return new StageError('invalid_request', `The form in the request body cannot be read: ${what}.`);
@@ -33,6 +34,8 @@ export function readForm(content_type: string, body: Buffer): readonly FormPart[
   const first = Buffer.from(`--${boundary}`, 'latin1');
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1');
   if (!body.subarray(0, first.length).equals(first)) throw malformed('it must begin with its boundary');
+  // There are servers that take any line break for one.
+  const lenient = ['\n', '\r'].map((end) => Buffer.from(`${end}--${boundary}`, 'latin1'));
   const parts: FormPart[] = [];
   let at = first.length;
   for (;;) {
@@ -42,7 +45,9 @@ export function readForm(content_type: string, body: Buffer): readonly FormPart[
     if (parts.length === PARTS_MAX) throw malformed(`it has more than ${PARTS_MAX} parts`);
     const end = body.indexOf(delimiter, at);
     if (end < 0) throw malformed('its last boundary is missing');
-    parts.push(readPart(body.subarray(at + 2, end)));
+    const part = body.subarray(at + 2, end);
+    if (lenient.some((text) => part.includes(text))) throw malformed('a line of a part begins with its boundary');
+    parts.push(readPart(part));
     at = end + delimiter.length;
   }
 }
@@ -58,10 +63,10 @@ function readPart(part: Buffer): FormPart {
   const end = part.subarray(0, HEAD_BYTES_MAX).indexOf('\r\n\r\n');
   if (end < 0) throw malformed('the headers of a part have no end');
   const [disposition, ...more] = part.toString('utf8', 0, end).split('\r\n').toSorted(dispositionFirst);
-  const [, name, filename] = DISPOSITION.exec(disposition ?? '') ?? [];
+  const [, name, filename, extended] = DISPOSITION.exec(disposition ?? '') ?? [];
   if (name === undefined) throw malformed('every part needs a content-disposition with a quoted name');
   if (!more.every((line) => HEADER.test(line))) throw malformed('a part has a header that no form has');
-  return { name, is_file: filename !== undefined, content: part.subarray(end + 4) };
+  return { name, is_file: filename !== undefined || extended !== undefined, content: part.subarray(end + 4) };
 }
 
 function dispositionFirst(a: string, b: string): number {

@@ -63,3 +63,10 @@ export const KNOWN_KEYS: KeyNames = new KeyTable(KEYS);
 
 /** Those in bodies of chat completions. */
 export const CHAT_KEYS: KeyNames = new KeyTable([...KEYS, { name: 'n', decides: 'top' }]);
+
+/** Those in bodies of APIs beside those for models: where the requests of a batch stand, too. */
+export const OTHER_KEYS: KeyNames = new KeyTable([
+  ...KEYS,
+  ...['n', 'requests', 'body'].map((name) => ({ name, decides: 'top' }) as const),
+  { name: 'params', decides: 'not in messages' },
+]);

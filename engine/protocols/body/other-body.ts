@@ -10,7 +10,7 @@ import { readBatchFile, readBatchRequests } from './batch-requests.ts';
 import { fieldRule } from './field-rules.ts';
 import type { Fields } from './fields.ts';
 import { type FormPart, readForm } from './form.ts';
-import { CHAT_KEYS } from './known-keys.ts';
+import { OTHER_KEYS } from './known-keys.ts';
 import { type DecisiveValue, readDecisive } from './read-decisive.ts';
 
 /** What routing and money may know of such a body. */
@@ -82,12 +82,20 @@ async function readTyped(
       'The request body must be JSON in UTF-8 (content-type: application/json), a form (multipart/form-data), or bytes (such as application/octet-stream).';
     throw new StageError('invalid_request', problem, { status: 415 });
   }
-  return readFieldsOfJson(await body.json(CHAT_KEYS), isModel);
+  return readFieldsOfJson(await body.json(OTHER_KEYS), isModel);
 }
 
-/** There are servers that read JSON whatever its type says. */
+/** Bytes before the first value of a JSON text, in any of its encodings: byte order marks, space, halves of wide characters. */
+const BEFORE_JSON: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf, 0xfe, 0xff, 0x00, 0x09, 0x0a, 0x0d, 0x20]);
+const JSON_STARTS: ReadonlySet<number | undefined> = new Set(Buffer.from('[{"'));
+/** No encoding has more of them in a row, and a silent recording begins with many. */
+const ZEROS_MAX = 3;
+
+/** There are servers that read JSON whatever its type says, and some of them in UTF-16. */
 function looksLikeJson(bytes: Buffer): boolean {
-  return /^(?:\xef\xbb\xbf)?\s*[[{"]/.test(bytes.toString('latin1', 0, 64));
+  let at = 0;
+  for (let zeros = 0; zeros <= ZEROS_MAX && BEFORE_JSON.has(bytes[at]!); at++) zeros = bytes[at] === 0 ? zeros + 1 : 0;
+  return JSON_STARTS.has(bytes[at]);
 }
 
 function readFieldsOfJson(json: unknown, isModel: (text: string) => boolean): Found {
@@ -124,13 +132,18 @@ function countOf(n: unknown): number {
   return count;
 }
 
+/** Longest value of a field of a form that decides something. */
+const VALUE_BYTES_MAX = 1024;
+
 async function readFields(parts: readonly FormPart[], isModel: (text: string) => boolean): Promise<Found> {
   const fields = new Map<string, string>();
   const decisive: DecisiveValue[] = [];
   for (const { name, content, is_file } of parts) {
     const rule = fieldRule(name.replace(/\[.*$/s, ''), true);
-    const text = content.toString('utf8', 0, 1024);
+    const text = content.toString('utf8', 0, VALUE_BYTES_MAX);
     if (rule?.name === 'model' || SINGLE.has(name)) {
+      if (content.length > VALUE_BYTES_MAX)
+        throw invalid(name.slice(0, 60), `must be at most ${VALUE_BYTES_MAX} bytes`);
       if (fields.has(name) || is_file || (rule?.name === 'model' && name !== 'model'))
         throw invalid(name.slice(0, 60), 'must be there once, as a plain field of the form');
       fields.set(name, text);
@@ -140,8 +153,9 @@ async function readFields(parts: readonly FormPart[], isModel: (text: string) =>
   }
   if (fields.get('model') === '') throw invalid('model', 'must be a non-empty string, not an empty one');
   const is_batch = fields.get('purpose')?.trim().toLowerCase() === 'batch';
-  for (const { is_file, content } of parts) {
-    if (is_batch && is_file) decisive.push(...(await readBatchFile(content, isModel)));
+  for (const { name, is_file, content } of parts) {
+    // Not every server asks for the name of a file.
+    if (is_batch && (is_file || name === 'file')) decisive.push(...(await readBatchFile(content, isModel)));
   }
   return {
     model: fields.get('model'),

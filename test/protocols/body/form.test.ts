@@ -28,6 +28,11 @@ describe('a form', () => {
     );
   });
 
+  it('has files whose name stands only in its extended form', () => {
+    const head = `Content-Disposition: form-data; name="file"; filename*=UTF-8''a.jsonl`;
+    assert.equal(read(`${part(head, '{}')}--edge--`)[0]?.is_file, true);
+  });
+
   it('may be empty, and end without a line break', () => {
     assert.deepEqual(read('--edge--'), []);
     assert.equal(read(`${field('a', '')}--edge--`)[0]?.content.length, 0);
@@ -54,6 +59,19 @@ describe('a form', () => {
     [
       'two dispositions',
       part('Content-Disposition: form-data; name="a"\r\nContent-Disposition: form-data; name="b"', 'c'),
+      /no form has/,
+      undefined,
+    ],
+    [
+      'a boundary behind a bare line feed',
+      field('a', `b\n--edge\n${field('model', 'big').slice(6)}`),
+      /line of a part/,
+      undefined,
+    ],
+    ['a boundary behind a bare carriage return', field('a', 'b\r--edge\rc'), /line of a part/, undefined],
+    [
+      'an encoding that some servers decode',
+      part('Content-Disposition: form-data; name="a"\r\nContent-Transfer-Encoding: quoted-printable', 'b=22'),
       /no form has/,
       undefined,
     ],

@@ -100,6 +100,12 @@ describe('a body of another API', () => {
     await refuses(read({ requests: 'all' }), /requests: must be a list/);
     await refuses(read({ requests: [1] }), /requests\[0\]: must be an object/);
     await refuses(read('{"requests":[{"params":{"model":"a","model":"b"}}]}'), /model/);
+    for (const twice of [
+      '{"requests":[{"params":{"model":"a"},"params":{"model":"b"}}]}',
+      '{"requests":[{"Params":{"model":"a"},"params":{"model":"b"}}]}',
+      '{"requests":[{"params":{"model":"a"}}],"requests":[{"params":{"model":"b"}}]}',
+    ])
+      await refuses(read(twice), /requests|params/i);
   });
 
   it('is the file of a batch, whose lines are read like its requests', async () => {
@@ -112,6 +118,10 @@ describe('a body of another API', () => {
     await refuses(form([purpose], '{"body":'), /file line 1/);
     await refuses(form([purpose], '[]'), /must be an object/);
     await refuses(form([purpose], '{"body":{"model":"a","model":"b"}}'), /twice/);
+    await refuses(form([purpose], '{"body":{"model":"a"},"body":{"model":"b"}}'), /twice/);
+    await refuses(form([purpose], '{"Body":{"model":"a"},"body":{"model":"b"}}'), /twice/);
+    await refuses(form([['purpose', `${' '.repeat(1024)}batch`]], '{}'), /at most 1024 bytes/);
+    await refuses(form([purpose, ['file', '{}']]), /file line 1/);
     await refuses(form([purpose], '{"body":{"messages":[]}}'), /name of a model/);
   });
 
@@ -129,6 +139,10 @@ describe('a body of another API', () => {
       { status: 415 },
     );
     await assert.rejects(read('{}', { ...JSON_TYPE, 'content-encoding': 'gzip' }), { code: 'invalid_encoding' });
-    await assert.rejects(read('\uFEFF{}', { 'content-type': 'application/octet-stream' }), { status: 415 });
+    const bytes = { 'content-type': 'application/octet-stream' };
+    const wide = Buffer.from(' {}', 'utf16le');
+    for (const json of ['\uFEFF{}', `${' '.repeat(100)}{}`, wide.toString('latin1'), wide.swap16().toString('latin1')])
+      await assert.rejects(read(json, bytes), { status: 415 }, JSON.stringify(json));
+    assert.equal((await read('\0\0\0\0\0{}', bytes)).model, undefined);
   });
 });
