@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { StageError } from '../contract/errors.ts';
-import type { Principal } from '../contract/services.ts';
+import type { AuditRecord, Principal } from '../contract/services.ts';
 import type { Plan } from '../run/plan.ts';
 import { readBearer } from './bearer.ts';
 import { createOriginReader } from './forwarded.ts';
@@ -9,6 +9,9 @@ import { identityOf, notePerson } from './request-identity.ts';
 /** Records of one caller within a minute; what comes beyond them is counted, and told in the next one. */
 const RECORDS_PER_MINUTE = 60;
 const MINUTE_MS = 60_000;
+
+/** How long an answer waits until it is known whom it is for; what is known later is still recorded. */
+const CALLER_MS = 250;
 
 /** Longest path that is kept: it is whatever the client sent. */
 const PATH_LENGTH_MAX = 200;
@@ -57,8 +60,7 @@ export function createUnservedRecords({ config, services, other_requests }: Plan
     }
   }
 
-  return async (req: IncomingMessage, res: ServerResponse, path: string, error: StageError): Promise<void> => {
-    const caller = await callerOf(req);
+  function record(caller: Principal | undefined, res: ServerResponse, request: Partial<AuditRecord>): void {
     if (caller === undefined) return;
     notePerson(res, caller);
     if (is_audited) return;
@@ -75,18 +77,29 @@ export function createUnservedRecords({ config, services, other_requests }: Plan
       team: caller.team ?? null,
       project: caller.project ?? null,
       protocol: 'none',
-      method: req.method!,
-      path: path.slice(0, PATH_LENGTH_MAX),
+      ...request,
       model: null,
       upstream: null,
-      status: error.status,
-      error: error.code,
       aborted: false,
-      address: origin.address(req.socket.remoteAddress, req.headers),
       groups: caller.groups,
       token_name: caller.token.name,
       token_group: caller.token.group,
       ...(omitted > 0 && { omitted }),
     });
+  }
+
+  return async (req: IncomingMessage, res: ServerResponse, path: string, error: StageError): Promise<void> => {
+    // All that is read of the request is read now: when the caller is known, it may be over.
+    const request = {
+      method: req.method!,
+      path: path.slice(0, PATH_LENGTH_MAX),
+      status: error.status,
+      error: error.code,
+      address: origin.address(req.socket.remoteAddress, req.headers),
+    };
+    const recorded = callerOf(req).then((caller) => record(caller, res, request));
+    const patience = Promise.withResolvers<void>();
+    const timer = clock.after(CALLER_MS, patience.resolve);
+    await Promise.race([recorded, patience.promise]).finally(() => timer.close());
   };
 }

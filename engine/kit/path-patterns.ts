@@ -11,7 +11,9 @@ export function isPathPattern(path: string): boolean {
  * would serve a path other than the one this gateway has decided over.
  */
 const SLASH = '(?:[/\\\\]|%(?:25)*(?:2f|5c))';
-const DOTS = new RegExp(`${SLASH}(?:\\.|%(?:25)*2e){1,2}(?:;[^/]*)?(?:$|${SLASH})`, 'i');
+/** Where a server may see the end of the path: a `#` or `?`, decoded or not. */
+const END = '(?:$|[#?]|%(?:25)*(?:23|3f))';
+const DOTS = new RegExp(`${SLASH}(?:\\.|%(?:25)*2e){1,2}(?:;[^/]*)?(?:${SLASH}|${END})`, 'i');
 
 /**
  * Makes the function that finds which of these paths of pipelines serves a request's path: the same one, else the longest

@@ -6,6 +6,7 @@ import { StageError } from '../../engine/contract/errors.ts';
 import type { AuditRecord, Principal } from '../../engine/contract/services.ts';
 import { identityOf } from '../../engine/http/request-identity.ts';
 import { createUnservedRecords } from '../../engine/http/unserved-records.ts';
+import { until } from '../support/until.ts';
 
 const MINUTE_MS = 60_000;
 const NOT_FOUND = new StageError('path_not_found', 'There is nothing at this path.');
@@ -19,8 +20,15 @@ function principal(id: string): Principal {
 /** What a gateway records whose every credential is that of the person it names; `away` names nobody. */
 function openRecords(finally_stages: readonly string[] = []) {
   const records: AuditRecord[] = [];
-  const clock = { at: 10 * MINUTE_MS, now: () => clock.at };
+  const waits: (() => void)[] = [];
+  const after = (_ms: number, done: () => void) => {
+    waits.push(done);
+    return { close() {}, unref() {} };
+  };
+  const clock = { at: 10 * MINUTE_MS, now: () => clock.at, after };
+  const frozen = Promise.withResolvers<Principal>();
   const verify = (token: string) => {
+    if (token === 'frozen') return frozen.promise;
     if (token === 'away') throw new StageError('store_unavailable', 'The database is away.');
     return principal(token);
   };
@@ -39,7 +47,7 @@ function openRecords(finally_stages: readonly string[] = []) {
     await record(req as unknown as IncomingMessage, res, path, NOT_FOUND);
     return identityOf(res);
   };
-  return { records, clock, ask };
+  return { records, clock, ask, waits, frozen };
 }
 
 describe('audit records of requests that no pipeline takes', () => {
@@ -72,6 +80,17 @@ describe('audit records of requests that no pipeline takes', () => {
     const others = openRecords(['deliver']);
     await others.ask('ann');
     assert.equal(others.records.length, 1);
+  });
+
+  test('are written later where it takes too long to tell whose a credential is, and the answer does not wait', async () => {
+    const { records, ask, waits, frozen } = openRecords();
+    const answered = ask('frozen');
+    waits.at(-1)!();
+    await answered;
+    assert.equal(records.length, 0);
+    frozen.resolve(principal('ann'));
+    await until('the record is written', () => records.length === 1);
+    assert.equal(records[0]?.address, '192.0.2.1');
   });
 
   test('are none while nobody can tell whose a credential is', async () => {
