@@ -26,7 +26,7 @@ describe('the paths of pipelines', () => {
   });
 
   test('a pattern leads to no place above it, however the way there is written', () => {
-    const up = ['..', '.', '%2e%2e', '.%2E', '..;x=y', '%252e%252e', '..;'];
+    const up = ['..', '.', '%2e%2e', '.%2E', '..;x=y', '%252e%252e', '..;', '..#x', '..%23', '.%2e%253f'];
     for (const step of up) {
       for (const path of [`a/${step}/b`, `a%2f${step}%2fb`, `a\\${step}\\b`, `a%252F${step}/b`, step, `a/${step}`]) {
         assert.equal(find(`/v1/models/${path}`), undefined, path);
