@@ -34,6 +34,8 @@ describe('usage of other APIs', () => {
       { input_tokens: 1.5 },
       { input_tokens: 1e12 },
       { prompt_tokens: 9, total_tokens: 3 },
+      { prompt_tokens: 9, completion_tokens: -1000 },
+      { prompt_tokens: 9, completion_tokens: 'many' },
     ]) {
       assert.equal(told(usage), undefined, JSON.stringify(usage));
     }

@@ -29,7 +29,10 @@ function readTokens(reading: UsageReading, usage: Record<string, unknown> | unde
   // Input that is written to a cache costs more, and is told beside the other.
   if (usage.cache_creation_input_tokens || usage.cache_read_input_tokens) return;
   const total = take(reading, usage, ['total_tokens']);
-  const output = take(reading, usage, OUTPUT) ?? (input === undefined || total === undefined ? 0 : total - input);
+  const told = take(reading, usage, OUTPUT);
+  // Of what is no number, the rest may be made up as well.
+  if (reading.unusable) return;
+  const output = told ?? (input === undefined || total === undefined ? 0 : total - input);
   const read = input ?? (total === undefined ? undefined : total - output);
   // Numbers that contradict each other tell nothing.
   if (read === undefined || read < 0 || output < 0) {
