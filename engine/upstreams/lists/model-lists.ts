@@ -5,7 +5,7 @@ import { type Asking, askForList } from './ask-list.ts';
 
 /** The models that upstreams say they have. */
 export interface ModelLists {
-  /** Whether an upstream's list has a model by this or another name of it; `undefined` while there is no list. */
+  /** Whether an upstream's list has a model by this id, or by one that differs in its date alone; `undefined` while there is no list. */
   has(upstream: string, id: string): boolean | undefined;
   /** The ids on an upstream's list that the catalogue has a price for; `undefined` while there is no list. */
   ids(upstream: string): readonly string[] | undefined;
@@ -39,8 +39,20 @@ interface List {
   readonly ids: ReadonlySet<string>;
   /** Those of them that the catalogue has a price for. */
   readonly priced: readonly string[];
-  /** What the catalogue calls those. */
+  /** What each of those is without its date, and what the catalogue calls it. */
   readonly names: ReadonlySet<string>;
+}
+
+/** The date of a model in its id, or what stands for the newest one. */
+const DATE = /[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$/;
+
+/**
+ * The name of a model, whatever the date in its id. Callers choose ids, and the catalogue knows models by their beginning and in any
+ * case: another spelling must not slip past a rule about models, nor cost what some other model does.
+ */
+function undated(id: string, base_url: string): string | undefined {
+  const name = nameOf(id, base_url);
+  return name === undefined ? undefined : `${name} ${id.replace(DATE, '')}`;
 }
 
 interface Asked {
@@ -102,7 +114,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
       const found = asked.get(upstream);
       if (found?.list === undefined) return undefined;
       if (found.list.ids.has(id)) return true;
-      const name = nameOf(id, found.upstream.base_url);
+      const name = undated(id, found.upstream.base_url);
       return name !== undefined && found.list.names.has(name);
     },
     ids(upstream) {
@@ -164,7 +176,7 @@ async function learn({ base_url }: UpstreamConfig, ids: readonly string[]): Prom
     if (index % TURN === TURN - 1) await new Promise(setImmediate);
     if (!hasPrice(id, base_url)) continue;
     priced.push(id);
-    names.add(nameOf(id, base_url)!);
+    names.add(undated(id, base_url)!);
   }
   return { ids: new Set(ids), priced, names };
 }

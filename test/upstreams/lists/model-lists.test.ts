@@ -41,13 +41,19 @@ function open() {
 }
 
 describe('the lists of a gateway', () => {
-  test('have models by the id that is listed, and by other names of the same', async () => {
+  test('have models by the id that is listed, and by one with another date or none', async () => {
     upstream.script = listOf(LISTED, 'coder-1');
     const { lists, use } = open();
     assert.equal(lists.has('main', LISTED), undefined, 'nothing was asked yet');
     await use();
-    for (const id of [LISTED, 'claude-sonnet-4-5', 'coder-1']) assert.equal(lists.has('main', id), true, id);
+    for (const id of [LISTED, 'claude-sonnet-4-5', 'claude-sonnet-4-5-latest', 'coder-1'])
+      assert.equal(lists.has('main', id), true, id);
     for (const id of ['claude-opus-4-5', 'coder-2', '__proto__']) assert.equal(lists.has('main', id), false, id);
+    // All of these the catalogue takes for the model that is listed.
+    for (const more of ['evil', ':free', '/../x', '%2f', '-20250929-fast'])
+      assert.equal(lists.has('main', `claude-sonnet-4-5${more}`), false, more);
+    for (const id of ['CLAUDE-SONNET-4-5', 'anthropic/claude-sonnet-4-5'])
+      assert.equal(lists.has('main', id), false, id);
     assert.equal(lists.has('other', LISTED), undefined);
     assert.deepEqual(lists.ids('main'), [LISTED], 'without a price nothing is served');
     lists.close();
