@@ -10,7 +10,7 @@ import type { AuditRecord, LimitStatus } from '../contract/services.ts';
 import { nanoToUsd } from '../kit/money.ts';
 import { spendLimits } from '../money/limits/spend-limits.ts';
 import { accessRules, routingRules } from '../rules/config-rules.ts';
-import { factsRead, isFact } from '../rules/fact-paths.ts';
+import { factsRead } from '../rules/fact-paths.ts';
 import type { PipelineSpec } from '../source/spec.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
 import type { KeptNotes } from './request-notes.ts';
@@ -39,7 +39,7 @@ const LIMIT_CODES: ReadonlySet<string> = new Set(['spend_limit_exceeded', 'rate_
 export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, config: GatewayConfig): FactPath[] {
   const guards = [...stages, ...on_error, ...last].map(({ when }) => when);
   const rules = [...routingRules(config), ...accessRules(config), ...spendLimits(config)].map(({ logic }) => logic);
-  return [...new Set([...guards, ...rules].flatMap(factsRead))].filter(isFact);
+  return [...new Set([...guards, ...rules].flatMap(factsRead))] as FactPath[];
 }
 
 /**
