@@ -60,9 +60,6 @@ export function heldBy<Path extends string>(path: Path): Path {
     : (path.slice(0, path.lastIndexOf('.')) as Path);
 }
 
-/** Whether a fact is known to this configuration only. */
-export const isOwnFact = (path: string): boolean => !Object.hasOwn(FACTS, path);
-
 const SECTIONS: ReadonlySet<string> = new Set(Object.keys(FACTS).map((path) => path.split('.')[0]!));
 
 /** Whether a path has the form of a fact of a stage, for those who do not know the stages. */

@@ -9,6 +9,7 @@ import { type Validated, validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
 import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
+import type { StageSet } from './custom-stages.ts';
 import { linkGroups } from './link/known-groups.ts';
 import { factNames } from './link/known-names.ts';
 import { linkGateway } from './link/link-gateway.ts';
@@ -74,11 +75,13 @@ export function validateGateway(source: MapNode, file: string, findings: Finding
   };
 }
 
+const NO_STAGES = { facts: NO_STAGE_FACTS, complete: true };
+
 /** Links gateway.yaml. */
 export function checkGateway(
   { file, root, validated }: ValidGateway,
   options: Pick<AnnotationContext, 'env' | 'environment' | 'findings'>,
-  of_stages = NO_STAGE_FACTS,
+  stages: Pick<StageSet, 'facts' | 'complete'> = NO_STAGES,
 ): CheckedGateway {
   const { findings } = options;
   const before = findings.errors();
@@ -89,7 +92,12 @@ export function checkGateway(
   };
   const fact_names = factNames(root, names);
   const headers = itemsOf(childOf(root, 'facts', 'headers')).flatMap((node) => textOf(node)?.toLowerCase() ?? []);
-  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, { headers, of_stages, names: fact_names });
+  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, {
+    headers,
+    of_stages: stages.facts,
+    knows_stages: stages.complete,
+    names: fact_names,
+  });
   // The checker looks at named rules itself, each once.
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });

@@ -50,7 +50,7 @@ export async function loadInto(
   const valid = validateGateway(root, file, findings);
   // Conditions of gateway.yaml may speak of what they find out.
   const stages = await loadStages(options.stages, valid.modules, findings, valid.knows_modules);
-  const gateway = checkGateway(valid, { env, environment, findings }, stages.facts);
+  const gateway = checkGateway(valid, { env, environment, findings }, stages);
   const { config, names, pipelines, conditions: shared_conditions } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
   if (config !== undefined) lintRoutes(config, root, findings);

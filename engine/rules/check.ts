@@ -41,7 +41,12 @@ export interface KnownToConditions extends OwnFacts {
   readonly names: FactNames;
 }
 
-const NOTHING_KNOWN: KnownToConditions = { headers: [], of_stages: NO_STAGE_FACTS, names: new Map() };
+const NOTHING_KNOWN: KnownToConditions = {
+  headers: [],
+  of_stages: NO_STAGE_FACTS,
+  knows_stages: true,
+  names: new Map(),
+};
 
 interface CheckedCondition extends Condition {
   readonly size: number;
@@ -198,14 +203,16 @@ function noRules({ file, chain }: Mark, in_pipeline: boolean): string {
 /**
  * @param rules the `rules:` mapping of the file, where there is one.
  * @param shared that of gateway.yaml, whose rules, headers and names can be used, too.
+ * @param knows_stages whether all stages are known, where there is no gateway.yaml.
  */
 export function createConditionChecker(
   rules: Node | undefined,
   findings: Findings,
   shared?: ConditionChecker,
+  knows_stages = true,
 ): ConditionChecker {
   const of_gateway = shared instanceof Checker ? shared : undefined;
-  return new Checker(rules, findings, of_gateway, of_gateway?.known ?? NOTHING_KNOWN);
+  return new Checker(rules, findings, of_gateway, of_gateway?.known ?? { ...NOTHING_KNOWN, knows_stages });
 }
 
 /** The checker of gateway.yaml. */

@@ -1,5 +1,5 @@
 import type { FactPath } from '../contract/facts.ts';
-import { type FactSpec, factSpec, HEADER_FACTS, type StageFacts } from '../contract/own-facts.ts';
+import { type FactSpec, factSpec, HEADER_FACTS, mayBeStageFact, type StageFacts } from '../contract/own-facts.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
 import { looksSecret } from '../source/diagnostics/secrets.ts';
@@ -86,6 +86,8 @@ export interface OwnFacts {
   /** Headers that `facts.headers` names. */
   readonly headers: readonly string[];
   readonly of_stages: StageFacts;
+  /** Whether these are all: a stage that could not be loaded may have others. */
+  readonly knows_stages: boolean;
 }
 
 /** Reads the nodes of conditions as expressions and reports what has not the form of one. */
@@ -252,6 +254,8 @@ export class ExpressionReader {
       });
     } else if (path.startsWith(HEADER_FACTS) && !this.own.headers.includes(path.slice(HEADER_FACTS.length))) {
       this.unknownHeader(path.slice(HEADER_FACTS.length), operand.mark);
+    } else if (spec === undefined && mayBeStageFact(path) && !this.own.knows_stages) {
+      return this.broken(mark);
     } else if (spec === undefined) {
       const help = unknownFactHelp(path, this.own.of_stages);
       const message = path === '' ? 'the path of the fact is empty' : `unknown fact ${keyName(path)}`;

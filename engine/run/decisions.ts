@@ -61,22 +61,23 @@ export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): Audi
     ...describeRefusal(notes.error),
     ...(notes.clause !== undefined && { answered_by: notes.clause }),
     ...(notes.all_limits.length > 0 && { limits: describeLimits(ctx) }),
-    ...describeFound({ entered: ctx.entered, notes, peek: (path) => ctx.peek(path) }),
+    ...describeFound(ctx),
     ...(seen.length > 0 && { seen: Object.fromEntries(seen.slice(0, TOLD_MAX)) }),
   };
 }
 
 /** What stages of the operator's own found out, where they say that it is to be recorded, and what they wrote: by stage. */
-function describeFound({ entered, notes, peek }: Pick<Decided, 'entered' | 'notes' | 'peek'>): AuditRecord {
-  const found = entered.flatMap(({ definition: { name, facts } }) => {
-    const recorded = Object.entries(facts ?? {}).filter(([, { recorded: is_told }]) => is_told);
-    const values = recorded.map(([fact]) => [fact, peek(`${name}.${fact}` as FactPath)] as const);
+function describeFound(ctx: Decided): AuditRecord {
+  const by_stage: Record<string, Readonly<Record<string, unknown>>> = { ...ctx.notes.audit_fields };
+  for (const { definition } of ctx.entered) {
+    const { name, facts } = definition;
+    if (facts === undefined) continue;
+    const recorded = Object.keys(facts).filter((fact) => facts[fact]!.recorded);
+    const values = recorded.map((fact) => [fact, ctx.peek(`${name}.${fact}` as FactPath)] as const);
     const set = values.filter(([, value]) => value !== undefined);
-    return set.length === 0 ? [] : [[name, Object.fromEntries(set)] as const];
-  });
-  const by_stage: Record<string, unknown> = { ...notes.audit_fields };
-  // What is declared is what everybody goes by.
-  for (const [name, told] of found) by_stage[name] = { ...notes.audit_fields[name], ...told };
+    // What is declared is what everybody goes by.
+    if (set.length > 0) by_stage[name] = { ...by_stage[name], ...Object.fromEntries(set) };
+  }
   return Object.keys(by_stage).length === 0 ? {} : { found: by_stage };
 }
 
