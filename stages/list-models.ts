@@ -1,5 +1,5 @@
-import { type Answer, defineStage, type ModelCaller, type ModelConfig, StageError } from '../engine/api.ts';
-import { createAlwaysRefuses, createNeverReaches } from '../engine/upstreams/index.ts';
+import { type Answer, defineStage, type ModelConfig, StageError } from '../engine/api.ts';
+import { callerOf, createAlwaysRefuses, createNeverReaches } from '../engine/upstreams/index.ts';
 
 /** What is known of a caller without a request for a model. */
 const CALLER_FACTS = [
@@ -204,11 +204,7 @@ export default defineStage({
     };
     return {
       request(ctx) {
-        const caller: ModelCaller = {
-          email: ctx.get('principal.email'),
-          groups: ctx.get('principal.groups'),
-          token_group: ctx.get('principal.token.group'),
-        };
+        const caller = callerOf(ctx);
         const facts = new Map<string, unknown>([
           ...CALLER_FACTS.map((path) => [path, ctx.get(path)] as const),
           ['principal.email', caller.email],

@@ -18,12 +18,14 @@ import {
   CACHE_FACTS,
   type Choice,
   type Choosing,
+  callerOf,
   chooseCandidates,
   createAccessCheck,
   createDecisiveCheck,
   createModelRefuser,
   createRoute,
   createSessionKeeper,
+  factsFor,
   MODEL_FACTS,
   modelFacts,
   modelNotFound,
@@ -150,25 +152,18 @@ function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
   return { rule: undefined, shadows };
 }
 
-/** The facts of a request as if it asked for another model. */
-function factsFor(facts: FactView, { id, family }: ModelConfig): FactView {
-  return {
-    ...facts,
-    request: { ...(facts.request as FactView), model: id },
-    model: { ...(facts.model as FactView), family },
-  };
+/** How much a request is, by its estimate and its own words. */
+interface Asked {
+  readonly input: number;
+  readonly output: number | undefined;
+  readonly choices: number;
 }
 
 /**
  * What the request costs if it has as many tokens as it seems to have and gets as long an answer as it asks for. The rules
  * that choose the upstream may ask for it, so the default one's price has to do.
  */
-function worstCase(
-  models: Services['models'],
-  model: ModelConfig,
-  asked: { readonly input: number; readonly output: number | undefined; readonly choices: number },
-  route: PricedRoute,
-): number {
+function worstCase(models: Services['models'], model: ModelConfig, asked: Asked, route: PricedRoute): number {
   const { context_window, max_output_tokens } = model;
   const tokens: TokenCounts = {
     input: Math.min(asked.input, context_window),
@@ -201,7 +196,7 @@ export default defineStage({
     const default_upstream = config.routing.default_upstreams[0]!.upstream;
     const default_route = routeTo(config.routing.default_upstreams);
     const checkDecisive = createDecisiveCheck(config, models);
-    const checkAccess = createAccessCheck(config, services.condition);
+    const checkAccess = createAccessCheck(services);
     const refuseModel = createModelRefuser(config, services.log);
     const sessions = createSessionKeeper(services.upstreams);
     const routes = [default_route, ...of_rules];
@@ -216,6 +211,16 @@ export default defineStage({
       const places = all.filter(isServing);
       if (places.length > 0) return places;
       throw modelNotFound(called, { by: 'upstream', upstream: all[0]!.upstream.name });
+    }
+
+    /** What the request costs at worst, and usually. */
+    function noteCosts(ctx: RouteContext, caller: ModelCaller, model: ModelConfig, asked: Asked): void {
+      const priced_as = { upstream: pricedAt(model, default_upstream), at: ctx.get('request.received_at') };
+      const is_free = ctx.get('request.protocol') === 'count_tokens';
+      const worst_case = is_free ? 0 : worstCase(models, model, asked, priced_as);
+      const usual = ledger.typicalCost(caller.email, model.id) ?? worst_case;
+      ctx.set('route.worst_case_nano_usd', worst_case);
+      ctx.set('route.estimate_nano_usd', Math.min(worst_case, usual));
     }
 
     /** What tells whether an upstream takes what the request says about models, prices and accounts. */
@@ -235,22 +240,6 @@ export default defineStage({
           routeOf(other).upstreams.has(upstream.name) && models.isServedAt(other, upstream.name);
         return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere });
       };
-    }
-
-    /** Refuses the model, or one that the request names beside it, where a rule does. */
-    function askRules(
-      check: NonNullable<typeof checkAccess>,
-      ctx: RouteContext,
-      model: ModelConfig,
-      others: readonly string[] = [],
-    ): void {
-      const facts = services.facts(ctx);
-      const noteShadow = (name: string) => ctx.noteShadow(name);
-      check(model, facts, noteShadow);
-      for (const id of others) {
-        const other = models.find(id);
-        if (other !== undefined) check(other, factsFor(facts, other), noteShadow);
-      }
     }
 
     /** Facts about a route of several upstreams. */
@@ -277,27 +266,18 @@ export default defineStage({
         const model = models.find(id);
         const called = ctx.get('request.alias') ?? id;
         if (model === undefined) throw refuseModel(called, undefined);
-        const caller: ModelCaller = {
-          email: ctx.get('principal.email'),
-          groups: ctx.get('principal.groups'),
-          token_group: ctx.get('principal.token.group'),
-        };
+        const caller = callerOf(ctx);
         const refusal = models.refusal(caller, model);
         if (refusal !== undefined) throw refuseModel(called, refusal);
 
         const about = modelFacts(model);
         for (const path of MODEL_FACTS) if (about[path] !== undefined) ctx.set(path, about[path]);
-        const tokens = {
+        const asked: Asked = {
           input: ctx.get('request.input_tokens_estimate') ?? 0,
           output: ctx.get('request.max_tokens'),
           choices: ctx.get('request.choices') ?? 1,
         };
-        const priced_as = { upstream: pricedAt(model, default_upstream), at: ctx.get('request.received_at') };
-        const protocol = ctx.get('request.protocol');
-        const is_free = protocol === 'count_tokens';
-        const worst_case = is_free ? 0 : worstCase(models, model, tokens, priced_as);
-        ctx.set('route.worst_case_nano_usd', worst_case);
-        ctx.set('route.estimate_nano_usd', Math.min(worst_case, ledger.typicalCost(caller.email, id) ?? worst_case));
+        noteCosts(ctx, caller, model, asked);
         const rules = rulesOf(model);
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 
@@ -307,7 +287,7 @@ export default defineStage({
         ctx.set('route.rule', rule?.name ?? 'default');
         const needs: Needs = {
           // Nothing tells how many tokens an image is.
-          tokens: ctx.get('request.image_count') ? 0 : tokens.input + (tokens.output ?? 0),
+          tokens: ctx.get('request.image_count') ? 0 : asked.input + (asked.output ?? 0),
           cache_ttl: (ctx.get('cache.requested_ttl') ?? 'none') as CacheLifetime,
           model: id,
           session_key: ctx.get('request.session_key'),
@@ -315,12 +295,12 @@ export default defineStage({
           holds_state: ctx.get('request.holds_state') ?? false,
           decide: decider(ctx, caller, model),
         };
-        const places = servingPlaces(route, model, protocol, called);
+        const places = servingPlaces(route, model, ctx.get('request.protocol'), called);
         const { candidates, spare, dropped } = chooseCandidates(route, places, needs, choosing);
         ctx.candidates = candidates;
         const { facts } = candidates[0]!;
         for (const path of CANDIDATE_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
-        if (checkAccess !== undefined) askRules(checkAccess, ctx, model, facts['request.other_models']);
+        checkAccess?.(ctx, model, facts['request.other_models']);
         if (places.length > 1) noteSeveral(ctx, route, { candidates, spare, dropped });
         return undefined;
       },

@@ -11,6 +11,7 @@ import { NO_TOKENS, textsOf } from '../engine/money/index.ts';
 import { type DecisiveChoice, isForm } from '../engine/protocols/index.ts';
 import {
   type Choosing,
+  callerOf,
   chooseCandidates,
   createAccessCheck,
   createDecisiveCheck,
@@ -114,7 +115,7 @@ export default defineStage({
       translates: false,
     });
     const per_request = per_request_usd === undefined ? undefined : usdToNano(per_request_usd);
-    const checkAccess = createAccessCheck(config, services.condition);
+    const checkAccess = createAccessCheck(services);
     const checkDecisive = createDecisiveCheck(config, models);
     const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
 
@@ -147,17 +148,6 @@ export default defineStage({
       return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere: () => true });
     }
 
-    function askRules(ctx: RouteContext, ids: readonly string[]): void {
-      if (checkAccess === undefined) return;
-      for (const id of ids) {
-        const model = models.find(id);
-        if (model === undefined) continue;
-        const facts = services.facts(ctx);
-        const request = { ...(facts.request as object), model: id };
-        checkAccess(model, { ...facts, request }, (rule) => ctx.noteShadow(rule));
-      }
-    }
-
     function refuseUnknownCost(model: ModelConfig): void {
       if (model !== NO_MODEL || per_request !== undefined || unknown_cost === 'allow') return;
       throw new StageError(
@@ -184,11 +174,7 @@ export default defineStage({
 
     return {
       request(ctx) {
-        const caller: ModelCaller = {
-          email: ctx.get('principal.email'),
-          groups: ctx.get('principal.groups'),
-          token_group: ctx.get('principal.token.group'),
-        };
+        const caller = callerOf(ctx);
         const model = modelOf(ctx, caller);
         if (model !== NO_MODEL) {
           const about = modelFacts(model);
@@ -207,7 +193,7 @@ export default defineStage({
         ctx.candidates = candidates;
         for (const path of UPSTREAM_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
         if (others.length > 0) ctx.set('request.other_models', others);
-        askRules(ctx, [model.id, ...others]);
+        checkAccess?.(ctx, model, others);
         return undefined;
       },
     };

@@ -27,14 +27,10 @@ const HEADER: FactSpec = {
   meaning: 'Header of the request, as gateway.yaml names it under facts.headers',
 };
 
-/** By path, `<stage>.<fact>`: what stages that were loaded say they find out. */
-const of_stages = new Map<string, FactSpec>();
+/** What the stages of a configuration say they find out, by path, `<stage>.<fact>`. */
+export type StageFacts = ReadonlyMap<string, FactSpec>;
 
-/** Makes the facts of a stage known, by its name and theirs; what it declared before is forgotten. */
-export function declareStageFacts(stage: string, facts: Readonly<Record<string, FactSpec>>): void {
-  for (const path of of_stages.keys()) if (path.startsWith(`${stage}.`)) of_stages.delete(path);
-  for (const [name, spec] of Object.entries(facts)) of_stages.set(`${stage}.${name}`, spec);
-}
+export const NO_STAGE_FACTS: StageFacts = new Map();
 
 /** Facts that hold numbers by the names of tools, with what one of them is: `request.server_tool_uses.web_search`. */
 export const MEMBERS: Readonly<Partial<Record<FactPath, string>>> = {
@@ -52,7 +48,7 @@ function memberSpec(path: string): FactSpec | undefined {
 }
 
 /** What is known of a fact; `undefined` when there is none of this path. */
-export function factSpec(path: string): FactSpec | undefined {
+export function factSpec(path: string, of_stages = NO_STAGE_FACTS): FactSpec | undefined {
   if (Object.hasOwn(FACTS, path)) return FACTS[path as FactPath];
   return path.startsWith(HEADER_FACTS) ? HEADER : (memberSpec(path) ?? of_stages.get(path));
 }
@@ -64,14 +60,8 @@ export function heldBy<Path extends string>(path: Path): Path {
     : (path.slice(0, path.lastIndexOf('.')) as Path);
 }
 
-/** Whether a fact is known to this configuration only. */
-export const isOwnFact = (path: string): boolean => !Object.hasOwn(FACTS, path);
-
 const SECTIONS: ReadonlySet<string> = new Set(Object.keys(FACTS).map((path) => path.split('.')[0]!));
 
-/** Whether a path has the form of a fact of a stage, which may not be loaded yet. */
+/** Whether a path has the form of a fact of a stage, for those who do not know the stages. */
 export const mayBeStageFact = (path: string): boolean =>
   /^[a-z][a-z0-9-]*\.[a-z][a-z0-9_]*$/.test(path) && !SECTIONS.has(path.split('.')[0]!);
-
-/** Paths of the facts of stages that were loaded. */
-export const stageFacts = (): readonly string[] => [...of_stages.keys()];

@@ -307,7 +307,7 @@ export class GatewayServer {
   }
 
   #begin(pipeline: CompiledPipeline, request_id: string, req: http.IncomingMessage, res: http.ServerResponse) {
-    const ctx = new RequestContext(pipeline, req, res, this.#environment, this.#clock.monotonic());
+    const ctx = new RequestContext(pipeline, { req, res }, this.#environment, this.#clock.monotonic());
     ctx.note('request.id', request_id);
     ctx.note('request.method', req.method!);
     ctx.note('request.path', pathOf(req.url!));

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { FactPath } from '../contract/facts.ts';
-import { declareStageFacts, type FactSpec } from '../contract/own-facts.ts';
+import type { FactSpec, StageFacts } from '../contract/own-facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { quote } from '../source/describe.ts';
 import { hideSecrets } from '../source/diagnostics/secrets.ts';
@@ -30,23 +30,27 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     return undefined;
   }
   const problem = definitionProblem(module.default) ?? reservedProblem(module.default as StageDefinition);
-  if (problem === undefined) return withFacts(module.default as StageDefinition);
+  if (problem === undefined) return writingItsFacts(module.default as StageDefinition);
   findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
     expected: 'export default defineStage({ ... })',
   });
   return undefined;
 }
 
-/** A stage whose facts conditions may read. */
-function withFacts(definition: StageDefinition): StageDefinition {
-  const { name, facts = {} } = definition;
-  const specs = Object.entries(facts).map(([fact, { type, description, values }]): [string, FactSpec] => {
-    const kind = type === 'integer' ? 'number' : type;
-    return [fact, { kind, meaning: description, ...(values && { values }) }];
-  });
-  declareStageFacts(name, Object.fromEntries(specs));
-  const paths = Object.keys(facts).map((fact) => `${name}.${fact}` as FactPath);
+/** A stage that says of its own facts, too, that it writes them. */
+function writingItsFacts(definition: StageDefinition): StageDefinition {
+  const paths = [...factsOf(definition).keys()] as FactPath[];
   return paths.length === 0 ? definition : { ...definition, writes: [...definition.writes, ...paths] };
+}
+
+/** The facts of a stage's own, by path. */
+function factsOf({ name, facts = {} }: StageDefinition): StageFacts {
+  return new Map(
+    Object.entries(facts).map(([fact, { type, description, values }]): [string, FactSpec] => {
+      const kind = type === 'integer' ? 'number' : type;
+      return [`${name}.${fact}`, { kind, meaning: description, ...(values && { values }) }];
+    }),
+  );
 }
 
 /** What only shipped stages may do: the engine trusts a converter with the stream itself. */
@@ -64,6 +68,8 @@ export interface StageSet {
   readonly files: readonly string[];
   /** Names of the operator's own. */
   readonly own: ReadonlySet<string>;
+  /** What these find out. */
+  readonly facts: StageFacts;
 }
 
 /**
@@ -96,5 +102,6 @@ export async function loadStages(
       own.add(stage.name);
     }
   }
-  return { stages, complete: all_loaded, files: files.flatMap(filesOfModule), own };
+  const facts = new Map([...own].flatMap((name) => [...factsOf(stages.get(name)!)]));
+  return { stages, complete: all_loaded, files: files.flatMap(filesOfModule), own, facts };
 }

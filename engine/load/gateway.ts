@@ -1,12 +1,15 @@
 import { dirname } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
+import { NO_STAGE_FACTS } from '../contract/own-facts.ts';
 import { type ConditionChecker, createGatewayChecker } from '../rules/check.ts';
+import type { Findings } from '../source/findings.ts';
 import { childOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
 import { GATEWAY_SCHEMA } from '../source/schemas.ts';
-import { validate } from '../source/validate.ts';
+import { type Validated, validate } from '../source/validate.ts';
 import { allowWarnings } from './allow.ts';
 import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
+import type { StageSet } from './custom-stages.ts';
 import { linkGroups } from './link/known-groups.ts';
 import { factNames } from './link/known-names.ts';
 import { linkGateway } from './link/link-gateway.ts';
@@ -15,14 +18,21 @@ import { checkRoutes } from './link/link-routes.ts';
 import { type PolicySource, policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
 
-/** gateway.yaml after its passes. */
-export interface CheckedGateway {
-  /** Absent when the file has errors. */
-  readonly config: GatewayConfig | undefined;
+/** gateway.yaml with its form validated, before anything in it is looked up. */
+export interface ValidGateway {
+  readonly file: string;
+  readonly root: MapNode;
+  readonly validated: Validated;
   /** Absolute paths of stage modules, also when something else is wrong. */
   readonly modules: readonly string[];
   /** Whether `modules` holds all that the file means to name. */
   readonly knows_modules: boolean;
+}
+
+/** gateway.yaml after its passes. */
+export interface CheckedGateway {
+  /** Absent when the file has errors. */
+  readonly config: GatewayConfig | undefined;
   /** Absolute path of the operator's pipelines, also when something else is wrong. */
   readonly pipelines: string | undefined;
   /** Where policies are, also when something else is wrong; `undefined` when they are not handed out. */
@@ -43,16 +53,38 @@ function namesOf(root: MapNode, section: string, key: string): readonly string[]
   return complete && new Set(names).size === names.length ? names : undefined;
 }
 
-/** Validates and links gateway.yaml. */
+/** The paths of one kind that gateway.yaml names. */
+const pathsOf = ({ annotations }: Validated, what: string): readonly string[] =>
+  annotations
+    .filter(({ kind, parameter }) => kind === 'x-path' && parameter === what)
+    .map(({ value }) => String(value));
+
+/** Validates the form of gateway.yaml, and finds the stage modules that it names. */
+export function validateGateway(source: MapNode, file: string, findings: Findings): ValidGateway {
+  const validated = validate(GATEWAY_SCHEMA, source, dirname(file), findings);
+  const root = validated.node as MapNode;
+  const modules = pathsOf(validated, 'module').filter(isModule);
+  const named = childOf(root, 'stages');
+  return {
+    file,
+    root,
+    validated,
+    // Listed twice is reported; loaded twice its stage would seem to be there already.
+    modules: [...new Set(modules)],
+    knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
+  };
+}
+
+const NO_STAGES = { facts: NO_STAGE_FACTS, complete: true };
+
+/** Links gateway.yaml. */
 export function checkGateway(
-  source: MapNode,
-  file: string,
+  { file, root, validated }: ValidGateway,
   options: Pick<AnnotationContext, 'env' | 'environment' | 'findings'>,
+  stages: Pick<StageSet, 'facts' | 'complete'> = NO_STAGES,
 ): CheckedGateway {
   const { findings } = options;
   const before = findings.errors();
-  const validated = validate(GATEWAY_SCHEMA, source, dirname(file), findings);
-  const root = validated.node as MapNode;
   const names: KnownNames = {
     upstream: namesOf(root, 'upstreams', 'name'),
     model: namesOf(root, 'models', 'id'),
@@ -60,7 +92,12 @@ export function checkGateway(
   };
   const fact_names = factNames(root, names);
   const headers = itemsOf(childOf(root, 'facts', 'headers')).flatMap((node) => textOf(node)?.toLowerCase() ?? []);
-  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, { headers, names: fact_names });
+  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, {
+    headers,
+    of_stages: stages.facts,
+    knows_stages: stages.complete,
+    names: fact_names,
+  });
   // The checker looks at named rules itself, each once.
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
@@ -69,24 +106,15 @@ export function checkGateway(
   allowWarnings(root, findings);
   const profiles = loadProfiles(root, file, options);
   const config =
-    findings.errors() === before
+    validated.ok && findings.errors() === before
       ? shapeConfig(validated.value, { root, directory: dirname(file), profiles })
       : undefined;
   if (config !== undefined) checkPrices(config, root, findings);
   if (config !== undefined) checkRoutes(config, root, findings);
-  const value = validated.value as { pipelines?: unknown; stages?: unknown };
-  const pathsOf = (what: string) =>
-    validated.annotations
-      .filter(({ kind, parameter }) => kind === 'x-path' && parameter === what)
-      .map((annotation) => String(annotation.value));
-  const modules = pathsOf('module').filter(isModule);
-  const named = childOf(root, 'stages');
+  const value = validated.value as { pipelines?: unknown };
   return {
     config: findings.errors() === before ? config : undefined,
-    // Listed twice was reported; loaded twice its stage would seem to be there already.
-    modules: [...new Set(modules)],
-    knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
-    named_files: [...pathsOf('file'), ...profiles.files],
+    named_files: [...pathsOf(validated, 'file'), ...profiles.files],
     names,
     conditions,
     pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,

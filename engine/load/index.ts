@@ -6,7 +6,7 @@ import { readSource } from '../source/read-source.ts';
 import type { Policy } from '../source/spec.ts';
 import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { loadStages, type StageSet } from './custom-stages.ts';
-import { type CheckedGateway, checkGateway } from './gateway.ts';
+import { type CheckedGateway, checkGateway, validateGateway } from './gateway.ts';
 import { lintFoundModels } from './lint/lint-found-models.ts';
 import { lintGroups } from './lint/lint-groups.ts';
 import { lintPrices } from './lint/lint-prices.ts';
@@ -47,8 +47,10 @@ export async function loadInto(
   const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
   const root = (options.read ?? readSource)(file, findings);
   if (root === undefined) return undefined;
-  const gateway = checkGateway(root, file, { env, environment, findings });
-  const stages = await loadStages(options.stages, gateway.modules, findings, gateway.knows_modules);
+  const valid = validateGateway(root, file, findings);
+  // Conditions of gateway.yaml may speak of what they find out.
+  const stages = await loadStages(options.stages, valid.modules, findings, valid.knows_modules);
+  const gateway = checkGateway(valid, { env, environment, findings }, stages);
   const { config, names, pipelines, conditions: shared_conditions } = gateway;
   if (config !== undefined) lintRouting(config, root, findings);
   if (config !== undefined) lintRoutes(config, root, findings);

@@ -164,7 +164,8 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   const expanded = withEverywhere(own, section, pipeline, sendsUpstream(own, stages), findings);
   const validated = validate(PIPELINE_SCHEMA, nestOptions(expanded, stages, findings), dirname(file), findings);
   const root = validated.node as MapNode;
-  const conditions = createConditionChecker(childOf(root, 'rules'), findings, given.shared_conditions);
+  const { shared_conditions: shared } = given;
+  const conditions = createConditionChecker(childOf(root, 'rules'), findings, shared, given.stages.complete);
   const context = { ...given, conditions };
   const before = findings.errors();
   const lists = {

@@ -1,13 +1,13 @@
 import { basename } from 'node:path';
 import type { FactPath } from '../contract/facts.ts';
-import { heldBy } from '../contract/own-facts.ts';
+import { heldBy, NO_STAGE_FACTS } from '../contract/own-facts.ts';
 import { oneOf } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { entriesOf, type Mark, type Node } from '../source/node.ts';
 import { type FactNames, NameChecker } from './check-names.ts';
 import { TypeChecker } from './check-types.ts';
-import { type Expression, ExpressionReader } from './expression.ts';
+import { type Expression, ExpressionReader, type OwnFacts } from './expression.ts';
 import { isFact } from './fact-paths.ts';
 import { lintCondition } from './lint.ts';
 
@@ -37,11 +37,16 @@ export interface ConditionChecker {
 }
 
 /** What conditions may speak of because gateway.yaml does. */
-export interface KnownToConditions {
-  /** Headers that `facts.headers` names. */
-  readonly headers: readonly string[];
+export interface KnownToConditions extends OwnFacts {
   readonly names: FactNames;
 }
+
+const NOTHING_KNOWN: KnownToConditions = {
+  headers: [],
+  of_stages: NO_STAGE_FACTS,
+  knows_stages: true,
+  names: new Map(),
+};
 
 interface CheckedCondition extends Condition {
   readonly size: number;
@@ -71,7 +76,7 @@ class Checker implements ConditionChecker {
     this.findings = findings;
     this.shared = shared;
     this.known = known;
-    this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node), known.headers);
+    this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node), known);
     this.types = new TypeChecker(findings);
     this.name_checker = new NameChecker(findings, known.names);
     this.rules = new Map(
@@ -198,14 +203,16 @@ function noRules({ file, chain }: Mark, in_pipeline: boolean): string {
 /**
  * @param rules the `rules:` mapping of the file, where there is one.
  * @param shared that of gateway.yaml, whose rules, headers and names can be used, too.
+ * @param knows_stages whether all stages are known, where there is no gateway.yaml.
  */
 export function createConditionChecker(
   rules: Node | undefined,
   findings: Findings,
   shared?: ConditionChecker,
+  knows_stages = true,
 ): ConditionChecker {
   const of_gateway = shared instanceof Checker ? shared : undefined;
-  return new Checker(rules, findings, of_gateway, of_gateway?.known ?? { headers: [], names: new Map() });
+  return new Checker(rules, findings, of_gateway, of_gateway?.known ?? { ...NOTHING_KNOWN, knows_stages });
 }
 
 /** The checker of gateway.yaml. */

@@ -1,8 +1,8 @@
 import { INITIAL_FACTS } from '../contract/engine-facts.ts';
 import type { FactPath } from '../contract/facts.ts';
-import { factSpec } from '../contract/own-facts.ts';
+import type { FactSpec } from '../contract/own-facts.ts';
 import { compileExpression } from './compile.ts';
-import type { Call, Expression } from './expression.ts';
+import type { Call, Expression, Fact } from './expression.ts';
 import { truthy } from './logic.ts';
 
 /** More combinations of values are not tried: the condition then counts as neither always true nor never. */
@@ -27,8 +27,7 @@ function numbersAround(mentioned: ReadonlySet<unknown>): readonly number[] {
   return [sorted[0]! - 1, ...sorted, ...between, sorted.at(-1)! + 1];
 }
 
-function factValues(path: FactPath, mentioned: ReadonlySet<unknown>): readonly unknown[] {
-  const spec = factSpec(path)!;
+function factValues(path: FactPath, spec: FactSpec, mentioned: ReadonlySet<unknown>): readonly unknown[] {
   const unset = initial_facts.has(path) ? [] : [null];
   if (spec.values !== undefined) return [...spec.values, ...unset];
   if (spec.kind === 'boolean') return [true, false, ...unset];
@@ -49,7 +48,7 @@ class Abstraction {
       case 'call':
         return this.call(expression);
       case 'fact':
-        return this.fact(expression.path, []);
+        return this.fact(expression, []);
       case 'literal':
       case 'list':
         return expression.logic;
@@ -78,16 +77,16 @@ class Abstraction {
     const constants = others.flatMap(({ logic }) => (Array.isArray(logic) ? logic : [constantOf(logic)]));
     return {
       [operator]: operands.map((operand) =>
-        operand === fact && fact.kind === 'fact' ? this.fact(fact.path, constants) : operand.logic,
+        operand === fact && fact.kind === 'fact' ? this.fact(fact, constants) : operand.logic,
       ),
     };
   }
 
-  private fact(path: FactPath, constants: readonly unknown[]): unknown {
+  private fact({ path, spec }: Fact, constants: readonly unknown[]): unknown {
     const key = path.replaceAll('.', '/');
     const mentioned = this.unknowns.get(key)?.mentioned ?? new Set();
     for (const value of constants) if (typeof value === 'string' || typeof value === 'number') mentioned.add(value);
-    this.unknowns.set(key, { mentioned, values: () => factValues(path, mentioned) });
+    this.unknowns.set(key, { mentioned, values: () => factValues(path, spec, mentioned) });
     return { var: key };
   }
 

@@ -1,5 +1,5 @@
 import type { FactPath } from '../contract/facts.ts';
-import { factSpec, HEADER_FACTS } from '../contract/own-facts.ts';
+import { type FactSpec, factSpec, HEADER_FACTS, mayBeStageFact, type StageFacts } from '../contract/own-facts.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import { describe, keyName } from '../source/describe.ts';
 import { looksSecret } from '../source/diagnostics/secrets.ts';
@@ -30,7 +30,7 @@ export type Expression = Common &
   (
     | { readonly kind: 'literal'; readonly value: ScalarNode['value']; readonly node: ScalarNode }
     | { readonly kind: 'list'; readonly items: readonly Expression[] }
-    | { readonly kind: 'fact'; readonly path: FactPath; readonly path_mark: Mark }
+    | { readonly kind: 'fact'; readonly path: FactPath; readonly spec: FactSpec; readonly path_mark: Mark }
     /** `{ var: "" }` inside some, all and none. */
     | { readonly kind: 'item' }
     | { readonly kind: 'rule'; readonly name: string }
@@ -43,6 +43,9 @@ export type Expression = Common &
     /** Something about it was reported; nothing more should be. */
     | { readonly kind: 'broken' }
   );
+
+/** An expression that is a fact. */
+export type Fact = Extract<Expression, { kind: 'fact' }>;
 
 /** An expression of one operator. */
 export type Call = Extract<Expression, { kind: 'call' }>;
@@ -78,19 +81,27 @@ function unknownOperatorHelp(key: string): string | undefined {
   return didYouMean(key, Object.keys(OPERATORS), isFact(key) ? `to read a fact write { var: ${key} }` : undefined);
 }
 
+/** The facts that only this configuration knows. */
+export interface OwnFacts {
+  /** Headers that `facts.headers` names. */
+  readonly headers: readonly string[];
+  readonly of_stages: StageFacts;
+  /** Whether these are all: a stage that could not be loaded may have others. */
+  readonly knows_stages: boolean;
+}
+
 /** Reads the nodes of conditions as expressions and reports what has not the form of one. */
 export class ExpressionReader {
   private readonly findings: Findings;
   private readonly findRule: FindRule;
-  private readonly headers: readonly string[];
+  private readonly own: OwnFacts;
   /** Errors there were before the condition that is read now. */
   private before = 0;
 
-  /** @param headers that `facts.headers` names. */
-  constructor(findings: Findings, findRule: FindRule, headers: readonly string[]) {
+  constructor(findings: Findings, findRule: FindRule, own: OwnFacts) {
     this.findings = findings;
     this.findRule = findRule;
-    this.headers = headers;
+    this.own = own;
   }
 
   /** Reads a whole condition. */
@@ -200,7 +211,7 @@ export class ExpressionReader {
   }
 
   private unknownHeader(name: string, mark: Mark): void {
-    const help = didYouMean(name, this.headers, `name it in gateway.yaml: facts: { headers: [${name}] }`);
+    const help = didYouMean(name, this.own.headers, `name it in gateway.yaml: facts: { headers: [${name}] }`);
     this.findings.report('C5030', mark, `the header ${keyName(name)} is no fact here`, { help });
   }
 
@@ -232,6 +243,7 @@ export class ExpressionReader {
     }
     const path = operand.value;
     const common = { mark, logic: { var: path }, size: 0, depth: 0 };
+    const spec = factSpec(path, this.own.of_stages);
     if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key))) {
       this.findings.report('C5007', operand.mark, `${keyName(path)} leads into the prototype of an object`);
     } else if (in_item) {
@@ -240,13 +252,15 @@ export class ExpressionReader {
         expected: '{ var: "" }, the item',
         help: 'compare with facts outside of some, all and none',
       });
-    } else if (path.startsWith(HEADER_FACTS) && !this.headers.includes(path.slice(HEADER_FACTS.length))) {
+    } else if (path.startsWith(HEADER_FACTS) && !this.own.headers.includes(path.slice(HEADER_FACTS.length))) {
       this.unknownHeader(path.slice(HEADER_FACTS.length), operand.mark);
-    } else if (!isFact(path)) {
-      const help = unknownFactHelp(path);
+    } else if (spec === undefined && mayBeStageFact(path) && !this.own.knows_stages) {
+      return this.broken(mark);
+    } else if (spec === undefined) {
+      const help = unknownFactHelp(path, this.own.of_stages);
       const message = path === '' ? 'the path of the fact is empty' : `unknown fact ${keyName(path)}`;
       this.findings.report('C5002', operand.mark, message, help === undefined ? {} : { help });
-    } else if (factSpec(path)?.kind === 'object') {
+    } else if (spec.kind === 'object') {
       const by_name = factSpec(`${path}.name`) !== undefined;
       this.findings.report(
         'C5023',
@@ -257,7 +271,7 @@ export class ExpressionReader {
         },
       );
     } else {
-      return { ...common, kind: 'fact', path, path_mark: operand.mark };
+      return { ...common, kind: 'fact', path: path as FactPath, spec, path_mark: operand.mark };
     }
     return this.broken(mark);
   }

@@ -1,17 +1,17 @@
 import { FACTS, type FactPath } from '../contract/facts.ts';
-import { factSpec, heldBy, stageFacts } from '../contract/own-facts.ts';
+import { factSpec, heldBy, NO_STAGE_FACTS } from '../contract/own-facts.ts';
 import { closest, closestKey, listed } from '../kit/text/suggest.ts';
 
 const FACT_PATHS = Object.keys(FACTS);
 
-/** Whether there is a fact of this path, here or in some configuration. */
+/** Whether there is a fact of this path, apart from those of stages. */
 export function isFact(path: string): path is FactPath {
   return factSpec(path) !== undefined;
 }
 
 /** The fact that was probably meant: spelt alike, named alike in the same section, or of this name in another one. */
-function closestFact(path: string): string | undefined {
-  const alike = closest(path, [...FACT_PATHS, ...stageFacts()]);
+function closestFact(path: string, of_stages: Iterable<string>): string | undefined {
+  const alike = closest(path, [...FACT_PATHS, ...of_stages]);
   if (alike !== undefined) return alike;
   const section = path.slice(0, path.lastIndexOf('.') + 1);
   const last = path.slice(section.length);
@@ -26,11 +26,11 @@ function closestFact(path: string): string | undefined {
 }
 
 /** What to write instead of a path that is no fact; `undefined` when nothing is close. */
-export function unknownFactHelp(path: string): string | undefined {
+export function unknownFactHelp(path: string, of_stages = NO_STAGE_FACTS): string | undefined {
   if (path === '') return '{ var: "" } is the item inside some, all and none; a fact is read as { var: request.model }';
   const below = FACT_PATHS.filter((known) => known.startsWith(`${path}.`));
   if (below.length > 0) return `there is ${listed(below)}`;
-  const meant = closestFact(path);
+  const meant = closestFact(path, of_stages.keys());
   return meant === undefined ? undefined : `did you mean \`${meant}\`?`;
 }
 

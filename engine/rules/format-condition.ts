@@ -1,5 +1,5 @@
 import type { FactKind } from '../contract/facts.ts';
-import { factSpec } from '../contract/own-facts.ts';
+import { factSpec, mayBeStageFact } from '../contract/own-facts.ts';
 import { expressionOf } from './logic.ts';
 
 /** How tightly a phrase holds together: a looser part of a tighter whole is put in parentheses. */
@@ -28,7 +28,8 @@ function pathOf(logic: unknown): string | undefined {
 function kindOf(logic: unknown): FactKind | undefined {
   const path = pathOf(logic);
   if (path === undefined) return expressionOf(logic) === undefined ? undefined : 'boolean';
-  return factSpec(path)?.kind ?? 'string';
+  // Of a fact of a stage that is not compared with anything, only whether it holds can be meant.
+  return factSpec(path)?.kind ?? (mayBeStageFact(path) ? 'boolean' : 'string');
 }
 
 const grouped = ({ text, bond }: Phrase): string => (bond === 'loose' ? `(${text})` : text);

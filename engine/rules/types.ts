@@ -1,5 +1,5 @@
 import type { FactPath } from '../contract/facts.ts';
-import { factSpec } from '../contract/own-facts.ts';
+import { type FactSpec, factSpec } from '../contract/own-facts.ts';
 import { describe } from '../source/describe.ts';
 import type { Expression } from './expression.ts';
 import type { Operator } from './operators.ts';
@@ -42,8 +42,7 @@ export function isMoney(path: FactPath): boolean {
 }
 
 /** The type of a fact. */
-export function factType(path: FactPath): Type {
-  const spec = factSpec(path)!;
+export function factType(path: FactPath, spec: FactSpec = factSpec(path)!): Type {
   if (spec.kind === 'number') {
     if (isMoney(path)) return { kind: 'number', unit: 'money' };
     return path.endsWith('_at') ? { kind: 'number', unit: 'moment' } : NUMBER;
@@ -85,7 +84,7 @@ export function typeOf(expression: Expression, item: Type = ANY): Type {
     case 'list':
       return { kind: 'list', item: commonKind(expression.items.map((part) => typeOf(part, item))) };
     case 'fact':
-      return factType(expression.path);
+      return factType(expression.path, expression.spec);
     case 'item':
       return item;
     case 'rule':

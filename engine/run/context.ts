@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import { StageError } from '../contract/errors.ts';
 import type { FactPath, FactValue } from '../contract/facts.ts';
 import type { DropReason } from '../contract/forwarding.ts';
@@ -32,11 +32,12 @@ import { KeptNotes } from './request-notes.ts';
 import { rewritesAnswer } from './rewriting/answer-rewrites.ts';
 
 const NOTHING: readonly never[] = [];
+type Call = StageContext['call'];
 
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
 export class RequestContext implements StageContext, EndedRequest, Bagged, Lingerer {
-  readonly call: { readonly req: IncomingMessage; readonly res: ServerResponse };
-  readonly headers: IncomingMessage['headers'];
+  readonly call: Call;
+  readonly headers: IncomingHttpHeaders;
   readonly url: string;
   readonly pipeline: CompiledPipeline;
   readonly entered: CompiledStage[] = [];
@@ -85,19 +86,13 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   #held: HeldBytes | undefined;
   readonly #holdings: Holdings;
 
-  constructor(
-    pipeline: CompiledPipeline,
-    req: IncomingMessage,
-    res: ServerResponse,
-    environment: RequestEnvironment,
-    started_at: number,
-  ) {
-    this.call = { req, res };
-    this.headers = req.headers;
-    this.url = req.url ?? '/';
+  constructor(pipeline: CompiledPipeline, call: Call, environment: RequestEnvironment, started_at: number) {
+    this.call = call;
+    this.headers = call.req.headers;
+    this.url = call.req.url ?? '/';
     this.pipeline = pipeline;
     this.started_at = started_at;
-    this.notes = new KeptNotes(req.headers, environment.telemetry);
+    this.notes = new KeptNotes(call.req.headers, environment.telemetry);
     this.#environment = environment;
     this.clock = environment.clock;
     this.#holdings = new Holdings(environment.under_way);
@@ -119,7 +114,11 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   get facts(): FactView {
     return this.#facts.view;
   }
-  copyFacts = (): FactView => this.#facts.copy();
+
+  /** The facts for a stage that might change what it is given. */
+  copyFacts(): FactView {
+    return this.#facts.copy();
+  }
 
   get state(): unknown {
     return this.stateOf(this.stage);
@@ -164,8 +163,13 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   /** Writes a fact that only this configuration knows: a header that it names, or what a stage of its finds out. */
-  setOwnFact = (path: string, value: unknown): void => this.#facts.setOwn(path, value);
-  noteFact = (name: string, value: unknown): void => writeStageFact(this, name, value);
+  setOwnFact(path: string, value: unknown): void {
+    this.#facts.setOwn(path, value);
+  }
+
+  noteFact(name: string, value: unknown): void {
+    writeStageFact(this, name, value);
+  }
 
   noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
     this.#require('network', 'noting an attempt');
@@ -294,15 +298,11 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   occupy(name: string, most: number): boolean {
-    return !this.#answered && this.#environment.under_way.enter(name, most) && this.#holdings.keepSlot(name);
+    return !this.#answered && this.#holdings.occupy(name, most);
   }
 
   async occupyInTime(name: string, most: number): Promise<boolean> {
-    if (this.#answered || !(await this.#environment.under_way.enterInTime(name, most))) return false;
-    if (!this.#answered) return this.#holdings.keepSlot(name);
-    // It was answered while it waited for the slot.
-    this.#environment.under_way.leave(name, this);
-    return false;
+    return !this.#answered && (await this.#holdings.occupyInTime(name, most, this, () => this.#answered));
   }
 
   /** Notes whose connection this is, before the head of the answer is sent; who has too many keeps none of them open. */

@@ -10,7 +10,7 @@ import type { AuditRecord, LimitStatus } from '../contract/services.ts';
 import { nanoToUsd } from '../kit/money.ts';
 import { spendLimits } from '../money/limits/spend-limits.ts';
 import { accessRules, routingRules } from '../rules/config-rules.ts';
-import { factsRead, isFact } from '../rules/fact-paths.ts';
+import { factsRead } from '../rules/fact-paths.ts';
 import type { PipelineSpec } from '../source/spec.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
 import type { KeptNotes } from './request-notes.ts';
@@ -39,7 +39,7 @@ const LIMIT_CODES: ReadonlySet<string> = new Set(['spend_limit_exceeded', 'rate_
 export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, config: GatewayConfig): FactPath[] {
   const guards = [...stages, ...on_error, ...last].map(({ when }) => when);
   const rules = [...routingRules(config), ...accessRules(config), ...spendLimits(config)].map(({ logic }) => logic);
-  return [...new Set([...guards, ...rules].flatMap(factsRead))].filter(isFact);
+  return [...new Set([...guards, ...rules].flatMap(factsRead))] as FactPath[];
 }
 
 /**
@@ -61,22 +61,23 @@ export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): Audi
     ...describeRefusal(notes.error),
     ...(notes.clause !== undefined && { answered_by: notes.clause }),
     ...(notes.all_limits.length > 0 && { limits: describeLimits(ctx) }),
-    ...describeFound({ entered: ctx.entered, notes, peek: (path) => ctx.peek(path) }),
+    ...describeFound(ctx),
     ...(seen.length > 0 && { seen: Object.fromEntries(seen.slice(0, TOLD_MAX)) }),
   };
 }
 
 /** What stages of the operator's own found out, where they say that it is to be recorded, and what they wrote: by stage. */
-function describeFound({ entered, notes, peek }: Pick<Decided, 'entered' | 'notes' | 'peek'>): AuditRecord {
-  const found = entered.flatMap(({ definition: { name, facts } }) => {
-    const recorded = Object.entries(facts ?? {}).filter(([, { recorded: is_told }]) => is_told);
-    const values = recorded.map(([fact]) => [fact, peek(`${name}.${fact}` as FactPath)] as const);
+function describeFound(ctx: Decided): AuditRecord {
+  const by_stage: Record<string, Readonly<Record<string, unknown>>> = { ...ctx.notes.audit_fields };
+  for (const { definition } of ctx.entered) {
+    const { name, facts } = definition;
+    if (facts === undefined) continue;
+    const recorded = Object.keys(facts).filter((fact) => facts[fact]!.recorded);
+    const values = recorded.map((fact) => [fact, ctx.peek(`${name}.${fact}` as FactPath)] as const);
     const set = values.filter(([, value]) => value !== undefined);
-    return set.length === 0 ? [] : [[name, Object.fromEntries(set)] as const];
-  });
-  const by_stage: Record<string, unknown> = { ...notes.audit_fields };
-  // What is declared is what everybody goes by.
-  for (const [name, told] of found) by_stage[name] = { ...notes.audit_fields[name], ...told };
+    // What is declared is what everybody goes by.
+    if (set.length > 0) by_stage[name] = { ...by_stage[name], ...Object.fromEntries(set) };
+  }
   return Object.keys(by_stage).length === 0 ? {} : { found: by_stage };
 }
 

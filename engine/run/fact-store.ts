@@ -1,5 +1,4 @@
 import { FACTS, type FactPath, type FactValue } from '../contract/facts.ts';
-import { isOwnFact } from '../contract/own-facts.ts';
 import type { FactView } from '../contract/services.ts';
 
 const PATHS = Object.keys(FACTS) as FactPath[];
@@ -15,7 +14,10 @@ export function factIndex(path: string): number {
 /** A set of facts that can be asked by position: 1 where the fact is in it. Facts of one configuration have no position. */
 export function factMask(paths: readonly FactPath[]): Uint8Array {
   const mask = new Uint8Array(PATHS.length);
-  for (const path of paths) if (!isOwnFact(path)) mask[factIndex(path)] = 1;
+  for (const path of paths) {
+    const index = INDEX.get(path);
+    if (index !== undefined) mask[index] = 1;
+  }
   return mask;
 }
 
@@ -97,7 +99,8 @@ export class FactStore {
   }
 
   get<P extends FactPath>(path: P): FactValue<P> | undefined {
-    return (isOwnFact(path) ? this.#own?.get(path) : this.at(factIndex(path))) as FactValue<P> | undefined;
+    const index = INDEX.get(path);
+    return (index === undefined ? this.#own?.get(path) : this.#values[index]) as FactValue<P> | undefined;
   }
 
   /** Writes a fact of this configuration only. Throws when it was already written. */

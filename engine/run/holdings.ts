@@ -11,8 +11,23 @@ export class Holdings {
     this.#under_way = under_way;
   }
 
-  /** Keeps a slot that was taken. @returns true */
-  keepSlot(name: string): true {
+  /** Takes a slot under a name; false when there are `most`. */
+  occupy(name: string, most: number): boolean {
+    return this.#under_way.enter(name, most) && this.#keepSlot(name);
+  }
+
+  /**
+   * The same, once there is one.
+   * @param isOver whether the request was answered while it waited.
+   */
+  async occupyInTime(name: string, most: number, request: Lingerer, isOver: () => boolean): Promise<boolean> {
+    if (!(await this.#under_way.enterInTime(name, most))) return false;
+    if (!isOver()) return this.#keepSlot(name);
+    this.#under_way.leave(name, request);
+    return false;
+  }
+
+  #keepSlot(name: string): true {
     this.#slots = [...(this.#slots ?? []), name];
     return true;
   }

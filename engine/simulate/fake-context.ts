@@ -29,23 +29,13 @@ export class FakeContext extends RequestContext {
 
   constructor(definition: StageDefinition, { facts = {}, headers = {}, url = '/', body }: RequestWishes, clock: Clock) {
     const req = Object.assign(new EventEmitter(), { headers, url }) as unknown as IncomingMessage;
+    const res = new EventEmitter() as unknown as ServerResponse;
     const environment = { clock, under_way: new Occupancy(clock) } as unknown as RequestEnvironment;
-    super(
-      { rewrites: false } as CompiledPipeline,
-      req,
-      new EventEmitter() as unknown as ServerResponse,
-      environment,
-      0,
-    );
+    super({ rewrites: false } as CompiledPipeline, { req, res }, environment, 0);
     if (body !== undefined)
       this.body = new HeldBody(Buffer.from(body), (key) => {
         this.rewrites = [...this.rewrites, key];
       });
-    const setOwnFact = this.setOwnFact;
-    this.setOwnFact = (path, value) => {
-      setOwnFact(path, value);
-      this.written[path] = value;
-    };
     this.noteAll(facts);
     this.stage = {
       id: definition.name,
@@ -67,6 +57,11 @@ export class FakeContext extends RequestContext {
 
   override set<P extends FactPath>(path: P, value: FactValue<P>): void {
     super.set(path, value);
+    this.written[path] = value;
+  }
+
+  override setOwnFact(path: string, value: unknown): void {
+    super.setOwnFact(path, value);
     this.written[path] = value;
   }
 

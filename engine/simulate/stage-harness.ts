@@ -18,7 +18,7 @@ import type {
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import { type FrozenClock, frozenClock } from '../kit/clock.ts';
 import { deepFreeze } from '../kit/freeze.ts';
-import { checkGateway } from '../load/gateway.ts';
+import { checkGateway, validateGateway } from '../load/gateway.ts';
 import { definitionProblem } from '../load/stage-definition.ts';
 import { BookedReservation, type Books, requestIdentity } from '../money/ledger/reservation.ts';
 import { compileCondition } from '../rules/compile.ts';
@@ -70,7 +70,8 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
   if (complete === undefined) {
     const findings = createFindings();
     const root = parseSource('gateway.yaml', GATEWAY, findings)!;
-    complete = checkGateway(root, 'gateway.yaml', { env: {}, environment: 'ignored', findings }).config!;
+    const valid = validateGateway(root, 'gateway.yaml', findings);
+    complete = checkGateway(valid, { env: {}, environment: 'ignored', findings }).config!;
   }
   return { ...complete, ...sections };
 }

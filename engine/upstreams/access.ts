@@ -1,21 +1,37 @@
 /** `access.rules`: which requests for a model are refused, whoever may use it otherwise. */
 import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
-import type { FactView, ModelCatalog } from '../contract/services.ts';
+import type { FactView, ModelCatalog, Services } from '../contract/services.ts';
 import { type AccessRule, accessRules, type KnownFacts, routingRules, simplify } from '../rules/index.ts';
 
 interface CompiledRule extends Pick<AccessRule, 'name' | 'mode' | 'message'> {
   readonly holds: (facts: FactView) => boolean;
 }
 
-/** Raises forbidden when a rule refuses a request for a model; tells `noteShadow` of those in shadow mode that would. */
-export type CheckAccess = (model: ModelConfig, facts: FactView, noteShadow: (name: string) => void) => void;
+/**
+ * Raises forbidden when a rule refuses a request for its model, or for one of the others that it names, by their ids; notes
+ * rules in shadow mode that would.
+ */
+export type CheckAccess = (ctx: RuledContext, model: ModelConfig, others?: readonly string[]) => void;
+
+type RuledContext = Parameters<Services['facts']>[0] & { noteShadow(name: string): void };
+
+/** The facts of a request as if it asked for another model. */
+export function factsFor(facts: FactView, { id, family }: ModelConfig): FactView {
+  return {
+    ...facts,
+    request: { ...(facts.request as FactView), model: id },
+    model: { ...(facts.model as FactView), family },
+  };
+}
 
 /** The check that the rules of a configuration make; `undefined` when there are none. */
-export function createAccessCheck(
-  config: GatewayConfig,
-  condition: (logic: unknown) => (facts: FactView) => boolean,
-): CheckAccess | undefined {
+export function createAccessCheck({
+  config,
+  condition,
+  facts: factsOf,
+  models,
+}: Pick<Services, 'config' | 'condition' | 'facts' | 'models'>): CheckAccess | undefined {
   const rules = accessRules(config);
   if (rules.length === 0) return undefined;
   const compiled = rules.map(
@@ -23,14 +39,19 @@ export function createAccessCheck(
   );
   const rulesOf = ({ id }: ModelConfig) => compiled.flatMap(([rule, each]) => (rule.covers(id) ? [each] : []));
   const by_model = new WeakMap<ModelConfig, readonly CompiledRule[]>();
-  return (model, facts, noteShadow) => {
+  function ask(ctx: RuledContext, model: ModelConfig, facts: FactView): void {
     const rules_of_it = by_model.get(model) ?? rulesOf(model);
     by_model.set(model, rules_of_it);
     for (const { name, mode, message, holds } of rules_of_it) {
       if (!holds(facts)) continue;
       if (mode === 'enforce') throw new StageError('forbidden', message, { details: { access_rule: name } });
-      noteShadow(`access:${name}`);
+      ctx.noteShadow(`access:${name}`);
     }
+  }
+  return (ctx, model, others = []) => {
+    const facts = factsOf(ctx);
+    ask(ctx, model, facts);
+    for (const other of others.flatMap((id) => models.find(id) ?? [])) ask(ctx, other, factsFor(facts, other));
   };
 }
 

@@ -95,6 +95,22 @@ function createFind(models: readonly ModelConfig[]): ModelCatalog['find'] {
   };
 }
 
+/** The facts that tell who asks for a model. */
+interface CallerContext {
+  get(path: 'principal.email'): string;
+  get(path: 'principal.groups'): readonly string[];
+  get(path: 'principal.token.group'): string | undefined;
+}
+
+/** Who asks for a model, by the facts of a request. */
+export function callerOf(ctx: CallerContext): ModelCaller {
+  return {
+    email: ctx.get('principal.email'),
+    groups: ctx.get('principal.groups'),
+    token_group: ctx.get('principal.token.group'),
+  };
+}
+
 /** Somebody with an access token of a group, about whom nothing else is known. */
 export function callerWithToken(group: string): ModelCaller {
   return { token_group: group, groups: [group], email: '' };

@@ -92,6 +92,26 @@ describe('route-to', () => {
     assert.equal(code, 'forbidden');
   });
 
+  it('asks rules about each model that a request names, by its own family', () => {
+    const family = { '===': [{ var: 'model.family' }, 'writer'] };
+    const config = { access: { rules: [{ name: 'no-writer', when: family, mode: 'enforce' }] } } as never;
+    const beside = (model: string): Facts => ({
+      'request.decisive_fields': { 'requests[0].params.model': { field: 'model', value: model } },
+    });
+    assert.deepEqual(route({ config, facts: beside('coder-2') }).written['request.other_models'], ['coder-2']);
+    assert.equal(refusal({ config, facts: beside('writer-1') }).code, 'forbidden');
+    assert.equal(refusal({ config, facts: { 'request.model': 'writer-1', ...beside('coder-2') } }).code, 'forbidden');
+  });
+
+  it('asks rules that are for all requests about one that names no model, too', () => {
+    const by_caller = { '===': [{ var: 'principal.email' }, 'alice@example.com'] };
+    const config = { access: { rules: [{ name: 'not-alice', when: by_caller, mode: 'enforce' }] } } as never;
+    const options = { per_request_usd: 0.05 };
+    assert.equal(refusal({ config, options, facts: NONE }).code, 'forbidden');
+    const facts = { ...NONE, 'principal.email': 'ben@example.com' };
+    assert.equal(route({ config, options, facts }).written['route.upstream'], 'main');
+  });
+
   it('takes no price that cannot be kept, and no switch that means nothing', () => {
     const check = (options: object) => routeTo.check!({ upstream: 'main', ...options }, stageConfig());
     assert.deepEqual(check({ unknown_cost: 'refuse', per_request_usd: 0.05 }), []);

@@ -1,7 +1,7 @@
 /** Warns about pipelines that have drifted apart: copies of shipped ones, and guards that only some clients meet. */
-import { readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { quote } from '../../source/describe.ts';
+import { filesIn } from '../../source/find-files.ts';
 import { createFindings, type Findings } from '../../source/findings.ts';
 import { childOf, itemsOf, textOf } from '../../source/node.ts';
 import { readSource } from '../../source/read-source.ts';
@@ -21,27 +21,33 @@ const FAMILY = 'model-requests';
 /** @param shipped directory of the shipped pipelines. */
 export function lintCopies(all: readonly Compiled[], shipped: string, findings: Findings): void {
   const copies = all.filter(({ source: { file, extended } }) => dirname(file) !== shipped && extended !== true);
-  for (const copy of copies) lintCopy(copy, shipped, findings);
+  const stages_of = copies.length === 0 ? new Map<string, readonly string[]>() : shippedStages(shipped);
+  for (const copy of copies) lintCopy(copy, stages_of, findings);
   lintGuards(all, shipped, findings);
 }
 
-/** The stages of a shipped pipeline, by its name. */
-function shippedStages(name: string, shipped: string): readonly string[] {
+/** The stages of the shipped pipelines, by their names. */
+function shippedStages(shipped: string): ReadonlyMap<string, readonly string[]> {
   const ignored = createFindings();
-  const files = readdirSync(shipped).filter((file) => /^[a-z-]+\.yaml$/.test(file));
-  for (const file of files.map((each) => join(shipped, each))) {
+  const sources = filesIn(shipped).flatMap((file) => {
     const root = readSource(file, ignored);
-    const source = root && splitPipelines(file, root, ignored).find((each) => each.name === name);
-    if (source === undefined) continue;
-    const lists = ['stages', 'finally'].flatMap((list) => itemsOf(childOf(source.root, list)));
-    return lists.flatMap((item) => textOf(childOf(item, 'stage')) ?? []);
-  }
-  return [];
+    return root === undefined ? [] : splitPipelines(file, root, ignored);
+  });
+  return new Map(
+    sources.map(({ name = '', root }) => {
+      const lists = ['stages', 'finally'].flatMap((list) => itemsOf(childOf(root, list)));
+      return [name, lists.flatMap((item) => textOf(childOf(item, 'stage')) ?? [])];
+    }),
+  );
 }
 
-function lintCopy({ source, spec }: Compiled, shipped: string, findings: Findings): void {
+function lintCopy(
+  { source, spec }: Compiled,
+  stages_of: ReadonlyMap<string, readonly string[]>,
+  findings: Findings,
+): void {
   const own = new Set([...spec.stages, ...spec.finally].map(({ definition }) => definition.name));
-  const missing = shippedStages(spec.name, shipped).filter((stage) => !own.has(stage));
+  const missing = (stages_of.get(spec.name) ?? []).filter((stage) => !own.has(stage));
   const name = childOf(source.root, 'pipeline');
   if (missing.length === 0 || name === undefined) return;
   findings.report(

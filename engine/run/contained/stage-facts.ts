@@ -14,13 +14,13 @@ function fits({ type, values }: StageFact, value: unknown): boolean {
 }
 
 /** Writes a fact that the running stage declares. Throws for one that it does not, and for a value of another type. */
-export function writeStageFact({ stage, setOwnFact }: FactWriter, name: string, value: unknown): void {
-  const definition = stage?.definition;
+export function writeStageFact(writer: FactWriter, name: string, value: unknown): void {
+  const definition = writer.stage?.definition;
   const fact = definition?.facts?.[name];
   if (fact === undefined) throw new Error(`the fact "${name}" is not declared in "facts"`);
   if (!fits(fact, value)) {
     const wanted = fact.values === undefined ? fact.type : fact.values.join(' or ');
     throw new Error(`the fact "${name}" is not given what it is declared to be, ${wanted}`);
   }
-  setOwnFact(`${definition!.name}.${name}`, value);
+  writer.setOwnFact(`${definition!.name}.${name}`, value);
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import type { Clock, Log, Timer } from '../../contract/services.ts';
 import { lookUp, nameOf } from '../../money/prices/catalogue.ts';
@@ -160,7 +161,8 @@ function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
   return (
     one.base_url === other.base_url &&
     one.api_key_env === other.api_key_env &&
-    one.auth_token_env === other.auth_token_env
+    one.auth_token_env === other.auth_token_env &&
+    isDeepStrictEqual(one.headers, other.headers)
   );
 }
 

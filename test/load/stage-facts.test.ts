@@ -1,0 +1,99 @@
+/** Facts of stages belong to the configuration that loads them. */
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { after, test } from 'node:test';
+import { load } from '../../engine/load/index.ts';
+import { stages } from '../../stages/index.ts';
+import { createProject, GATEWAY, type Project } from './support/project.ts';
+
+const projects: Project[] = [];
+after(() => {
+  for (const project of projects) project.remove();
+});
+
+const stage = (fact: string) => `import { defineStage } from 'appscli';
+export default defineStage({
+  name: 'count-words', version: 1, summary: 'Counts words.', needs: [],
+  options: { type: 'object', additionalProperties: false, properties: {} },
+  examples: [{ title: 'Count', yaml: '- stage: count-words' }],
+  facts: { ${fact}: { type: 'integer', description: 'How many words.' } },
+  create: () => ({ request(ctx) { ctx.noteFact('${fact}', 3); } }),
+});`;
+
+/** A configuration whose guard looks at a fact of its stage. */
+function projectOf({ has, asks, more = '' }: { readonly has: string; readonly asks: string; readonly more?: string }) {
+  const project = createProject({
+    'gateway.yaml': `${GATEWAY}${more}stages: [./count-words.ts]
+everywhere:
+  insert:
+    - after: read-body
+      stages:
+        - { stage: count-words }
+        - { stage: fail, id: too-long, when: { ">": [{ var: count-words.${asks} }, 5] }, options: { error: forbidden } }
+`,
+    'count-words.ts': stage(has),
+  });
+  projects.push(project);
+  return project;
+}
+
+async function mistakesOf(project: Project): Promise<readonly string[]> {
+  const { diagnostics } = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
+  return diagnostics
+    .filter(({ severity }) => severity === 'error')
+    .map(({ code, message, help }) => [code, message, help].filter((part) => part !== undefined).join(' '));
+}
+
+test('two configurations that are loaded at once keep to the facts of their own versions of a stage', async () => {
+  const pairs = ['some', 'many', 'all'].map((fact) => projectOf({ has: fact, asks: fact }));
+  assert.deepEqual(await Promise.all(pairs.map(mistakesOf)), [[], [], []]);
+});
+
+test('a fact of a configuration that was loaded before is no fact of the next', async () => {
+  assert.deepEqual(await mistakesOf(projectOf({ has: 'words', asks: 'words' })), []);
+  const [mistake, ...others] = await mistakesOf(projectOf({ has: 'lines', asks: 'words' }));
+  assert.match(mistake!, /^C5002 unknown fact `count-words\.words`/);
+  assert.deepEqual(others, []);
+});
+
+test('the fact that was meant is suggested', async () => {
+  const [mistake] = await mistakesOf(projectOf({ has: 'words', asks: 'wrods' }));
+  assert.match(mistake!, /did you mean `count-words\.words`\?$/);
+});
+
+test('a rule of gateway.yaml that stages come too late for says so the first time', async () => {
+  const more = `access:
+  rules: [{ name: short, when: { ">": [{ var: count-words.words }, 5] } }]
+`;
+  const project = projectOf({ has: 'words', asks: 'words', more });
+  const [first, again] = [await mistakesOf(project), await mistakesOf(project)];
+  assert.match(first[0]!, /^C6003 the fact count-words\.words is not known yet/);
+  assert.deepEqual(again, first);
+});
+
+test('a named rule of gateway.yaml may look at a fact of a stage, for pipelines that use the rule', async () => {
+  const project = createProject({
+    'gateway.yaml': `${GATEWAY}stages: [./count-words.ts]
+rules: { long: { ">": [{ var: count-words.words }, 5] } }
+everywhere:
+  insert:
+    - after: read-body
+      stages:
+        - { stage: count-words }
+        - { stage: fail, id: too-long, when: { rule: long }, options: { error: forbidden } }
+`,
+    'count-words.ts': stage('words'),
+  });
+  projects.push(project);
+  assert.deepEqual(await mistakesOf(project), []);
+});
+
+test('a stage that cannot be loaded is the only mistake, whatever looks at its facts', async () => {
+  const project = projectOf({ has: 'words', asks: 'words' });
+  writeFileSync(project.path('count-words.ts'), 'export default 1;');
+  const mistakes = await mistakesOf(project);
+  assert.deepEqual(
+    mistakes.map((mistake) => mistake.split(' ', 1)[0]),
+    ['C4013'],
+  );
+});
