@@ -216,6 +216,28 @@ describe('responses', () => {
     assert.equal(said[2].response.instructions, ANN);
   });
 
+  test('a translated signature is marked where its thought was changed, and what else is encrypted is left alone', () => {
+    const thought = (text: string, encrypted_content: string) => ({
+      type: 'reasoning',
+      summary: [{ type: 'summary_text', text }],
+      encrypted_content,
+    });
+    const signed = 'gw:messages@main:signature::c2ln';
+    const opaque = ['gAAA', 'gw:responses@x:encrypted:rs_1:gAAA', 'gw:chat@x:none::'];
+    const output = [thought(ANN, signed), thought('nobody', signed), ...opaque.map((proof) => thought(ANN, proof))];
+    const expected = [thought(X, MARK), thought('nobody', signed), ...opaque.map((proof) => thought(X, proof))];
+    assert.deepEqual(document('responses', { object: 'response', output }).said.output, expected);
+    const { said } = events('responses', [
+      ...output.map((item, output_index) => ({ type: 'response.output_item.done', output_index, item })),
+      { type: 'response.completed', response: { object: 'response', output } },
+    ]);
+    assert.deepEqual(
+      said.slice(0, -1).map(({ item }) => item),
+      expected,
+    );
+    assert.deepEqual(said.at(-1).response.output, expected);
+  });
+
   test('arguments, programs and pieces of tomorrow are looked through, pictures and sounds are not', () => {
     const { said, replaced } = events('responses', [
       { type: 'response.mcp_call_arguments.delta', item_id: 'a', output_index: 0, delta: '{"to":"ann@' },
