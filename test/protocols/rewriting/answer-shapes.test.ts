@@ -97,6 +97,21 @@ describe('messages', () => {
       said.slice(2).map((event) => event.delta.signature),
       [MARK, 's2'],
     );
+    const late = events('messages', [
+      { type: 'content_block_start', index: 0, content_block: thought('', '') },
+      delta(0, { type: 'thinking_delta', thinking: `so ${ANN}` }),
+      delta(0, { type: 'signature_delta', signature: 's1' }),
+      { type: 'content_block_stop', index: 0 },
+    ]);
+    assert.deepEqual(
+      late.said.slice(1, -1).map(({ delta }) => delta),
+      [
+        { type: 'thinking_delta', thinking: 'so ' },
+        { type: 'thinking_delta', thinking: X },
+        { type: 'signature_delta', signature: MARK },
+      ],
+      'all of a thought comes before its proof',
+    );
     const kept = document('messages', { content }, { ...WORDS, kinds: ['text'] });
     assert.deepEqual([kept.said.content, kept.replaced], [content, 0]);
   });
