@@ -1,4 +1,5 @@
 import type { TextKind } from '../../contract/rewriting.ts';
+import { isObject } from '../read-json.ts';
 import { type AnswerTexts, keyOf, textUnlessKnown, valueAt } from '../rewriting/answer-texts.ts';
 import type { Path } from '../rewriting/edit-json.ts';
 import type { Json } from '../translation/adapter.ts';
@@ -38,8 +39,10 @@ export const messagesTexts: AnswerTexts = {
     }
     return textUnlessKnown(path, isBlock(path) ? KINDS[key!] : undefined);
   },
-  endsBefore({ type, index }, { part }) {
-    if (type === 'content_block_stop' || type === 'content_block_start') return index === part;
+  endsBefore({ type, index, delta }, { part }) {
+    // A proof is of the whole thought, and so comes behind what was held back of it.
+    const is_proof = isObject(delta) && 'signature' in delta;
+    if (type === 'content_block_stop' || type === 'content_block_start' || is_proof) return index === part;
     return type === 'message_delta' || type === 'message_stop' || type === 'error';
   },
   pieceLike(event: Json, path, text) {

@@ -10,6 +10,7 @@ import {
 } from '../rewriting/answer-texts.ts';
 import type { Path } from '../rewriting/edit-json.ts';
 import type { Json } from '../translation/adapter.ts';
+import { isMadeItem } from '../translation/proof.ts';
 
 /** Keys of images, beside those that other protocols have. */
 const IMAGES: ReadonlySet<string | undefined> = new Set(['result', 'partial_image_b64']);
@@ -34,6 +35,12 @@ function kindOf(path: Path, event: Json): TextKind {
     if (isObject(value)) kind = kindOfType(value.type) ?? kind;
   }
   return kind ?? 'other';
+}
+
+/** The thought of an item that a translation has made, all of it; a provider's own says only what it is about. */
+function translatedThought(item: unknown): string | undefined {
+  if (!isObject(item) || !isMadeItem(item) || !Array.isArray(item.summary)) return undefined;
+  return item.summary.map((part) => (isObject(part) && typeof part.text === 'string' ? part.text : '')).join('');
 }
 
 interface ResponseText extends TextId {
@@ -63,6 +70,10 @@ export const responsesTexts: AnswerTexts = {
       return { is: base.includes('arguments') ? 'json_piece' : 'piece', id };
     }
     if (IMAGES.has(key)) return undefined;
+    if (key === 'encrypted_content') {
+      const thought = translatedThought(valueAt(event, path.slice(0, -1)));
+      return thought === undefined ? undefined : { is: 'proof', of: thought };
+    }
     if (key === 'arguments') {
       const is_object = path.at(-1) === key && isObject(valueAt(event, path));
       return { is: is_object ? 'values' : 'json', kind: 'tool_input' };

@@ -2,7 +2,7 @@ import { StageError } from '../../contract/errors.ts';
 import type { TextKind } from '../../contract/rewriting.ts';
 import { isObject } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
-import { isMade } from '../translation/proof.ts';
+import { isSignature } from '../translation/proof.ts';
 import { type AnswerTexts, type Place, type TextId, unknownTexts } from './answer-texts.ts';
 import { type Edit, editJson, type Path } from './edit-json.ts';
 import { JsonTextRewriter } from './json-text-rewriter.ts';
@@ -166,7 +166,7 @@ export class AnswerRewriter {
       case 'json_piece':
         return this.#piece(place, text, opened);
       case 'proof':
-        return text !== '' && !isMade(text) && this.#isChanged(place.of) ? this.#mark : text;
+        return text !== '' && isSignature(text) && this.#isChanged(place.of) ? this.#mark : text;
       default:
         return text;
     }

@@ -29,6 +29,11 @@ export function isMade(proof: unknown): boolean {
   return typeof proof === 'string' && proof.startsWith(MARK);
 }
 
+/** Whether a proof is a signature, which fits no other words than those it was made of: a provider's own, or what a translation made of one. */
+export function isSignature(proof: string): boolean {
+  return !isMade(proof) || /^gw:[a-z]+(?:@[^:]*)?:signature:/.test(proof);
+}
+
 /** Reasoning that its upstream has not proven: `made` by a translation, or `unsigned`, with an empty signature. */
 export type Unproven = 'made' | 'unsigned';
 

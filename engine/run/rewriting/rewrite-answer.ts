@@ -53,10 +53,8 @@ function rewritingsOf(ctx: RequestContext, stages: readonly CompiledStage[]): Na
   });
 }
 
-/** What is put in the place of the proof of a thought that was rewritten: what a translation would put there. */
-function markOf(ctx: RequestContext): string {
-  return proofToText(undefined, { protocol: 'messages', upstream: ctx.peek('route.upstream') ?? '' });
-}
+/** In the place of the proof of a thought that was rewritten: what a translation would put there, from no upstream, as none believes it. */
+const MARK = proofToText(undefined, { protocol: 'messages', upstream: '' });
 
 /** What a converter throws for itself, without a stage. */
 function ofRewriting<T>(step: () => T): T {
@@ -76,7 +74,7 @@ export function makeRewriter(ctx: RequestContext, head: UpstreamHead): ResponseC
   if (head.status === 204 || head.status === 304 || ctx.call.req.method === 'HEAD') return undefined;
   const rewritings = rewritingsOf(ctx, ctx.entered);
   if (rewritings.length === 0) return undefined;
-  const rewriter = new AnswerRewriter(textsOf(ctx.pipeline.spec.match.protocol), rewritings, markOf(ctx));
+  const rewriter = new AnswerRewriter(textsOf(ctx.pipeline.spec.match.protocol), rewritings, MARK);
   const { write, end, fail } = rewriteAnswer(head.get('content-type'), rewriter);
   for (const name of DESCRIBING) head.remove(name);
   ctx.notes.answer_rewrites.rewriter = rewriter;

@@ -46,11 +46,11 @@ const redact = defineStage({
   }),
 });
 
-const pipelineAt = (path: string, name: string, entry: string): string => `
+const pipelineAt = (path: string, name: string, entry: string, protocol: string): string => `
 pipeline: ${name}
 version: 2
 summary: Forwards Messages requests and replaces texts in the answers.
-match: { methods: [POST], paths: [${path}], protocol: messages }
+match: { methods: [POST], paths: [${path}], protocol: ${protocol} }
 stages:
   - stage: authenticate
   - stage: read-body
@@ -70,9 +70,10 @@ let gateway: TestGateway;
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'rewrite-response-'));
-  const write = (name: string, path: string, entry: string) =>
-    writeFile(join(directory, `${name}.yaml`), pipelineAt(path, name, entry));
+  const write = (name: string, path: string, entry: string, protocol = 'messages') =>
+    writeFile(join(directory, `${name}.yaml`), pipelineAt(path, name, entry, protocol));
   await write('messages', '/v1/messages', 'stage: redact');
+  await write('responses', '/v1/responses', 'stage: redact', 'responses');
   await write('watched', '/watched', '{ stage: redact, mode: shadow }');
   await write('contained', '/contained', '{ stage: redact, timeout_seconds: 5 }');
   await write('open', '/open', '{ stage: redact, timeout_seconds: 5, fail_closed: false }');
@@ -128,6 +129,28 @@ describe('texts of an answer', () => {
     assert.equal(text, REDACTED);
     assert.doesNotMatch(answer.text, /ann|bob/);
     assert.deepEqual((await recordOf(answer)).replaced, { redact: 2 });
+  });
+
+  test('that were thoughts do not go back to the provider that signed them, by no API', async () => {
+    const thought = { type: 'thinking', thinking: 'Ask ann@example.com', signature: 'c2ln' };
+    const call = { type: 'tool_use', id: 'toolu_1', name: 'mail', input: {} };
+    const headers = bearer(gateway.token, ['x-redact', 'yes']);
+    const sentBack = () => JSON.parse(upstream.requests.at(-1)!.body.toString()).messages[1].content;
+    upstream.script = answerJson({ ...message(), content: [thought, call], stop_reason: 'tool_use' });
+
+    const { content } = (await askAt('/v1/messages')).json() as { content: readonly unknown[] };
+    assert.match(JSON.stringify(content), /Ask \[address\]/);
+    const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'ok' }] };
+    const question = { role: 'user', content: 'x' };
+    await askAt('/v1/messages', 'yes', { messages: [question, { role: 'assistant', content }, result] });
+    assert.deepEqual(sentBack(), [call]);
+
+    const ask = (input: readonly unknown[]) =>
+      send(gateway.url, { path: '/v1/responses', headers, body: JSON.stringify({ model: 'coder-1', input }) });
+    const { output } = (await ask([question])).json() as { output: readonly unknown[] };
+    assert.match(JSON.stringify(output), /Ask \[address\]/);
+    await ask([question, ...output, { type: 'function_call_output', call_id: 'toolu_1', output: 'ok' }]);
+    assert.deepEqual(sentBack(), [call]);
   });
 
   test('pass byte for byte where there is nothing to replace, and leave no mark', async () => {

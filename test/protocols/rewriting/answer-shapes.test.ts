@@ -97,6 +97,21 @@ describe('messages', () => {
       said.slice(2).map((event) => event.delta.signature),
       [MARK, 's2'],
     );
+    const late = events('messages', [
+      { type: 'content_block_start', index: 0, content_block: thought('', '') },
+      delta(0, { type: 'thinking_delta', thinking: `so ${ANN}` }),
+      delta(0, { type: 'signature_delta', signature: 's1' }),
+      { type: 'content_block_stop', index: 0 },
+    ]);
+    assert.deepEqual(
+      late.said.slice(1, -1).map(({ delta }) => delta),
+      [
+        { type: 'thinking_delta', thinking: 'so ' },
+        { type: 'thinking_delta', thinking: X },
+        { type: 'signature_delta', signature: MARK },
+      ],
+      'all of a thought comes before its proof',
+    );
     const kept = document('messages', { content }, { ...WORDS, kinds: ['text'] });
     assert.deepEqual([kept.said.content, kept.replaced], [content, 0]);
   });
@@ -214,6 +229,28 @@ describe('responses', () => {
     assert.equal(replaced, 2);
     assert.doesNotMatch(JSON.stringify([said[0], said[1], said[2].response.output]), /ann@/);
     assert.equal(said[2].response.instructions, ANN);
+  });
+
+  test('a translated signature is marked where its thought was changed, and what else is encrypted is left alone', () => {
+    const thought = (text: string, encrypted_content: string) => ({
+      type: 'reasoning',
+      summary: [{ type: 'summary_text', text }],
+      encrypted_content,
+    });
+    const signed = 'gw:messages@main:signature::c2ln';
+    const opaque = ['gAAA', 'gw:responses@x:encrypted:rs_1:gAAA', 'gw:chat@x:none::'];
+    const output = [thought(ANN, signed), thought('nobody', signed), ...opaque.map((proof) => thought(ANN, proof))];
+    const expected = [thought(X, MARK), thought('nobody', signed), ...opaque.map((proof) => thought(X, proof))];
+    assert.deepEqual(document('responses', { object: 'response', output }).said.output, expected);
+    const { said } = events('responses', [
+      ...output.map((item, output_index) => ({ type: 'response.output_item.done', output_index, item })),
+      { type: 'response.completed', response: { object: 'response', output } },
+    ]);
+    assert.deepEqual(
+      said.slice(0, -1).map(({ item }) => item),
+      expected,
+    );
+    assert.deepEqual(said.at(-1).response.output, expected);
   });
 
   test('arguments, programs and pieces of tomorrow are looked through, pictures and sounds are not', () => {

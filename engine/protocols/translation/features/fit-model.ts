@@ -22,13 +22,15 @@ function fitSampling(conversation: Conversation, { sampling }: UpstreamTarget, n
 }
 
 /**
- * Leaves out reasoning with a proof of another upstream than this one, whose provider would refuse it. A proof that does not
+ * Leaves out reasoning of another Messages or Responses upstream than this one, whose provider would refuse it. What does not
  * say where it was made is left to its protocol.
  */
 export function fitReasoning(conversation: Conversation, upstream: string, notes: Notes): Conversation {
   const isForeign = (part: Part): boolean => {
-    if (part.kind !== 'reasoning' || part.proof === undefined || part.proof.kind === 'none') return false;
-    return part.proof.upstream !== undefined && part.proof.upstream !== upstream;
+    if (part.kind !== 'reasoning' || part.proof?.upstream === undefined) return false;
+    // Where there are no proofs at all, reasoning is text like any other.
+    if (part.proof.kind === 'none' && part.proof.protocol !== 'messages') return false;
+    return part.proof.upstream !== upstream;
   };
   if (!conversation.turns.some(({ parts }) => parts.some(isForeign))) return conversation;
   notes.note('foreign_reasoning');
