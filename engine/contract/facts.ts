@@ -51,7 +51,7 @@ export const FACTS = {
   'request.agent': {
     kind: 'string',
     meaning:
-      'What asks, where the client tells: the agent that somebody talks to, one that it started, or one that works in the background',
+      'What asks, where a coding client tells it by its headers: the agent that somebody talks to, one that it started (x-claude-code-agent-id, x-openai-subagent), or one that works in the background (x-app: cli-bg); not set where nothing tells it',
     values: ['main', 'subagent', 'background'],
   },
   'request.continues': {

@@ -144,7 +144,10 @@ function path({ parameter, value }: Annotation, node: Node, context: AnnotationC
     });
   }
   if (parameter === 'module' && isModule(file) && !exists) {
-    findings.report('C4012', node.mark, 'the stage module does not exist', { expected: `a file at ${file}` });
+    findings.report('C4012', node.mark, 'the stage module does not exist', {
+      expected: `a file at ${file}`,
+      help: didYouMean(basename(file), namesBeside(file, 'all').filter(isModule)),
+    });
   }
   if (parameter === 'file' && !exists) {
     const code = environment === 'required' ? 'C4021' : 'W7007';

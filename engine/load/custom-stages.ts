@@ -5,7 +5,7 @@ import type { StageDefinition } from '../contract/stage.ts';
 import { quote } from '../source/describe.ts';
 import { hideSecrets } from '../source/diagnostics/secrets.ts';
 import type { Findings } from '../source/findings.ts';
-import { definitionProblem } from './stage-definition.ts';
+import { definitionProblem, NOT_DEFINED } from './stage-definition.ts';
 import { placeOfError } from './stage-error.ts';
 import { filesOfModule, importModule } from './stage-modules.ts';
 
@@ -31,8 +31,10 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
   }
   const problem = definitionProblem(module.default) ?? reservedProblem(module.default as StageDefinition);
   if (problem === undefined) return writingItsFacts(module.default as StageDefinition);
+  const is_defined = problem !== NOT_DEFINED;
   findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
-    expected: 'export default defineStage({ ... })',
+    expected: is_defined ? undefined : 'export default defineStage({ ... })',
+    help: is_defined ? 'correct it in the call of `defineStage`' : undefined,
   });
   return undefined;
 }

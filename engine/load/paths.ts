@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
@@ -244,7 +244,7 @@ class PathChecker {
     const test = readTestFile(file, this.findings);
     if (test === undefined) return;
     this.tests += 1;
-    const gateway = this.gatewayOf(file);
+    const gateway = this.gatewayOf(file) ?? (is_sound ? await this.gatewayNear(file) : undefined);
     const known =
       gateway?.compiled ??
       (await this.beside(file, test.pipeline)) ??
@@ -266,6 +266,16 @@ class PathChecker {
     const all = [...this.alone, ...this.gateways.flatMap(({ loaded }) => loaded.compiled)];
     const found = all.find((pipeline) => pipeline.name === name && dirname(pipeline.file) === directory);
     return found === undefined ? undefined : [found];
+  }
+
+  /** The gateway.yaml that `appscli test` would run a test file with, where nobody asked to check that; only if it is sound. */
+  private async gatewayNear(test_file: string): Promise<LoadedGateway | undefined> {
+    const directory = dirname(test_file);
+    const near = [directory, dirname(directory)].map((each) => join(each, 'gateway.yaml')).find((at) => existsSync(at));
+    if (near === undefined) return undefined;
+    const findings = createFindings();
+    const loaded = await loadInto(near, this.options, findings);
+    return findings.errors() > 0 ? undefined : loaded;
   }
 
   /** The gateway.yaml in the nearest directory above a file, or the only one there is. */

@@ -2,6 +2,7 @@ import { ENGINE_FACTS } from '../contract/engine-facts.ts';
 import { ERRORS } from '../contract/errors.ts';
 import { FACTS } from '../contract/facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
+import { didYouMean } from '../kit/text/suggest.ts';
 import { schemaProblem } from '../source/validator.ts';
 
 const CAPABILITIES = [
@@ -24,7 +25,9 @@ type Loose = Record<string, unknown>;
 function badList(value: unknown, known: readonly string[]): string | undefined {
   if (!Array.isArray(value)) return 'it is not a list';
   const stranger = value.find((item) => !known.includes(item as string));
-  return stranger === undefined ? undefined : `there is no "${String(stranger)}"`;
+  if (stranger === undefined) return undefined;
+  const help = didYouMean(String(stranger), known);
+  return `there is no "${String(stranger)}"${help === undefined ? '' : `; ${help}`}`;
 }
 
 /** Values of secrets are found by the end of a key, and checked because of the keyword: an option needs both. */
@@ -54,12 +57,15 @@ function optionsProblem(options: unknown): string | undefined {
   return problem === undefined ? undefined : `\`options\` is not a valid JSON Schema: ${problem}`;
 }
 
+/** What is wrong where there is no definition at all. */
+export const NOT_DEFINED = 'it is not made with `defineStage`';
+
 /** What is wrong with a stage definition, in words; `undefined` when nothing is. */
 export function definitionProblem(value: unknown): string | undefined {
-  if (typeof value !== 'object' || value === null) return 'it is not made with `defineStage`';
+  if (typeof value !== 'object' || value === null) return NOT_DEFINED;
   const stage = value as Loose;
   const { name, version, summary, create, check, place, terminal, timeout_seconds } = stage;
-  if (typeof create !== 'function' || !('readsIfSet' in stage)) return 'it is not made with `defineStage`';
+  if (typeof create !== 'function' || !('readsIfSet' in stage)) return NOT_DEFINED;
   if (typeof name !== 'string' || !isName(name)) {
     return '`name` must be lower-case words joined by dashes';
   }
@@ -77,7 +83,10 @@ export function definitionProblem(value: unknown): string | undefined {
   for (const [key, known] of Object.entries(lists)) {
     const problem = badList(stage[key], known);
     if (problem === undefined) continue;
-    const engine = key === 'writes' ? "; facts about the request and its outcome are the engine's to write" : '';
+    const engine =
+      key === 'writes' && !problem.includes('did you mean')
+        ? "; facts about the request and its outcome are the engine's to write"
+        : '';
     return `\`${key}\`: ${problem}${engine}`;
   }
   if (terminal === true && !(stage.needs as string[]).includes('respond') && (stage.raises as string[]).length === 0) {
@@ -96,7 +105,8 @@ function factsProblem(stage: string, facts: unknown): string | undefined {
   for (const [name, fact] of Object.entries(facts as Record<string, Loose | null>)) {
     if (!/^[a-z][a-z0-9_]*$/.test(name)) return `\`facts\`: "${name}" is not lower-case words joined by underscores`;
     const { type, description, values } = fact ?? {};
-    if (!FACT_TYPES.includes(type as string)) return `\`facts\`: "${name}" has no type: ${FACT_TYPES.join(', ')}`;
+    if (!FACT_TYPES.includes(type as string))
+      return `\`facts\`: the type of "${name}" is none of ${FACT_TYPES.join(', ')}`;
     if (typeof description !== 'string' || description === '') return `\`facts\`: "${name}" has no description`;
     const are_texts = Array.isArray(values) && values.length > 0 && values.every((value) => typeof value === 'string');
     if (type === 'string' && !are_texts)

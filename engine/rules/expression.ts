@@ -189,7 +189,7 @@ export class ExpressionReader {
       const of_one = count === 1 && spec.operands[0] > 1;
       this.findings.report('C5011', key, message, {
         found: String(count),
-        help: of_one ? `write them as a list: { "${operator}": [..., ...] }` : undefined,
+        help: of_one ? `write them as a list: { "${operator}": [..., ...] }` : `for example ${spec.example}`,
       });
     }
     return this.broken(key);

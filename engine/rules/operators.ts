@@ -201,6 +201,12 @@ export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
     all_of: 'use `and`',
     none_of: 'use { "!": { or: [...] } }',
     not: 'use "!", in quotes',
+    group:
+      'of an access token { "===": [{ var: principal.token.group }, interns] }, of the identity provider { in: [interns, { var: principal.groups }] }',
+    model: 'write { "===": [{ var: request.model }, coder-1] }',
+    team: 'write { "===": [{ var: principal.team }, search] }',
+    project: 'write { "===": [{ var: principal.project }, website] }',
+    user: 'write { "===": [{ var: principal.email }, alice@example.com] }',
     eq: 'use "===", in quotes',
     equal: 'use "===", in quotes',
     equals: 'use "===", in quotes',

@@ -57,7 +57,7 @@ function parseWindow(text: string): TimeWindow | WindowProblem {
   const words = text.trim().split(/\s+/);
   const at = words.findIndex((word) => /^\d/.test(word));
   const [times = '', zone = 'UTC', ...more] = words.slice(at);
-  if (at < 0) return wrong('it has no times');
+  if (at < 0) return wrong('it has no times', 'a whole day is 00:00-24:00');
   if (at > 1 || more.length > 0) return wrong('it has too many words', 'no spaces within: mon,wed,fri and 09:00-17:00');
   const days = at === 0 ? DAYS.map(() => true) : parseDays(words[0]!);
   if ('problem' in days) return days;

@@ -28,7 +28,9 @@ const RECORDER = 'audit';
 const DATABASE_SERVICES = ['tokens', 'ledger', 'audit'] as const;
 
 function refuse(service: string, stage: string): never {
-  throw new Error(`services.${service} needs the capability "database", which the stage "${stage}" does not declare`);
+  throw new Error(
+    `services.${service} needs the capability "database", which the stage "${stage}" does not declare under \`needs\``,
+  );
 }
 
 /** The services without those the stage did not ask for, at no cost to the stages that did. */

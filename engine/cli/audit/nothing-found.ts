@@ -40,6 +40,7 @@ function ruleHint(name: string, config: GatewayConfig): string[] {
   const names = [...access.rules, ...routing.rules, ...(spend_limits?.rules ?? [])].map((rule) => rule.name);
   const known = [...names, ...['access', 'routing', 'spend'].flatMap((kind) => names.map((each) => `${kind}:${each}`))];
   if (known.includes(name)) return [];
-  const help = didYouMean(name, known, '"appscli explain rules" lists rules and stages.');
-  return [`gateway.yaml has no rule ${name}: ${help}`];
+  // Which stages there are is not known here.
+  const help = didYouMean(name, known, 'if it is no stage either, "appscli explain rules" lists what there is.');
+  return [`gateway.yaml has no rule or limit ${name}: ${help}`];
 }

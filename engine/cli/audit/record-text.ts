@@ -16,14 +16,15 @@ const words = (value: unknown): string[] =>
 
 /** One record for a person: when, with which result, who and what; below it why, and what it cost. */
 export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'record'>, line_width: number): string[] {
-  const { user, model, upstream, protocol, status, route_rule } = record;
+  const { user, model, upstream, protocol, path, status, route_rule } = record;
   const by = typeof route_rule === 'string' && route_rule !== 'default' ? ` by rule ${word(route_rule)}` : '';
   const where = typeof upstream === 'string' ? ` at ${word(upstream)}${by}` : '';
   const head = [
     formatTimestamp(at),
     word(status) ?? 'no answer',
     word(user) ?? 'unknown caller',
-    `${word(model ?? protocol) ?? 'no model'}${where}`,
+    // "none" says nothing: other APIs, and paths that nothing serves, are told by the path.
+    `${word(model ?? (protocol === 'none' ? path : protocol)) ?? 'no model'}${where}`,
   ];
   return [
     ...wrapText(printable(head.join('  ')), line_width, '', INDENT),

@@ -73,9 +73,15 @@ export async function explainConfiguration(
   return { lines: (width) => describeDryRun(run, width, config.spend_limits?.time_zone), data: run };
 }
 
+/** Which word was probably meant: the last part of a fact is what comes to mind first (`agent` for `request.agent`). */
+export function wordMeant(word: string, known: readonly string[], otherwise: string): string {
+  const whole = known.find((each) => each.endsWith(`.${word}`));
+  return whole === undefined ? didYouMean(word, known, otherwise) : `did you mean \`${whole}\`?`;
+}
+
 function unknownWord(word: string, pipelines: readonly string[], reference: readonly string[]): StartError {
   const known = [...CONFIGURATION_WORDS, ...pipelines, ...reference];
-  const help = didYouMean(word, known, `${WORDS_KNOWN}; the pipelines are ${listed(pipelines)}`);
+  const help = wordMeant(word, known, `${WORDS_KNOWN}; the pipelines are ${listed(pipelines)}`);
   return usageError(
     `there is no pipeline, file or word of the reference called ${word}; ${help} (appscli explain --help shows how)`,
   );

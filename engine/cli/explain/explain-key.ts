@@ -62,20 +62,22 @@ function keysBelow({ file, path }: ConfigurationKey): string[] {
   return names.length > BELOW_MAX ? [...names.slice(0, BELOW_MAX), `${names.length - BELOW_MAX} more`] : names;
 }
 
+/** Type and description: places where both are the same are told together. */
+function whatItIs({ schema, required }: ConfigurationKey): string {
+  const value = plainDefault(schema);
+  const rest = required ? ', required' : value === undefined ? '' : `, ${value} where absent`;
+  return `${schemaType(schema)}${rest}\n${descriptionOf(schema)}`;
+}
+
 /** The same name in several places: each with what it is there. */
 function describePlaces(name: string, found: readonly ConfigurationKey[], line_width: number): string[] {
   return [
     `key ${name}, in ${found.length} places`,
-    ...found.flatMap(({ file, path, schema, required }) => {
-      const value = plainDefault(schema);
-      const rest = required ? ', required' : value === undefined ? '' : `, ${value} where absent`;
-      return [
-        '',
-        ...wrapText(`${path} of ${file}`, line_width, '  ', '    '),
-        ...wrapText(`${schemaType(schema)}${rest}`, line_width, '    '),
-        ...wrapText(descriptionOf(schema), line_width, '    '),
-      ];
-    }),
+    ...[...Map.groupBy(found, whatItIs)].flatMap(([what, alike]) => [
+      '',
+      ...alike.flatMap(({ file, path }) => wrapText(`${path} of ${file}`, line_width, '  ', '    ')),
+      ...what.split('\n').flatMap((line) => wrapText(line, line_width, '    ')),
+    ]),
     '',
     ...wrapText(`With an example: appscli explain key ${found[0]!.path}`, line_width),
   ];

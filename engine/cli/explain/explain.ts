@@ -21,6 +21,7 @@ import {
   explainConfiguration,
   isFile,
   WORDS_KNOWN,
+  wordMeant,
 } from './explain-configuration.ts';
 import { describeField, explainField } from './explain-decisive.ts';
 import {
@@ -196,7 +197,7 @@ function needsName(kind: keyof typeof NAME_EXAMPLES): never {
 
 /** Raises StartError: the word is not in the reference, and there is no configuration with pipelines of that name. */
 function unknownWithout(config: string, word: string, reference: readonly string[]): never {
-  const help = didYouMean(word, reference, `${WORDS_KNOWN}; pipelines and requests need a configuration: --config`);
+  const help = wordMeant(word, reference, `${WORDS_KNOWN}; pipelines and requests need a configuration: --config`);
   throw usageError(`there is nothing called ${word} in the reference, and no ${config} here; ${help}`);
 }
 

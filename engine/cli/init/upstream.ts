@@ -24,14 +24,18 @@ const KEY_ENV = 'UPSTREAM_KEY';
 const PROBLEMS = {
   url: (text: string): string | undefined => {
     const problem = urlProblem(text, 'base');
-    return problem && `the address cannot be used: ${problem}; write one such as https://api.example.com`;
+    return (
+      problem && `the address of the upstream cannot be used: ${problem}; write one such as https://api.example.com`
+    );
   },
   type: (text: string): string | undefined =>
     text === 'vendor' || text === 'compat'
       ? undefined
       : 'write vendor (it speaks Messages) or compat (chat completions)',
   key_env: (text: string): string | undefined =>
-    isEnvironmentName(text) ? undefined : `write the name of a variable, such as ${KEY_ENV}, and never the key itself`,
+    isEnvironmentName(text)
+      ? undefined
+      : `that is no name of an environment variable: letters, digits and _, such as ${KEY_ENV}; never the key itself`,
 };
 
 /** The upstream by the options; where there are none and somebody can answer, it asks. Raises StartError. */

@@ -102,7 +102,7 @@ async function reportText(suite: Suite, given: TestWishes, { terminal }: Command
     write(describeRefused(result.cases, paint));
     for (const one of failed) write(describeFailure(one, cwd, paint));
   }
-  if (coverage || minCoverage > 0) {
+  if ((coverage || minCoverage > 0) && results.length > 0) {
     write(describeCoverage(suite.coverage.files(), suite.coverage.percent(), cwd, paint));
   }
   terminal.info(`\n${summary(suite, results, given)}\n`);

@@ -124,14 +124,14 @@ function errorCodes(node: Node | undefined, { findings }: LinkContext): Readonly
 }
 
 /** @returns whether the stage can stand in the list. */
-function checkList(definition: StageDefinition, name: Node, list: List, { findings }: LinkContext): boolean {
+function checkList(definition: StageDefinition, name: Node, list: List, { findings, stages }: LinkContext): boolean {
   const stage = quote(definition.name);
   if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
   if (list === 'on_error') {
     findings.report('C4016', name.mark, `the stage ${stage} cannot answer an error`, { help: 'use the stage fail' });
   } else {
     findings.report('C4008', name.mark, `the stage ${stage} does not belong under \`${list}\``, {
-      help: `move it to \`${definition.place}:\``,
+      help: `move it to \`${definition.place}:\`${stages.own.has(definition.name) ? `, or write \`place: '${list}'\` in its definition` : ''}`,
     });
   }
   return false;

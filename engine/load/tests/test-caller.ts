@@ -33,6 +33,26 @@ function reportAlmost(
   });
 }
 
+/** Checks the models, upstreams and rules whose counters a case says are spent, or granted more. */
+export function checkCounters(node: Node, config: GatewayConfig, findings: Findings): void {
+  const names: Readonly<Record<string, readonly string[]>> = {
+    model: config.models.map(({ id }) => id),
+    upstream: config.upstreams.map(({ name }) => name),
+    rule: (config.spend_limits?.rules ?? []).map(({ name }) => name),
+  };
+  for (const item of ['spent', 'grants'].flatMap((key) => itemsOf(childOf(node, key)))) {
+    const [scopes, keys] = ['scope', 'key'].map((name) => {
+      const value = childOf(item, name);
+      return value === undefined ? [] : value.kind === 'list' ? itemsOf(value) : [value];
+    });
+    for (const [at, scope] of (scopes ?? []).entries()) {
+      const kind = textOf(scope) ?? '';
+      const known = names[kind];
+      if (known !== undefined) reportAlmost(kind, keys?.[at], known, findings, closest);
+    }
+  }
+}
+
 /** Whether a step expects to be refused, so that what it names need not exist. */
 function isRefused(step: Node): boolean {
   const expect = childOf(step, 'expect');

@@ -27,7 +27,7 @@ import { type PipelineSpec, positionOf } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { checkAnnotations } from '../annotations.ts';
 import { reportExclusive } from '../link/link-keys.ts';
-import { checkCaller } from './test-caller.ts';
+import { checkCaller, checkCounters } from './test-caller.ts';
 import {
   type Caller,
   type CaseRequest,
@@ -228,7 +228,9 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
 /** Checks what a case says about its callers and upstreams against the configuration it runs with. */
 export function checkCase(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
   const upstreams = config.upstreams.map(({ name }) => name);
-  for (const step of stepNodes(nodeAt(test.root, `/cases/${index}`))) {
+  const node = nodeAt(test.root, `/cases/${index}`);
+  checkCounters(node, config, findings);
+  for (const step of stepNodes(node)) {
     checkCaller(step, config, findings);
     checkUpstreamNames(step, upstreams, findings);
   }

@@ -305,6 +305,6 @@ export class Lease implements StageContext, AuditNotebook {
     if (this.#over)
       throw new Error('the hook is over, or ran into its time limit: its context cannot be used any more');
     if (capability === undefined || this.#stage.definition.needs.includes(capability)) return;
-    throw new Error(`${what} needs the capability "${capability}", which the stage does not declare`);
+    throw new Error(`${what} needs the capability "${capability}", which the stage does not declare under \`needs\``);
   }
 }

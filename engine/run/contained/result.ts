@@ -13,7 +13,7 @@ const CONNECTION_HEADERS = new Set(['connection', 'content-length', 'keep-alive'
 
 function requireCapability({ definition }: CompiledStage, capability: Capability, what: string): void {
   if (definition.needs.includes(capability)) return;
-  throw new Error(`${what} needs the capability "${capability}", which the stage does not declare`);
+  throw new Error(`${what} needs the capability "${capability}", which the stage does not declare under \`needs\``);
 }
 
 function checkStatus(status: unknown, least: number): number {

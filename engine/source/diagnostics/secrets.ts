@@ -9,9 +9,9 @@ const TOKEN_SHAPES = [
 /** User and password of a URL. */
 const URL_CREDENTIALS = /(:\/\/)([^\s@'"]+)(?=@)/g;
 
-/** `key: value` where the key's name promises a secret. */
+/** `key: value` where the key's name promises a secret; `{ value_env: NAME }` is seen to below. */
 const SECRET_KEY_VALUE =
-  /(["']?\b(?:api_?key|auth_?token|access_?token|client_?secret|signing_?key|secret(?:_?key)?|password|passwd|token|key|authorization|bearer|dsn)["']?\s*:\s+)([^\s,}#][^,}#]*)/gi;
+  /(["']?\b(?:api_?key|auth_?token|access_?token|client_?secret|signing_?key|secret(?:_?key)?|password|passwd|token|key|authorization|bearer|dsn)["']?\s*:\s+)(?!\{\s*value_env\s*:)([^\s,}#][^,}#]*)/gi;
 
 /** `key_env: value`; the value is hidden unless it can be a variable's name. */
 const ENV_KEY_VALUE = /(\b\w+_env["']?\s*:\s+)([^\s,}#][^,}]*)/g;

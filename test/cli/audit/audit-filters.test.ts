@@ -135,8 +135,11 @@ TIME  200  ann@example.com  coder-1 at main
     assert.equal(nothing.stdout, '');
     assert.match(
       nothing.stderr,
-      /^No record since \d{4}-\d\d-\d\d \d\d:\d\d fits\.\ngateway\.yaml has no model coder-2: did you mean `coder-1`\?\ngateway\.yaml has no rule no-prevew: did you mean `no-preview`\?\n$/,
+      /^No record since \d{4}-\d\d-\d\d \d\d:\d\d fits\.\ngateway\.yaml has no model coder-2: did you mean `coder-1`\?\ngateway\.yaml has no rule or limit no-prevew: did you mean `no-preview`\?\n$/,
     );
+    // It may be a stage of a pipeline, which is not looked at.
+    const stage = await tail('--rule', 'refuse-tables');
+    assert.match(stage.stderr, /has no rule or limit refuse-tables: if it is no stage either, /);
     const rest = await tail('--user', 'ann@example.com', '-n', '2');
     assert.equal(rest.stderr, 'There are more; try -n 10.\n');
   });

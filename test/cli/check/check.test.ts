@@ -82,6 +82,28 @@ test('the tests beside gateway.yaml and its pipelines are checked with it', asyn
   );
 });
 
+test('a test file alone is checked with the gateway.yaml that it would run with', async () => {
+  const wrong = TEST_FILE.replace('    request:', '    caller: { group: al }\n    request:').replace(
+    '[forward]',
+    '[forwrad]',
+  );
+  const { path } = project({
+    'gateway.yaml': GATEWAY,
+    'gateway.test.yaml': wrong,
+    'pipelines/messages.test.yaml': wrong,
+    'broken/gateway.yaml': 'server: 1\n',
+    'broken/gateway.test.yaml': wrong,
+  });
+  for (const file of ['gateway.test.yaml', 'pipelines/messages.test.yaml']) {
+    const { exit_code, data, info } = await check([path(file)]);
+    assert.equal(exit_code, 1);
+    assert.match(data, /the pipeline "messages" has no stage "forwrad"/);
+    assert.match(info, /^\n[12] errors?; /);
+  }
+  // Mistakes of a gateway.yaml that nobody asked to check are not told.
+  assert.equal((await check([path('broken/gateway.test.yaml')])).data, '');
+});
+
 test('the check says how much memory bodies can take', async () => {
   const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
   const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });

@@ -41,8 +41,12 @@ Example
 
   everywhere:
     insert:
-      - stages: [{ stage: audit }]
-        after: resolve-route
+      - after: read-body
+        stages:
+          - stage: fail
+            id: no-streams
+            when: { var: request.stream }
+            options: { error: not_supported }
 `,
     );
     assert.match(await told('limit_usd'), /^key spend_limits\.rules\[\]\.limit_usd of gateway\.yaml\n/);
@@ -76,9 +80,6 @@ Example
       `key pricing.input, in 2 places
 
   models[].pricing.input of gateway.yaml
-    number, from 0 up to 1000000, required
-    Input that is not cached.
-
   prices.rows[].pricing.input of gateway.yaml
     number, from 0 up to 1000000, required
     Input that is not cached.
@@ -101,6 +102,7 @@ With an example: appscli explain key models[].pricing.input
       [['spend_limit.rules'], /nothing called spend_limit\.rules .*did you mean `spend_limits\.rules`\?/],
       [['key', 'limit_usdd'], /there is no key limit_usdd; did you mean `limit_usd`\?/],
       [['key', 'xyzzy'], /there is no key xyzzy; write it as it stands in its file, such as limit_usd/],
+      [['agent'], /nothing called agent .*did you mean `request\.agent`\?/],
       [['fact'], /which fact\? Give its name: appscli explain fact principal\.groups/],
       [['stage'], /which stage\? Give its name: appscli explain stage forward/],
       [['key'], /which key\? Give its name: appscli explain key spend_limits\.rules/],

@@ -176,9 +176,9 @@ for (const type of ['vendor', 'compat']) {
 
 test('a provider that cannot be one is refused, nothing is written, and a key in place of its name is not repeated', async () => {
   for (const [options, said] of [
-    [['--upstream-url', 'api.example.com'], /the address cannot be used: it is not an absolute URL/],
+    [['--upstream-url', 'api.example.com'], /the address of the upstream cannot be used: it is not an absolute URL/],
     [['--upstream-url', 'https://me:hunter2@api.example.com'], /it holds credentials/],
-    [['--key-env', 'sk-planted-0123456789'], /write the name of a variable/],
+    [['--key-env', 'sk-planted-0123456789'], /that is no name of an environment variable/],
     [['--upstream-type', 'compat'], /--upstream-url/],
   ] as const) {
     const { exit_code, stderr } = await run('init', ...options);
