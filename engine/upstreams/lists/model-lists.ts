@@ -1,6 +1,7 @@
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import type { Clock, Log, Timer } from '../../contract/services.ts';
 import { lookUp, nameOf } from '../../money/prices/catalogue.ts';
+import { plainName } from '../../money/prices/model-names.ts';
 import { type Asking, askForList } from './ask-list.ts';
 
 /** The models that upstreams say they have. */
@@ -39,7 +40,7 @@ interface List {
   readonly ids: ReadonlySet<string>;
   /** Those of them that the catalogue has a price for. */
   readonly priced: readonly string[];
-  /** What the catalogue calls those. */
+  /** What the catalogue calls those, with their ids without a date. */
   readonly names: ReadonlySet<string>;
 }
 
@@ -103,7 +104,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
       if (found?.list === undefined) return undefined;
       if (found.list.ids.has(id)) return true;
       const name = nameOf(id, found.upstream.base_url);
-      return name !== undefined && found.list.names.has(name);
+      return name !== undefined && found.list.names.has(nameKey(name, id));
     },
     ids(upstream) {
       return asked.get(upstream)?.list?.priced;
@@ -164,9 +165,14 @@ async function learn({ base_url }: UpstreamConfig, ids: readonly string[]): Prom
     if (index % TURN === TURN - 1) await new Promise(setImmediate);
     if (!hasPrice(id, base_url)) continue;
     priced.push(id);
-    names.add(nameOf(id, base_url)!);
+    names.add(nameKey(nameOf(id, base_url)!, id));
   }
   return { ids: new Set(ids), priced, names };
+}
+
+/** The catalogue has one entry for models that differ in more than a date, such as a faster one that costs more. */
+function nameKey(name: string, id: string): string {
+  return `${name} ${plainName(id)}`;
 }
 
 function hasPrice(id: string, base_url: string): boolean {
