@@ -4,6 +4,7 @@ import type { GatewayFile } from '../contract/config-files.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { shapeModel } from '../money/prices/known-models.ts';
+import { namesMeant } from '../money/prices/model-names.ts';
 import { isWritten, type MapNode } from '../source/node.ts';
 import { checksSignatures, type LoadedProfiles } from './profile.ts';
 
@@ -71,6 +72,11 @@ function shapeRule(
   return { ...rule, name, upstreams: shapeUpstreams(upstream, upstreams) };
 }
 
+/** Without a section `models` a name in a list of models means the model by each of its names. */
+function withAllNames<T extends { readonly models?: readonly string[] }>(entry: T): T {
+  return entry.models === undefined ? entry : { ...entry, models: [...new Set(entry.models.flatMap(namesMeant))] };
+}
+
 function shapeRouting({
   default_upstream,
   default_upstreams,
@@ -102,15 +108,22 @@ export interface ConfigSource {
 export function shapeConfig(value: unknown, { root, directory, profiles }: ConfigSource): GatewayConfig {
   // Conditions have their named rules expanded by now.
   const { rules: _, ...raw } = value as GatewayFile;
+  const routing = shapeRouting(raw.routing);
+  const from_lists = !isWritten(root, '/models') && {
+    from_model_lists: true as const,
+    routing: { ...routing, rules: routing.rules.map(withAllNames) },
+    access: { ...raw.access, rules: raw.access.rules.map(withAllNames) },
+    token_groups: raw.token_groups.map(withAllNames),
+  };
   return deepFreeze({
     ...raw,
-    ...(!isWritten(root, '/models') && { from_model_lists: true as const }),
+    routing,
+    ...from_lists,
     server: { ...raw.server, profile: profiles.server },
     database: shapeDatabase(raw.database, directory),
     upstreams: raw.upstreams.map((upstream, index) => shapeUpstream(upstream, profiles.upstreams[index])),
     models: raw.models.map((model, index) =>
       shapeModel(model, raw.upstreams, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
     ),
-    routing: shapeRouting(raw.routing),
   });
 }

@@ -117,9 +117,9 @@ export function refuseDecisiveQuery(url: string, { name, allow_fields = [] }: Up
   }
 }
 
-/** How `allow_fields` writes a place: for all places of a list. */
+/** How `allow_fields` writes a place: for all places of a list, and all lines of a file. */
 function settingFor(param: string): string {
-  return param.replaceAll(/\[\d+\]/g, '[]');
+  return param.replace(/^file line \d+: /, 'lines[].').replaceAll(/\[\d+\]/g, '[]');
 }
 
 /** The models of the catalogue that a name can stand for at the upstream; none where it is allowed though unknown. */

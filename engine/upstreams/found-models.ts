@@ -2,6 +2,7 @@
 import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
 import { idsAt } from '../money/prices/catalogue.ts';
 import { modelFinder } from '../money/prices/known-models.ts';
+import { plainName } from '../money/prices/model-names.ts';
 import type { ModelLists } from './lists/model-lists.ts';
 import { isModelId } from './lists/read-list.ts';
 import { reaches } from './routes/reaches.ts';
@@ -30,10 +31,12 @@ export function pricedAt({ catalogue }: ModelConfig, preferred: string): string 
   return Object.keys(catalogue)[0] ?? preferred;
 }
 
-/** The ids of models that gateway.yaml refers to. */
+/** The ids of models that gateway.yaml refers to, each by one of its names. */
 function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[] {
   const globs = [...routing.rules, ...token_groups].flatMap(({ models = [] }) => models);
-  return globs.filter((glob) => !glob.includes('*'));
+  const ids = globs.filter((glob) => !glob.includes('*'));
+  // The first of the names is the one that is written.
+  return [...Map.groupBy(ids, plainName).values()].map(([id]) => id!);
 }
 
 /** Where a model is served, as its upstreams' lists are now. */

@@ -11,6 +11,7 @@ import type {
 import { namesModel } from '../identity/policies/managed-policies.ts';
 import { matchesGlob } from '../kit/glob.ts';
 import { answeringModels } from '../money/prices/answering-model.ts';
+import { namesMeant } from '../money/prices/model-names.ts';
 import { costOf, createPriceBook } from '../money/prices/prices.ts';
 import { createFoundModels } from './found-models.ts';
 import { type ModelLists, NO_LISTS } from './lists/model-lists.ts';
@@ -47,7 +48,7 @@ export function createModelCatalog(
   const isAllowed = (group: string | undefined, model: ModelConfig) =>
     group === undefined ? !somebody_is_member : (groups.get(group)?.(model) ?? false);
   const isNamed = (names: ReadonlySet<string>, model: ModelConfig) =>
-    found === undefined ? names.has(model.id) : [...names].some((word) => namesModel(word, model));
+    found === undefined ? names.has(model.id) : [...names].flatMap(namesMeant).some((word) => namesModel(word, model));
   const answering = answeringModels(config, found?.find);
   const hasPrice = ({ id }: ModelConfig, upstream: string) =>
     prices.periods(id, upstream).every(({ price }) => price !== undefined);

@@ -65,6 +65,18 @@ describe('route-to', () => {
     assert.equal(written['route.worst_case_nano_usd'], 50_000_000);
   });
 
+  it('says of a line of a file what allows the model that it names, and does what it said', () => {
+    const config = stageConfig();
+    const line = { 'file line 7: body.model': { field: 'model', value: 'no-model' } };
+    const asked = { facts: { ...NONE, 'request.decisive_fields': line }, options: { per_request_usd: 0 } };
+    const { message } = refusal(asked);
+    assert.match(message, /^file line 7: body\.model: Model not found: "no-model"/);
+    const [, field] = /can add "([^"]+)" to `allow_fields`/.exec(message)!;
+    assert.equal(field, 'lines[].body.model');
+    const upstreams = config.upstreams.map((upstream) => ({ ...upstream, allow_fields: [field!] }));
+    assert.equal(route({ ...asked, config: { upstreams } }).written['route.upstream'], 'main');
+  });
+
   it('refuses a model that nobody has, and one that the caller may not use', () => {
     assert.equal(refusal({ facts: { 'request.model': 'no-model' } }).code, 'model_not_found');
     assert.equal(refusal({ facts: { 'principal.token.group': 'writers' } }).code, 'model_not_found');

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import type { Clock, Log, Timer } from '../../contract/services.ts';
 import { lookUp, nameOf } from '../../money/prices/catalogue.ts';
+import { plainName } from '../../money/prices/model-names.ts';
 import { type Asking, askForList } from './ask-list.ts';
 
 /** The models that upstreams say they have. */
@@ -40,20 +41,8 @@ interface List {
   readonly ids: ReadonlySet<string>;
   /** Those of them that the catalogue has a price for. */
   readonly priced: readonly string[];
-  /** What each of those is without its date, and what the catalogue calls it. */
+  /** What the catalogue calls those, with their ids without a date. */
   readonly names: ReadonlySet<string>;
-}
-
-/** The date of a model in its id, or what stands for the newest one. */
-const DATE = /[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$/;
-
-/**
- * The name of a model, whatever the date in its id. Callers choose ids, and the catalogue knows models by their beginning and in any
- * case: another spelling must not slip past a rule about models, nor cost what some other model does.
- */
-function undated(id: string, base_url: string): string | undefined {
-  const name = nameOf(id, base_url);
-  return name === undefined ? undefined : `${name} ${id.replace(DATE, '')}`;
 }
 
 interface Asked {
@@ -115,8 +104,8 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
       const found = asked.get(upstream);
       if (found?.list === undefined) return undefined;
       if (found.list.ids.has(id)) return true;
-      const name = undated(id, found.upstream.base_url);
-      return name !== undefined && found.list.names.has(name);
+      const name = nameOf(id, found.upstream.base_url);
+      return name !== undefined && found.list.names.has(nameKey(name, id));
     },
     ids(upstream) {
       return asked.get(upstream)?.list?.priced;
@@ -178,9 +167,17 @@ async function learn({ base_url }: UpstreamConfig, ids: readonly string[]): Prom
     if (index % TURN === TURN - 1) await new Promise(setImmediate);
     if (!hasPrice(id, base_url)) continue;
     priced.push(id);
-    names.add(undated(id, base_url)!);
+    names.add(nameKey(nameOf(id, base_url)!, id));
   }
   return { ids: new Set(ids), priced, names };
+}
+
+/**
+ * The name of a model, whatever the date in its id. Callers choose ids, and the catalogue knows models by their beginning and in any
+ * case: another spelling must not slip past a rule about models, nor cost what some other model does.
+ */
+function nameKey(name: string, id: string): string {
+  return `${name} ${plainName(id)}`;
 }
 
 function hasPrice(id: string, base_url: string): boolean {

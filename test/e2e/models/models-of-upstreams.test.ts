@@ -278,6 +278,29 @@ describe('a gateway without a section `models`', () => {
     assert.match(other.json().error.message, /the token group "small" may not use it/);
   });
 
+  test('means a model by each of its names, dated or not, and nothing that only begins like it', async (t) => {
+    const opus = 'claude-opus-4-1-20250805';
+    const first = 'claude-sonnet-4-20250514';
+    provider.list = listOf(LISTED, opus, first, 'claude-opus-4-6', 'claude-haiku-4-5-20251001');
+    const gateway = await bootGateway({
+      upstream_url: provider.url,
+      config: {
+        models: undefined,
+        token_groups: [{ name: 'all', models: ['claude-sonnet-4-5', opus, 'claude-sonnet-4-0', 'claude-opus-4-6*'] }],
+        access: { rules: [{ name: 'no-opus', models: ['claude-opus-4-1', first], message: 'Ask for it first.' }] },
+      },
+    });
+    t.after(() => gateway.close());
+    const statusOf = async (model: string) => (await ask(gateway, gateway.token, 'messages', model)).status;
+    for (const model of [LISTED, 'claude-sonnet-4-5', 'claude-opus-4-6'])
+      assert.equal(await statusOf(model), 200, model);
+    for (const model of [opus, 'claude-opus-4-1', first, 'claude-sonnet-4-0'])
+      assert.equal(await statusOf(model), 403, model);
+    for (const model of ['claude-haiku-4-5', 'claude-opus-4-6-fast', 'claude-sonnet-4-5-x'])
+      assert.equal(await statusOf(model), 404, model);
+    assert.deepEqual(await idsOf(gateway, gateway.token), [LISTED, 'claude-opus-4-6']);
+  });
+
   test('checks models that a request names beside its own', async () => {
     provider.list = listOf(LISTED);
     await rewrite({});
