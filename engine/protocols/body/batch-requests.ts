@@ -13,8 +13,9 @@ const MODEL = fieldRule('model', true)!;
 const BOUNDS = { depth: 128, values: 500_000 };
 const LINE_FEED = 0x0a;
 
-/** Lines that are read without letting others in between. */
+/** Lines and bytes that are read without letting others in between. */
 const LINES_AT_ONCE = 200;
+const BYTES_AT_ONCE = 256 * 1024;
 
 /** What requests of a batch name, each thing once, where it stands first. */
 class Named {
@@ -65,12 +66,15 @@ export async function readBatchFile(
   if (!isUtf8(bytes)) throw new StageError('invalid_encoding', 'The file of the batch is not valid UTF-8.');
   const named = new Named(isModel);
   let line = 0;
+  let paused_at = 0;
   for (let at = 0; at < bytes.length; ) {
     const found = bytes.indexOf(LINE_FEED, at);
     const end = found < 0 ? bytes.length : found;
     readLine(bytes.subarray(at, end), `file line ${++line}`, named);
     at = end + 1;
-    if (line % LINES_AT_ONCE === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (line % LINES_AT_ONCE !== 0 && at - paused_at < BYTES_AT_ONCE) continue;
+    paused_at = at;
+    await new Promise((resolve) => setImmediate(resolve));
   }
   return named.all();
 }

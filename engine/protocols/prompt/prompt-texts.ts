@@ -17,15 +17,15 @@ export interface PromptText {
 type Fields = Readonly<Record<string, unknown>>;
 type About = Pick<PromptText, 'role' | 'kind'>;
 
-const ROLES: Readonly<Record<string, PromptRole>> = {
-  system: 'system',
-  developer: 'system',
-  assistant: 'assistant',
-  model: 'assistant',
-  tool: 'tool',
-  function: 'tool',
-  user: 'user',
-};
+const ROLES: ReadonlyMap<unknown, PromptRole> = new Map([
+  ['system', 'system'],
+  ['developer', 'system'],
+  ['assistant', 'assistant'],
+  ['model', 'assistant'],
+  ['tool', 'tool'],
+  ['function', 'tool'],
+  ['user', 'user'],
+]);
 
 /** Keys under which there are texts or parts with texts, in any of the APIs. */
 const SAME = ['content', 'text', 'refusal', 'title', 'context', 'document', 'instructions', 'prompt'] as const;
@@ -39,45 +39,54 @@ const RESULT_TYPE = /tool_result$|_output$/;
 /** Every text of a parsed request body, in order: prompts, the conversation, calls of tools and their results. */
 export function* promptTexts(body: unknown): Generator<PromptText> {
   const { system, instructions, messages, prompt, input } = fieldsOf(body);
-  yield* textsOf([system, instructions], { role: 'system', kind: 'text' });
-  yield* textsOf([prompt, messages, input], { role: 'user', kind: 'text' });
+  for (const value of [system, instructions]) yield* textsOf(value, { role: 'system', kind: 'text' });
+  for (const value of [prompt, messages, input]) yield* textsOf(value, { role: 'user', kind: 'text' });
 }
 
+/** One message at a time. Within it no generators: each level of a body that nests deep would make every text slower. */
 function* textsOf(value: unknown, about: About): Generator<PromptText> {
-  if (typeof value === 'string') {
-    if (value !== '') yield { ...about, text: value };
-  } else if (Array.isArray(value)) {
-    for (const item of value) yield* textsOf(item, about);
-  } else if (typeof value === 'object' && value !== null) {
-    yield* textsOfPart(value as Fields, about);
+  for (const item of Array.isArray(value) ? value : [value]) {
+    const texts: PromptText[] = [];
+    collect(item, about, texts);
+    yield* texts;
   }
 }
 
-function* textsOfPart(part: Fields, outer: About): Generator<PromptText> {
+function collect(value: unknown, about: About, texts: PromptText[]): void {
+  if (typeof value === 'string') {
+    if (value !== '') texts.push({ ...about, text: value });
+  } else if (Array.isArray(value)) {
+    for (const item of value) collect(item, about, texts);
+  } else if (typeof value === 'object' && value !== null) {
+    collectPart(value as Fields, about, texts);
+  }
+}
+
+function collectPart(part: Fields, outer: About, texts: PromptText[]): void {
   const { role: named, type, source } = part;
   const is_result = typeof type === 'string' && RESULT_TYPE.test(type);
-  const role = is_result ? 'tool' : ((typeof named === 'string' ? ROLES[named] : undefined) ?? outer.role);
+  const role = is_result ? 'tool' : (ROLES.get(named) ?? outer.role);
   const kind = is_result || role === 'tool' ? 'tool_result' : type === 'reasoning' ? 'thinking' : outer.kind;
   const about = { role, kind };
-  for (const key of SAME) yield* textsOf(part[key], about);
+  for (const key of SAME) collect(part[key], about, texts);
   // Images and files are encoded, and no texts.
   const { type: encoding, data, content } = fieldsOf(source);
-  if (encoding === 'text') yield* textsOf(data, about);
-  yield* textsOf(content, about);
-  for (const key of THINKING) yield* textsOf(part[key], { role, kind: 'thinking' });
-  for (const key of CALLS) yield* textsOfCall(part[key], role);
-  for (const key of RESULTS) yield* textsOf(part[key], { role: 'tool', kind: 'tool_result' });
+  if (encoding === 'text') collect(data, about, texts);
+  collect(content, about, texts);
+  for (const key of THINKING) collect(part[key], { role, kind: 'thinking' }, texts);
+  for (const key of CALLS) collectCall(part[key], role, texts);
+  for (const key of RESULTS) collect(part[key], { role: 'tool', kind: 'tool_result' }, texts);
 }
 
 /** What a model asked a tool: a text, or an object whose strings belong together. */
-function* textsOfCall(value: unknown, role: PromptRole): Generator<PromptText> {
+function collectCall(value: unknown, role: PromptRole, texts: PromptText[]): void {
   const about = { role, kind: 'tool_call' } as const;
-  if (typeof value === 'string') yield* textsOf(value, about);
-  else if (Array.isArray(value)) for (const call of value) yield* textsOfPart(fieldsOf(call), about);
+  if (typeof value === 'string') collect(value, about, texts);
+  else if (Array.isArray(value)) for (const call of value) collectPart(fieldsOf(call), about, texts);
   else if (typeof value === 'object' && value !== null) {
     if (['name', 'arguments', 'function', 'custom'].some((key) => key in value))
-      yield* textsOfPart(value as Fields, about);
-    else yield { ...about, text: JSON.stringify(value) };
+      collectPart(value as Fields, about, texts);
+    else texts.push({ ...about, text: JSON.stringify(value) });
   }
 }
 

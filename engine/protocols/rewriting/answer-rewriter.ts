@@ -88,6 +88,12 @@ export class AnswerRewriter {
     return value === undefined ? this.#whole(text, 'other') : this.#edit(text, isObject(value) ? value : {}, undefined);
   }
 
+  /** A line of a stream that is no data: the name of an event, a comment. */
+  line(text: string): string {
+    this.#saying = '';
+    return this.#whole(text, 'other');
+  }
+
   /** The events that stand for one, itself the last. */
   event(name: string | undefined, data: string): readonly RewrittenEvent[] {
     const event = parsed(data);

@@ -22,6 +22,7 @@ class EventSplitter {
   #lines: string[] = [];
   #size = 0;
   #after_return = false;
+  #has_begun = false;
 
   /** @param onEvent takes the lines of an event, and returns what stands for it */
   constructor(onEvent: (lines: readonly string[]) => string) {
@@ -46,8 +47,10 @@ class EventSplitter {
 
   #take(text: string): string {
     let out = '';
-    let start = 0;
-    for (let i = 0; i < text.length; i++) {
+    // Clients leave out a byte order mark, and what stands behind it is an event to them.
+    let start = !this.#has_begun && text.startsWith('\uFEFF') ? 1 : 0;
+    this.#has_begun ||= text !== '';
+    for (let i = start; i < text.length; i++) {
       const char = text[i];
       if (char !== '\n' && char !== '\r') {
         this.#after_return = false;
@@ -94,11 +97,12 @@ function eventText(lines: readonly string[], data: string): string {
   return `${[...lines, ...said].join('\n')}\n\n`;
 }
 
-/** Rewrites a stream of events. What has no data passes as it is. */
+/** Rewrites a stream of events. Names and comments are looked through like any text. */
 function rewriteEvents(rewriter: AnswerRewriter): ResponseConverter {
   const write = (events: ReturnType<AnswerRewriter['flush']>) =>
     events.map(({ name, data }) => eventText(name === undefined ? [] : [`event: ${name}`], data)).join('');
-  const splitter = new EventSplitter((lines) => {
+  const splitter = new EventSplitter((received) => {
+    const lines = received.map((line) => (fieldOf(line)[0] === 'data' ? line : rewriter.line(line)));
     const pieces = lines.filter((line) => fieldOf(line)[0] === 'data').map((line) => fieldOf(line)[1]);
     if (pieces.length === 0) return `${lines.join('\n')}\n\n`;
     const others = lines.filter((line) => fieldOf(line)[0] !== 'data');

@@ -125,6 +125,18 @@ describe('a body of another API', () => {
     await refuses(form([purpose], '{"body":{"messages":[]}}'), /name of a model/);
   });
 
+  it('is the file of a batch with few long lines, between which others have their turn', async () => {
+    let turns = 0;
+    let turn = setImmediate(function next() {
+      turns++;
+      turn = setImmediate(next);
+    });
+    const line = JSON.stringify({ body: { model: 'a', messages: ['x'.repeat(300_000)] } });
+    await form([['purpose', 'batch']], `${line}\n`.repeat(10));
+    clearImmediate(turn);
+    assert.ok(turns >= 9, `${turns} turns`);
+  });
+
   it('of another type is refused, and one that is compressed', async () => {
     for (const type of [
       'text/plain',

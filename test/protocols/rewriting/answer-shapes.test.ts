@@ -337,3 +337,25 @@ test('an answer that has no texts is refused', () => {
   assert.throws(() => rewriteAnswer('text/event-stream', rewriterOf('none')), /cannot be rewritten/);
   assert.equal(document('none', { anything: [ANN], id: ANN }, ADDRESSES).said.anything[0], X);
 });
+
+describe('what stands around the events of a stream', () => {
+  const stream = (text: string) => {
+    const converter = rewriteAnswer('text/event-stream', rewriterOf('messages'));
+    return `${converter.write(Buffer.from(text)) ?? ''}${converter.end() ?? ''}`;
+  };
+
+  test('is looked through: comments, names, ids and fields of tomorrow', () => {
+    for (const line of [': to ANN', 'event: ANN', 'id: ANN', 'note: ANN', ':ANN'])
+      assert.equal(stream(`${line.replace('ANN', ANN)}\ndata: {}\n\n`), `${line.replace('ANN', X)}\ndata: {}\n\n`);
+    assert.equal(stream(`: to ${ANN}\n\n`), `: to ${X}\n\n`);
+  });
+
+  test('stays as it is where there is nothing to replace', () => {
+    const text = ': keep-alive\n\nevent: ping\nid: 7\nretry: 10\ndata: {"type":"ping"}\n\n';
+    assert.equal(stream(text), text);
+  });
+
+  test('hides no event behind a byte order mark', () => {
+    assert.equal(stream(`\uFEFFdata: {"type":"ping","a":"${ANN}"}\n\n`), `data: {"type":"ping","a":"${X}"}\n\n`);
+  });
+});
