@@ -5,7 +5,7 @@ import { formatInZone } from '../kit/zoned-time.ts';
  * The time zone of the person at this machine, by its name: what TZ says, else what the system is set to. Node.js takes a
  * TZ that it doesn't know for UTC.
  */
-export function localZone(): string {
+function localZone(): string {
   return new Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 

@@ -69,7 +69,7 @@ function readPipelines(directory: string, { findings }: PipelineContext): ReadPi
 }
 
 /** The shipped pipelines and the operator's, which replace shipped ones of the same name, as `extends` changes them. */
-export function composePipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSource[] {
+function composePipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSource[] {
   const { findings } = context;
   const own = directory === undefined ? { sources: [], extensions: [] } : readPipelines(directory, context);
   const replaced = new Set(own.sources.flatMap(({ name, family }) => [name, family]));
@@ -201,7 +201,7 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
 }
 
 /** What the requests that no pipeline serves are called: sign-ins, the admin API, paths that are not there. */
-export const OTHER_REQUESTS = 'other-requests';
+const OTHER_REQUESTS = 'other-requests';
 
 /** The `finally` stages of `everywhere`, for requests that no pipeline serves; `undefined` where there are none. */
 export function compileOtherRequests(given: PipelineContext): PipelineSpec | undefined {

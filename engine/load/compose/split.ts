@@ -70,7 +70,7 @@ function forMatch(root: MapNode, item: Node): MapNode {
 }
 
 /** Leaves out the entries that are for other protocols, and the key that says so. */
-export function withoutOthers(root: MapNode, protocol: string | undefined, findings?: Findings): MapNode {
+function withoutOthers(root: MapNode, protocol: string | undefined, findings?: Findings): MapNode {
   const entries = root.entries.map((entry): Entry => {
     if (!STAGE_LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
     return { ...entry, value: { ...entry.value, items: ofProtocol(entry.value.items, protocol) } };

@@ -21,7 +21,7 @@ export function openNames(what: string, known: readonly string[], otherwise: str
 }
 
 /** Groups that are named where they decide who may do what, so that they are there: those told of first are surest. */
-export function groupSources(root: MapNode): readonly (readonly Node[])[] {
+function groupSources(root: MapNode): readonly (readonly Node[])[] {
   const auth = childOf(root, 'auth');
   const kept = itemsOf(childOf(auth, 'oidc', 'keep_groups')).filter((node) => !textOf(node)?.includes('*'));
   const assigned = ['teams', 'projects'].map((key) =>
@@ -39,7 +39,7 @@ export function groupSources(root: MapNode): readonly (readonly Node[])[] {
 const MAKE_KNOWN = 'If both exist, list the groups of the identity provider under `auth.known_groups`';
 
 /** Groups of the identity provider that may be there beside those the configuration names. */
-export function openGroups(known: readonly string[]): NameSet {
+function openGroups(known: readonly string[]): NameSet {
   return openNames('group', known, MAKE_KNOWN);
 }
 

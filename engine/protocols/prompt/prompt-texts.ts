@@ -1,5 +1,6 @@
 /** The texts of a request, whatever API it is written for. */
 import type { RequestBody } from '../../contract/stage.ts';
+import { type Fields, fieldsOf } from '../body/fields.ts';
 
 /** Who a text of a request is from. */
 export type PromptRole = 'system' | 'user' | 'assistant' | 'tool';
@@ -14,7 +15,6 @@ export interface PromptText {
   readonly text: string;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
 type About = Pick<PromptText, 'role' | 'kind'>;
 
 const ROLES: ReadonlyMap<unknown, PromptRole> = new Map([
@@ -88,10 +88,6 @@ function collectCall(value: unknown, role: PromptRole, texts: PromptText[]): voi
       collectPart(value as Fields, about, texts);
     else texts.push({ ...about, text: JSON.stringify(value) });
   }
-}
-
-function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {};
 }
 
 /** What `openPrompt` needs of the context of a stage. */

@@ -4,10 +4,8 @@ import { StageError } from '../../contract/errors.ts';
 import type { ResponseConverter } from '../../contract/stage.ts';
 import { isEventStream, isJson, mediaType } from '../../kit/media-type.ts';
 import { printableWord } from '../../kit/text/printable.ts';
+import { collectDocument, HELD_BYTES_MAX } from '../collect-document.ts';
 import type { AnswerRewriter } from './answer-rewriter.ts';
-
-/** A document or one event longer than this is refused: it could only be passed on as it is. */
-const HELD_BYTES_MAX = 8 * 1024 * 1024;
 
 function tooLong(): StageError {
   const problem = `The upstream's answer has more than ${HELD_BYTES_MAX} bytes in one piece, which is too much to be rewritten.`;
@@ -126,24 +124,13 @@ function rewriteEvents(rewriter: AnswerRewriter): ResponseConverter {
 
 /** Rewrites a document as a whole. */
 function rewriteDocument(rewriter: AnswerRewriter): ResponseConverter {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  return {
-    write(chunk) {
-      size += chunk.length;
-      if (size > HELD_BYTES_MAX) throw tooLong();
-      chunks.push(chunk);
-      return '';
-    },
-    end() {
-      const bytes = Buffer.concat(chunks, size);
-      if (!isUtf8(bytes))
-        throw new StageError('upstream_invalid', 'The upstream answered with a text that is not in UTF-8.');
-      const text = bytes.toString('utf8');
-      const rewritten = rewriter.document(text);
-      return rewritten === text ? bytes : rewritten;
-    },
-  };
+  return collectDocument((bytes) => {
+    if (!isUtf8(bytes))
+      throw new StageError('upstream_invalid', 'The upstream answered with a text that is not in UTF-8.');
+    const text = bytes.toString('utf8');
+    const rewritten = rewriter.document(text);
+    return rewritten === text ? bytes : rewritten;
+  }, tooLong);
 }
 
 /**

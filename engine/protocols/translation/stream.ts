@@ -4,6 +4,7 @@ import { StageError } from '../../contract/errors.ts';
 import type { Protocol } from '../../contract/protocol.ts';
 import type { ResponseConverter } from '../../contract/stage.ts';
 import { parseBounded } from '../../kit/json/bounded.ts';
+import { collectDocument, HELD_BYTES_MAX } from '../collect-document.ts';
 import { DEFINITIONS } from '../definitions.ts';
 import { problemOf, readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
@@ -11,9 +12,6 @@ import type { StreamWriter } from './adapter.ts';
 import { filterAnswer } from './answer-filter.ts';
 import type { Emit, ModelEvent, Problem } from './events.ts';
 import type { Translation } from './translate.ts';
-
-/** An answer or one event longer than this is not taken, so that an upstream can't fill memory, nor keep others waiting. */
-const HELD_BYTES_MAX = 8 * 1024 * 1024;
 
 /** What a part of an answer counts for beside its text. */
 const PART_CHARS = 256;
@@ -63,17 +61,7 @@ function problemError(problem: Problem, protocol: Protocol): StageError {
 
 /** Collects a document; `convert` gets its text at the end. */
 function collect(convert: (text: string) => string): ResponseConverter {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  return {
-    write(chunk) {
-      size += chunk.length;
-      if (size > HELD_BYTES_MAX) throw tooLong();
-      chunks.push(chunk);
-      return '';
-    },
-    end: () => guarded(() => convert(Buffer.concat(chunks, size).toString('utf8'))),
-  };
+  return collectDocument((document) => guarded(() => convert(document.toString('utf8'))), tooLong);
 }
 
 function parse(text: string): unknown {

@@ -1,3 +1,4 @@
+import { CHANGES } from './changes.ts';
 import { CLIENTS } from './clients.ts';
 import { CONFIGURATION } from './configuration.ts';
 import { CONSOLE } from './console.ts';
@@ -15,6 +16,7 @@ export const REQUIREMENTS: readonly Section[] = [
   SERVICE,
   REQUESTS,
   CONFIGURATION,
+  CHANGES,
   ENDPOINTS,
   FAILOVER,
   IDENTITY,
