@@ -68,9 +68,9 @@ describe('appscli test', () => {
     const note = / {4}this case has no `upstream:`[\s\S]+?\n(?= {4}what happened)/.exec(stdout)![0];
     assert.equal(
       note,
-      `    this case has no \`upstream:\`, so main answered 200 with an empty body; write
-      what it answers, such as upstream: { json: { type: message, content: [],
-      usage: { input_tokens: 10, output_tokens: 5 } } }
+      `    this case has no \`upstream:\`, so main answered 200 with an empty body; if it
+      should be asked, write what it answers, such as upstream: { json: { type:
+      message, content: [], usage: { input_tokens: 10, output_tokens: 5 } } }
 `,
     );
     const [, answer] = /such as (upstream: .*)$/.exec(note.replaceAll(/\s+/g, ' ').trim())!;
@@ -176,6 +176,13 @@ describe('appscli test', () => {
     assert.match(stdout, /^ {2}line 11 {2}routing rule night: never seen matching$/m);
     assert.equal(stderr, '\n36 % of the decisions were seen, less than 90 %\n');
     assert.equal(exit_code, 1);
+  });
+
+  it('tells no share where nothing ran', async () => {
+    const { directory } = testProject('  - name: 5\n');
+    const { exit_code, stdout } = await run(directory, '--coverage');
+    assert.equal(exit_code, 78);
+    assert.doesNotMatch(stdout, /% in all/);
   });
 
   it('is satisfied with as much as was asked for', async () => {

@@ -92,7 +92,7 @@ export function silenceOf({ calls, is_unscripted, facts }: Played): string | und
   const protocol = String((facts.request as FactView | undefined)?.protocol);
   const asked_in = String((facts.route as FactView | undefined)?.protocol ?? protocol);
   const answer = ANSWERS[protocol === 'count_tokens' ? protocol : asked_in] ?? '{ ... }';
-  return `this case has no \`upstream:\`, so ${call.upstream} answered 200 with an empty body; write what it answers, such as upstream: { json: ${answer} }, if it is to be asked`;
+  return `this case has no \`upstream:\`, so ${call.upstream} answered 200 with an empty body; if it should be asked, write what it answers, such as upstream: { json: ${answer} }`;
 }
 
 function describeSilence(played: Played): string[] {

@@ -48,6 +48,9 @@ describe('a line of configuration loses its secrets and keeps its length', () =>
     ['  # was sk-abcdef before', '  # was ********* before'],
     ['  max_output_tokens: 64000', '  max_output_tokens: 64000'],
     ['  token_groups: [all]', '  token_groups: [all]'],
+    ['  x-token: { value_env: ROUTER_TOKEN }', '  x-token: { value_env: ROUTER_TOKEN }'],
+    ['  x-token: { value_env: hunter-2 }', '  x-token: { value_env: ******** }'],
+    ['  x-token: { env: hunter2 }', '  x-token: ************** }'],
   ];
   for (const [line, hidden] of cases) test(line, () => assert.equal(hideSecrets(line), hidden));
 
