@@ -1,10 +1,11 @@
 /** The models of a gateway.yaml that names none: those of the upstreams' lists that the catalogue of prices knows. */
 import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
+import { deepFreeze } from '../kit/freeze.ts';
 import { idsAt } from '../money/prices/catalogue.ts';
 import { modelFinder } from '../money/prices/known-models.ts';
 import { plainName } from '../money/prices/model-names.ts';
 import type { ModelLists } from './lists/model-lists.ts';
-import { isModelId } from './lists/read-list.ts';
+import { isModelId, type ToldOfModel } from './lists/read-list.ts';
 import { reaches } from './routes/reaches.ts';
 
 /** Models that are found when somebody asks for them. */
@@ -39,6 +40,16 @@ function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[]
   return [...Map.groupBy(ids, plainName).values()].map(([id]) => id!);
 }
 
+/** A model with what its upstream's list says of it: how long it may answer where nobody says, and how it is told to think. */
+function withTold(model: ModelConfig, { max_tokens, thinking }: ToldOfModel): ModelConfig {
+  return deepFreeze({
+    ...model,
+    ...(max_tokens !== undefined && { default_output_tokens: Math.min(max_tokens, model.max_output_tokens) }),
+    ...(thinking !== undefined && { supports: { ...model.supports, thinking } }),
+    assumed: model.assumed.filter((setting) => thinking === undefined || setting !== 'supports.thinking'),
+  });
+}
+
 /** Where a model is served, as its upstreams' lists are now. */
 interface Served {
   readonly at: ReadonlySet<string>;
@@ -48,12 +59,30 @@ interface Served {
 
 /** Makes the finder of a configuration. */
 export function createFoundModels(config: GatewayConfig, lists: ModelLists): FoundModels {
-  const remember = modelFinder(config);
+  const bare = modelFinder(config);
+  const completed = new WeakMap<ModelConfig, ModelConfig>();
   const written = idsWritten(config);
   let listed = new Map<string, ModelConfig>();
   let all: readonly ModelConfig[] = [];
   let served = new WeakMap<ModelConfig, Served>();
   let seen: number | undefined;
+
+  /** What is told of a model once a list has it holds until the next reload: requests end as they begin. */
+  function complete(model: ModelConfig): ModelConfig {
+    const known = completed.get(model);
+    if (known !== undefined) return known;
+    const upstreams = Object.keys(model.catalogue ?? {});
+    const told = upstreams.map((name) => lists.told(name, model.id)).find((said) => said !== undefined);
+    if (told === undefined) return model;
+    const whole = withTold(model, told);
+    for (const each of [model, whole]) completed.set(each, whole);
+    return whole;
+  }
+
+  function remember(id: string): ModelConfig | undefined {
+    const model = listed.get(id) ?? bare(id);
+    return model && complete(model);
+  }
 
   function servedOf(model: ModelConfig): Served {
     update();
@@ -74,7 +103,7 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists): Fou
     const ids = new Set(
       config.upstreams.flatMap(({ name, base_url }) => lists.ids(name) ?? [...idsAt(base_url), ...written]),
     );
-    const models = [...ids].flatMap((id) => listed.get(id) ?? remember(id) ?? []);
+    const models = [...ids].flatMap((id) => remember(id) ?? []);
     all = Object.freeze(models.filter((model) => servedOf(model).is_reached));
     listed = new Map(all.map((model) => [model.id, model]));
   }
@@ -86,7 +115,7 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists): Fou
     },
     find(id) {
       update();
-      return listed.get(id) ?? (isModelId(id) ? remember(id) : undefined);
+      return isModelId(id) ? remember(id) : undefined;
     },
     isServedAt: (model, upstream) => servedOf(model).at.has(upstream),
     isServed: (model) => servedOf(model).is_reached,

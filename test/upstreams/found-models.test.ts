@@ -4,6 +4,7 @@ import type { GatewayConfig } from '../../engine/contract/config.ts';
 import { stageConfig } from '../../engine/simulate/stage-harness.ts';
 import { createFoundModels } from '../../engine/upstreams/found-models.ts';
 import { type ModelLists, NO_LISTS } from '../../engine/upstreams/lists/model-lists.ts';
+import type { ToldOfModel } from '../../engine/upstreams/lists/read-list.ts';
 
 const LISTED = 'claude-sonnet-4-5-20250929';
 
@@ -14,10 +15,15 @@ function find(lists: ModelLists, base_url = 'https://models.example.com', sectio
 }
 
 /** Lists that a test changes. */
-function changing(ids: readonly string[] | undefined) {
+function changing(ids: readonly string[] | undefined, told?: ToldOfModel) {
   let version = 1;
   let now = ids;
-  const lists: ModelLists = { has: (_, id) => now?.includes(id), ids: () => now, version: () => version };
+  const lists: ModelLists = {
+    has: (_, id) => now?.includes(id),
+    ids: () => now,
+    told: (_, id) => (now?.includes(id) ? told : undefined),
+    version: () => version,
+  };
   const change = (ids: readonly string[] | undefined) => {
     now = ids;
     version += 1;
@@ -28,6 +34,23 @@ function changing(ids: readonly string[] | undefined) {
 const idsOf = (models: readonly { readonly id: string }[]) => models.map(({ id }) => id);
 
 describe('models that gateway.yaml does not name', () => {
+  test('think and end as their list says, once there is one, and cost the same', () => {
+    const { lists, change } = changing(undefined, { max_tokens: 32_000, thinking: 'budget' });
+    const models = find(lists, 'https://api.anthropic.com');
+    const before = models.find(LISTED)!;
+    assert.equal(before.supports.thinking, 'adaptive');
+    change([LISTED]);
+    const { supports, default_output_tokens, assumed, ...rest } = models.find(LISTED)!;
+    assert.equal(supports.thinking, 'budget');
+    assert.equal(default_output_tokens, 32_000);
+    assert.ok(!assumed.includes('supports.thinking') && assumed.includes('supports.images'));
+    const { supports: _s, default_output_tokens: _d, assumed: _a, ...same } = before;
+    assert.deepEqual(rest, same);
+    assert.equal(models.find(LISTED), models.all()[0]);
+    change(undefined);
+    assert.equal(models.find(LISTED)?.supports.thinking, 'budget', 'a request ends as it began');
+  });
+
   test('are those on the lists, the same objects for as long as they stay there', () => {
     const { lists, change } = changing([LISTED, 'claude-haiku-4-5']);
     const models = find(lists);

@@ -5,7 +5,7 @@ import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { fixedHeaders } from '../fixed-headers.ts';
 import { describeTranslated, messagesHeaders, upstreamCredential } from '../upstream-headers.ts';
 import { upstreamPaths } from '../upstream-path.ts';
-import { readPage } from './read-list.ts';
+import { readPage, type ToldOfModel } from './read-list.ts';
 
 /** What is read of a list at most; more is no list. */
 const PAGE_BYTES_MAX = 4 * 1024 * 1024;
@@ -13,8 +13,10 @@ const PAGES_MAX = 20;
 /** The most models of one upstream; a list with more is not believed. */
 export const LISTED_MAX = 2000;
 
-/** What came of asking for a list: the ids without repetition, or why there is none. */
-export type AskedList = { readonly ids: readonly string[] } | { readonly why: string };
+/** What came of asking for a list: the ids without repetition and what is said of them, or why there is none. */
+export type AskedList =
+  | { readonly ids: readonly string[]; readonly told: ReadonlyMap<string, ToldOfModel> }
+  | { readonly why: string };
 
 /** How an upstream is asked. */
 export interface Asking {
@@ -34,6 +36,7 @@ export async function askForList(upstream: UpstreamConfig, asking: Asking): Prom
   const { seconds } = asking;
   const deadline = performance.now() + seconds * 1000;
   const ids = new Set<string>();
+  const told = new Map<string, ToldOfModel>();
   let after: string | undefined;
   try {
     const headers = headersFor(upstream, asking);
@@ -44,9 +47,10 @@ export async function askForList(upstream: UpstreamConfig, asking: Asking): Prom
       if (typeof page === 'string') return { why: page };
       const before = ids.size;
       for (const id of page.ids) ids.add(id);
+      for (const [id, said] of page.told) told.set(id, said);
       if (ids.size > LISTED_MAX) return { why: `its list has more than ${LISTED_MAX} models` };
       after = page.after;
-      if (after === undefined) return ids.size === 0 ? { why: 'its list is empty' } : { ids: [...ids] };
+      if (after === undefined) return ids.size === 0 ? { why: 'its list is empty' } : { ids: [...ids], told };
       if (ids.size === before) return { why: 'its list has pages without an end' };
     }
     return { why: `its list has more than ${PAGES_MAX} pages` };

@@ -3,7 +3,8 @@ import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import type { Clock, Log, Timer } from '../../contract/services.ts';
 import { lookUp, nameOf } from '../../money/prices/catalogue.ts';
 import { plainName } from '../../money/prices/model-names.ts';
-import { type Asking, askForList } from './ask-list.ts';
+import { type AskedList, type Asking, askForList } from './ask-list.ts';
+import type { ToldOfModel } from './read-list.ts';
 
 /** The models that upstreams say they have. */
 export interface ModelLists {
@@ -11,12 +12,19 @@ export interface ModelLists {
   has(upstream: string, id: string): boolean | undefined;
   /** The ids on an upstream's list that the catalogue has a price for; `undefined` while there is no list. */
   ids(upstream: string): readonly string[] | undefined;
+  /** What an upstream's list says of a model, by this id or by one that differs in its date alone. */
+  told(upstream: string, id: string): ToldOfModel | undefined;
   /** Another number whenever a list changes. */
   version(): number;
 }
 
 /** Where nobody asks: the catalogue alone decides. */
-export const NO_LISTS: ModelLists = { has: () => undefined, ids: () => undefined, version: () => 0 };
+export const NO_LISTS: ModelLists = {
+  has: () => undefined,
+  ids: () => undefined,
+  told: () => undefined,
+  version: () => 0,
+};
 
 /** The lists of a running gateway. */
 export interface OpenModelLists extends ModelLists {
@@ -43,7 +51,13 @@ interface List {
   readonly priced: readonly string[];
   /** What the catalogue calls those, with their ids without a date. */
   readonly names: ReadonlySet<string>;
+  /** What the list says of them, by id. */
+  readonly told: ReadonlyMap<string, ToldOfModel>;
+  /** The same by name. */
+  readonly told_of_names: ReadonlyMap<string, ToldOfModel>;
 }
+
+type ToldList = Exclude<AskedList, { readonly why: string }>;
 
 interface Asked {
   readonly upstream: UpstreamConfig;
@@ -64,7 +78,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     const { signal } = asking;
     const answer = await askForList(entry.upstream, asking);
     if ('why' in answer) noteFailure(entry, answer.why, signal);
-    else await noteList(entry, answer.ids, signal);
+    else await noteList(entry, answer, signal);
     if (signal.aborted) return;
     const timer = clock.after('why' in answer ? SOON_MS : AGAIN_MS, () => {
       timers.delete(timer);
@@ -74,10 +88,10 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     timers.add(timer);
   }
 
-  async function noteList(entry: Asked, ids: readonly string[], signal: AbortSignal): Promise<void> {
+  async function noteList(entry: Asked, answer: ToldList, signal: AbortSignal): Promise<void> {
     const old = entry.list;
-    if (old === undefined || !isSameList(old.ids, ids)) {
-      const list = await learn(entry.upstream, ids);
+    if (old === undefined || !isSameList(old, answer)) {
+      const list = await learn(entry.upstream, answer);
       if (signal.aborted) return;
       entry.list = list;
       version += 1;
@@ -109,6 +123,13 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     },
     ids(upstream) {
       return asked.get(upstream)?.list?.priced;
+    },
+    told(upstream, id) {
+      const found = asked.get(upstream);
+      if (found?.list === undefined) return undefined;
+      const { told, told_of_names } = found.list;
+      const name = nameOf(id, found.upstream.base_url);
+      return told.get(id) ?? (name === undefined ? undefined : told_of_names.get(nameKey(name, id)));
     },
     version: () => version,
     use(config, secret) {
@@ -155,21 +176,25 @@ function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
   );
 }
 
-function isSameList(known: ReadonlySet<string>, ids: readonly string[]): boolean {
-  return known.size === ids.length && ids.every((id) => known.has(id));
+function isSameList(known: List, { ids, told }: ToldList): boolean {
+  return known.ids.size === ids.length && ids.every((id) => known.ids.has(id)) && isDeepStrictEqual(known.told, told);
 }
 
 /** Looks up a list in the catalogue, a few ids at a time. */
-async function learn({ base_url }: UpstreamConfig, ids: readonly string[]): Promise<List> {
+async function learn({ base_url }: UpstreamConfig, { ids, told }: ToldList): Promise<List> {
   const names = new Set<string>();
+  const told_of_names = new Map<string, ToldOfModel>();
   const priced: string[] = [];
   for (const [index, id] of ids.entries()) {
     if (index % TURN === TURN - 1) await new Promise(setImmediate);
     if (!hasPrice(id, base_url)) continue;
     priced.push(id);
-    names.add(nameKey(nameOf(id, base_url)!, id));
+    const name = nameKey(nameOf(id, base_url)!, id);
+    names.add(name);
+    const said = told.get(id);
+    if (said !== undefined) told_of_names.set(name, said);
   }
-  return { ids: new Set(ids), priced, names };
+  return { ids: new Set(ids), priced, names, told, told_of_names };
 }
 
 /**

@@ -301,6 +301,23 @@ describe('a gateway without a section `models`', () => {
     assert.deepEqual(await idsOf(gateway, gateway.token), [LISTED, 'claude-opus-4-6']);
   });
 
+  test('tells a model to think, and how long it may answer, as the list says', async (t) => {
+    const types = { adaptive: { supported: false }, enabled: { supported: true } };
+    const said = { max_tokens: 64_000, capabilities: { thinking: { supported: true, types } } };
+    provider.list = answerJson({ data: [{ type: 'model', id: LISTED, ...said }], has_more: false });
+    const gateway = await bootGateway({ upstream_url: provider.url, config: { models: undefined } });
+    t.after(() => gateway.close());
+    provider.reset();
+    const body = JSON.stringify({ model: 'claude-sonnet-4-5', reasoning: { effort: 'medium' }, input: 'Say hello.' });
+    const answer = await send(gateway.url, { path: '/v1/responses', body, headers: bearer(gateway.token) });
+    assert.equal(answer.status, 200, answer.text);
+    const sent = provider.upstream.requests.at(-1)!.body.toString();
+    const { thinking, max_tokens } = JSON.parse(sent);
+    assert.equal(thinking.type, 'enabled');
+    assert.equal(max_tokens, 64_000);
+    assert.ok(thinking.budget_tokens < max_tokens);
+  });
+
   test('checks models that a request names beside its own', async () => {
     provider.list = listOf(LISTED);
     await rewrite({});

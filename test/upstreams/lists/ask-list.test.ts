@@ -35,7 +35,7 @@ const entries = (ids: readonly unknown[]) => ids.map((id) => ({ id, type: 'model
 describe('the list of an upstream', () => {
   test('is asked for with its credential, in the words of its protocol', async () => {
     upstream.script = answerJson({ data: entries(['a-1', 'a-2', 'a-1']) });
-    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'] });
+    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
     const [request] = upstream.requests;
     assert.equal(request?.method, 'GET');
     assert.equal(request?.url, '/v1/models?limit=1000');
@@ -47,7 +47,7 @@ describe('the list of an upstream', () => {
   test('is asked for at the version that a compat address names', async () => {
     upstream.script = answerJson({ object: 'list', data: entries(['a-1']) });
     const found = await ask(10, { type: 'compat', protocols: ['chat'], base_url: `${upstream.url}/v1` });
-    assert.deepEqual(found, { ids: ['a-1'] });
+    assert.deepEqual(found, { ids: ['a-1'], told: new Map() });
     assert.equal(upstream.requests[0]?.url, '/v1/models');
     assert.equal(upstream.requests[0]?.headers.authorization, `Bearer ${KEY}`);
   });
@@ -68,18 +68,46 @@ describe('the list of an upstream', () => {
           : { data: entries(['a-2']), has_more: false };
       return answerJson(page)(exchange);
     };
-    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'] });
+    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
+  });
+
+  test('tells how long models answer and how they are told to think, where it does so in a form that is known', async () => {
+    const thinks = (adaptive: unknown, enabled: unknown, supported: unknown = true) => ({
+      capabilities: {
+        thinking: { supported, types: { adaptive: { supported: adaptive }, enabled: { supported: enabled } } },
+      },
+    });
+    const said = [
+      { id: 'a-1', max_tokens: 64_000, ...thinks(true, true) },
+      { id: 'a-2', max_tokens: null, ...thinks(false, true) },
+      { id: 'a-3', max_tokens: 4096, ...thinks(false, false, false) },
+      { id: 'b-1', max_tokens: -1, capabilities: null },
+      { id: 'b-2', max_tokens: 1.5, capabilities: 'all' },
+      { id: 'b-3', max_tokens: '64000', ...thinks('yes', 1) },
+      { id: 'b-4', max_tokens: 1e300, capabilities: { thinking: [] } },
+    ];
+    upstream.script = answerJson({ data: said });
+    const asked = await ask();
+    assert.ok('told' in asked);
+    assert.deepEqual(
+      [...asked.told],
+      [
+        ['a-1', { max_tokens: 64_000, thinking: 'adaptive' }],
+        ['a-2', { thinking: 'budget' }],
+        ['a-3', { max_tokens: 4096, thinking: 'none' }],
+      ],
+    );
   });
 
   test('has ids as requests say them', async () => {
     upstream.script = answerJson({ data: entries(['models/gemini-2.5-pro', 'models/', 'org/models/a-1']) });
-    assert.deepEqual(await ask(), { ids: ['gemini-2.5-pro', 'org/models/a-1'] });
+    assert.deepEqual(await ask(), { ids: ['gemini-2.5-pro', 'org/models/a-1'], told: new Map() });
   });
 
   test('leaves out what can be no id', async () => {
     const odd = ['good', '', 'two words', 'bad\u001b[31m', '\u202egpj', 'x'.repeat(201), 7, null, { id: 'x' }];
     upstream.script = answerJson({ data: [...entries(odd), null, 'text', 3, []] });
-    assert.deepEqual(await ask(), { ids: ['good'] });
+    assert.deepEqual(await ask(), { ids: ['good'], told: new Map() });
   });
 
   const NO_LISTS: Readonly<Record<string, readonly [ReturnType<typeof answerJson>, RegExp]>> = {

@@ -59,6 +59,18 @@ describe('the lists of a gateway', () => {
     lists.close();
   });
 
+  test('tell of a model what is said of the id that is listed, also by another name of it', async () => {
+    upstream.script = answerJson({ data: [{ id: LISTED, max_tokens: 64_000 }, { id: 'claude-haiku-4-5' }] });
+    const { lists, use } = open();
+    assert.equal(lists.told('main', LISTED), undefined, 'nothing was asked yet');
+    await use();
+    for (const id of [LISTED, 'claude-sonnet-4-5'])
+      assert.deepEqual(lists.told('main', id), { max_tokens: 64_000 }, id);
+    for (const id of ['claude-haiku-4-5', 'claude-opus-4-5', '__proto__'])
+      assert.equal(lists.told('main', id), undefined, id);
+    lists.close();
+  });
+
   test('are asked for again every ten minutes, and tell what has changed', async () => {
     upstream.script = listOf(LISTED);
     const { lists, clock, lines, use } = open();
