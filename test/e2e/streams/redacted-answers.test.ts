@@ -130,7 +130,7 @@ it('a signed thought in which an address was replaced is left out of the next re
         : await nine.messages.messages.create(request as never);
       const [first, call] = content as unknown as [{ thinking: string; signature: string }, { id: string }];
       assert.equal(first.thinking, thought.replace('ann@example.com', '[e-mail address]'));
-      assert.equal(first.signature.startsWith('gw:messages@messages:none:'), !kept);
+      assert.equal(first.signature.startsWith('gw:messages@:none:'), !kept);
       const result = { type: 'tool_result', tool_use_id: call.id, content: 'done' };
       const messages = [question, { role: 'assistant', content }, { role: 'user', content: [result] }];
       nine.provider.model = () => ({ said: [{ kind: 'text', text: 'Good.' }] });
