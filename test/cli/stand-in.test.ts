@@ -23,6 +23,10 @@ test('the stand-in answers in every API, to every model and key, and ends by a s
     assert.equal(answer.status, 200, path);
     assert.match(await answer.text(), /This is a stand-in for a model\./, path);
   }
+  const list = await fetch(`http://127.0.0.1:${port}/v1/models?limit=1000`);
+  const { data } = (await list.json()) as { data: { id: string }[] };
+  const ids = data.map(({ id }) => id);
+  assert.ok(ids.includes('claude-sonnet-4-5') && ids.includes('gpt-4o'), 'models that the catalogue of prices knows');
   const second = await cli(['stand-in', '--listen', `127.0.0.1:${port}`]);
   assert.equal(second.exit_code, 69);
   assert.match(second.stderr, /in use by another program; name another port, such as --listen/);

@@ -68,6 +68,8 @@ export interface EchoPlace {
   readonly port?: number;
   /** What it answers to requests that hold no text it was told about. */
   readonly says?: string;
+  /** The models that it lists; it answers to every other as well. `ECHO_MODEL` alone where it is left out. */
+  readonly models?: readonly string[];
   /** The option of the command line that names the place; `--echo` where it is left out. */
   readonly option?: string;
 }

@@ -31,17 +31,19 @@ const PATHS: readonly (readonly [end: string, protocol: Protocol])[] = [
   ['/responses', 'responses'],
 ];
 
-/** The model that the echo upstream lists; it answers to every other as well. */
+/** The model that the echo upstream lists where nobody says otherwise. */
 export const ECHO_MODEL = 'selfcheck-echo';
 
 /** Starts the echo upstream. Raises StartError where it can't listen. */
 export async function openEcho(place: EchoPlace = {}): Promise<Echo> {
-  const { host = '127.0.0.1', port = 0, says, option = '--echo' } = place;
+  const { host = '127.0.0.1', port = 0, says, models = [ECHO_MODEL], option = '--echo' } = place;
+  const list = JSON.stringify(modelList(models));
   const inbox = new Inbox(says === undefined ? {} : { text: says });
   const server = createServer(
     { maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: REQUEST_MS_MAX, noDelay: true },
     (req, res) => {
-      serve(req, res, inbox).catch(() => res.destroy());
+      const serving = req.method === 'POST' ? serve(req, res, inbox) : answerLookup(req, res, list);
+      serving.catch(() => res.destroy());
     },
   );
   server.maxConnections = CONNECTIONS_MAX;
@@ -86,8 +88,7 @@ function hostToName(host: string): string {
 }
 
 async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox): Promise<void> {
-  const path = (req.url ?? '').split('?', 1)[0]!;
-  if (req.method !== 'POST') return answerLookup(req, res, path);
+  const path = pathOf(req);
   const served = PATHS.find(([end]) => path.endsWith(end));
   if (served === undefined) return send(res, 404, echoError('messages', 'not_found_error', 'There is nothing here.'));
   const [end, protocol] = served;
@@ -132,25 +133,24 @@ async function decoded(body: Buffer, encoding: string | undefined, inbox: Inbox)
   return inbox.take(plain.length - body.length) ? plain : body;
 }
 
-function answerLookup({ method }: IncomingMessage, res: ServerResponse, path: string): void {
-  if (path.endsWith('/models')) send(res, 200, JSON.stringify(modelList()));
+const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0]!;
+
+async function answerLookup(req: IncomingMessage, res: ServerResponse, list: string): Promise<void> {
+  const { method } = req;
+  const path = pathOf(req);
+  if (path.endsWith('/models')) send(res, 200, list);
   else if (path.endsWith('/responses')) send(res, 426, echoError('responses', 'not_supported', 'No WebSocket here.'));
   else if (PATHS.some(([end]) => path.endsWith(end)))
     send(res, 405, echoError('messages', 'invalid_request_error', 'This takes POST.'));
   else send(res, path === '/' ? 200 : 404, method === 'HEAD' ? '' : '{"upstream":"echo of a self-check"}');
 }
 
-function modelList() {
-  const model = {
-    id: ECHO_MODEL,
-    type: 'model',
-    object: 'model',
-    display_name: 'Echo of a self-check',
-    created: 0,
-    created_at: '2026-01-01T00:00:00Z',
-    owned_by: 'selfcheck',
-  };
-  return { object: 'list', data: [model], has_more: false, first_id: ECHO_MODEL, last_id: ECHO_MODEL };
+function modelList(ids: readonly string[]) {
+  const data = ids.map((id) => ({
+    ...{ id, type: 'model', object: 'model', display_name: id, owned_by: 'stand-in' },
+    ...{ created: 0, created_at: '2026-01-01T00:00:00Z' },
+  }));
+  return { object: 'list', data, has_more: false, first_id: ids[0] ?? null, last_id: ids.at(-1) ?? null };
 }
 
 function refuseLarge(req: IncomingMessage, res: ServerResponse, protocol: Protocol): void {
