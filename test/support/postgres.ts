@@ -1,4 +1,13 @@
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readlinkSync, rmSync, statfsSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statfsSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
@@ -36,7 +45,11 @@ const PREFIX = 'appscli-tests-';
 function placeOfFiles(): string {
   try {
     const { bavail, bsize } = statfsSync(MEMORY);
-    return bavail * bsize >= NEEDED_BYTES ? MEMORY : tmpdir();
+    const mounts = readFileSync('/proc/mounts', 'utf8').split('\n');
+    const options = mounts.map((line) => line.split(' ')).find(([, place]) => place === MEMORY)?.[3] ?? 'noexec';
+    // Tests install packages, and run what is in them.
+    const runs_programs = !options.split(',').includes('noexec');
+    return runs_programs && bavail * bsize >= NEEDED_BYTES ? MEMORY : tmpdir();
   } catch {
     return tmpdir();
   }
