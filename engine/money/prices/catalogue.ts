@@ -40,6 +40,11 @@ export function nameOf(id: string, base_url: string): string | undefined {
   return found && `${found.provider.id}/${found.model.id}`;
 }
 
+/** Whether the catalogue has a price for an id at an address. */
+export function hasPrice(id: string, base_url: string): boolean {
+  return (lookUp(id, base_url)?.prices.length ?? 0) > 0;
+}
+
 /** The ids of the models with a price that the catalogue has of the provider at an address; none at any other address. */
 export function idsAt(base_url: string): readonly string[] {
   const provider = catalogue().findProvider({ providerApiUrl: base_url });

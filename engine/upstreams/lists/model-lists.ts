@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import type { Clock, Log, Timer } from '../../contract/services.ts';
-import { lookUp, nameOf } from '../../money/prices/catalogue.ts';
+import { hasPrice, nameOf } from '../../money/prices/catalogue.ts';
 import { plainName } from '../../money/prices/model-names.ts';
 import { type AskedList, type Asking, askForList } from './ask-list.ts';
 import type { ToldOfModel } from './read-list.ts';
@@ -203,10 +203,6 @@ async function learn({ base_url }: UpstreamConfig, { ids, told }: ToldList): Pro
  */
 function nameKey(name: string, id: string): string {
   return `${name} ${plainName(id)}`;
-}
-
-function hasPrice(id: string, base_url: string): boolean {
-  return (lookUp(id, base_url)?.prices.length ?? 0) > 0;
 }
 
 /** What of a change the log tells. */

@@ -1,5 +1,5 @@
 import type { GatewayConfig, UpstreamConfig } from '../../../contract/config.ts';
-import { CATALOGUE_DATE, lookUp } from '../../../money/prices/catalogue.ts';
+import { CATALOGUE_DATE, hasPrice } from '../../../money/prices/catalogue.ts';
 import { askForList } from '../../../upstreams/lists/ask-list.ts';
 import type { LiveOutcome } from './live-check.ts';
 
@@ -27,7 +27,7 @@ export async function withListedModels(
     const why = `it tells no list of its models: ${asked.why}; any model that the catalogue of prices (${CATALOGUE_DATE}) knows is served`;
     return { ...outcome, warnings: [...warnings, why] };
   }
-  const isPriced = (id: string) => (lookUp(id, upstream.base_url)?.prices.length ?? 0) > 0;
+  const isPriced = (id: string) => hasPrice(id, upstream.base_url);
   const served = asked.ids.filter(isPriced);
   const others = asked.ids.filter((id) => !isPriced(id));
   const told = `${served.length} of the ${asked.ids.length} models on its list are served: ${some(served)}`;
