@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { StageError } from '../contract/errors.ts';
 import type { Answer, Relay, ResponseEvent } from '../contract/stage.ts';
+import { endOfTurn } from '../kit/end-of-turn.ts';
 import { definitionFor } from '../protocols/definitions.ts';
 import { sendWhole } from './answer/send-whole.ts';
 import type { CompiledStage } from './compiled.ts';
@@ -34,6 +35,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
     ctx.endDrain();
     ctx.leave();
     onAnswered();
+    await endOfTurn();
     await finish(plan, ctx);
     ctx.tellTelemetry();
   } finally {
