@@ -82,6 +82,7 @@ export {
   type StageHooks,
 } from './contract/stage.ts';
 export type { TraceIdentity } from './contract/telemetry.ts';
+export type { UpstreamResponse } from './contract/upstream-response.ts';
 export { matchesGlob } from './kit/glob.ts';
 export { isEventStream } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';

@@ -213,14 +213,14 @@ describe('floors', () => {
   });
 });
 
-describe('each of these packages is imported in one place', () => {
+describe('each of these packages is imported in few places', () => {
   const sites = {
     'json-logic-js': 'engine/rules/compile.ts',
     ajv: 'engine/source/validator.ts',
     yaml: 'engine/source/source.ts',
     knex: 'engine/store/knex.ts',
     'openid-client': 'engine/identity/provider/provider-client.ts',
-    undici: 'engine/identity/provider/provider-fetch.ts',
+    undici: ['engine/identity/provider/provider-fetch.ts', 'engine/upstreams/transports/connection.ts'],
     'csv-parse': 'engine/cli/ledger/bill-file.ts',
   };
   for (const [name, site] of Object.entries(sites)) {
@@ -228,7 +228,7 @@ describe('each of these packages is imported in one place', () => {
       const found = [...engine, ...stages].filter(({ imports }) => imports.includes(name));
       assert.deepEqual(
         found.map(({ path }) => path),
-        [site],
+        [site].flat(),
       );
     });
   }

@@ -181,6 +181,7 @@ export interface GatewayFile {
     readonly honours: readonly ('max_tokens' | 'max_completion_tokens' | 'max_output_tokens')[];
     readonly max_tokens_field?: 'max_tokens' | 'max_completion_tokens';
     readonly tool_iterations?: number;
+    readonly transport: 'direct' | 'proxy';
     readonly on_client_abort: 'drain' | 'cancel';
     readonly drain_limits: {
       readonly seconds: number;

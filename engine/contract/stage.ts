@@ -13,6 +13,7 @@ import type { StageFact } from './own-facts.ts';
 import type { Rewriting } from './rewriting.ts';
 import type { LimitStatus, Reservation, Services } from './services.ts';
 import type { TraceIdentity } from './telemetry.ts';
+import type { UpstreamResponse } from './upstream-response.ts';
 import type { WantedTexts } from './wanted-texts.ts';
 
 /**
@@ -51,7 +52,7 @@ export interface DrainLimits {
 /** An upstream response to stream to the client. */
 export interface Relay {
   readonly kind: 'relay';
-  readonly response: IncomingMessage;
+  readonly response: UpstreamResponse;
   /** Longest silence between two chunks, in seconds. */
   readonly idle_seconds: number;
   /** Longest silence before the first of them; `idle_seconds` where absent. */

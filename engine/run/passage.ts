@@ -1,7 +1,7 @@
-import type { IncomingMessage } from 'node:http';
 import type { Transform } from 'node:stream';
 import { StageError } from '../contract/errors.ts';
 import type { ResponseConverter } from '../contract/stage.ts';
+import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import { decompressor } from '../kit/decompressor.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
 import { definitionFor, keepAliveOf } from '../protocols/definitions.ts';
@@ -44,7 +44,7 @@ export interface PassageEnds {
  */
 export function openPassage(
   ctx: RequestContext,
-  upstream: IncomingMessage,
+  upstream: UpstreamResponse,
   head: UpstreamHead,
   ends: PassageEnds,
 ): Passage {

@@ -1,7 +1,8 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { StageError } from '../contract/errors.ts';
 import type { Timer } from '../contract/services.ts';
 import type { Relay, ResponseEvent } from '../contract/stage.ts';
+import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import type { RequestContext } from './context.ts';
 import { passedHeaders, reasonPhrase } from './headers.ts';
 import { createObserver, type Observer } from './observe.ts';
@@ -49,7 +50,7 @@ class Transfer {
   readonly #hooks: RelayHooks;
   readonly #conclusion: Conclusion;
   readonly #res: ServerResponse;
-  readonly #upstream: IncomingMessage;
+  readonly #upstream: UpstreamResponse;
   readonly #observer: Observer | undefined;
   #idle: Timer;
   /** Seconds of silence that are too much. */
@@ -66,6 +67,8 @@ class Transfer {
   #inspected = false;
   #ended = false;
   #settled = false;
+  /** What was read before has gone its way; what comes still has not begun to. */
+  #started = false;
 
   constructor(ctx: RequestContext, relay: Relay, hooks: RelayHooks, conclusion: Conclusion) {
     this.#ctx = ctx;
@@ -99,19 +102,22 @@ class Transfer {
   }
 
   start(): void {
-    this.#upstream
-      .on('data', (chunk: Buffer) => this.#onData(chunk))
-      .on('end', () => this.#onEnd())
-      .on('error', () => this.#onUpstreamGone())
-      .on('close', () => this.#onUpstreamGone());
+    const upstream = this.#upstream;
+    upstream.pause();
+    upstream.on('data', (chunk: Buffer) => this.#onData(chunk));
+    upstream.on('end', () => this.#onEnd());
+    upstream.on('error', () => this.#onUpstreamGone());
+    upstream.on('close', () => this.#onUpstreamGone());
     this.#ctx.cancel = this.#cancel;
     this.#ctx.onDrain = this.#drain;
     if (this.#ctx.drain !== undefined) this.#drain();
     else if (this.#relay.inspect === undefined && !this.#open(undefined)) return;
     for (const chunk of this.#relay.begun ?? []) this.#onData(chunk);
+    this.#started = true;
     // What happened before anybody listened is not told again.
-    if (this.#upstream.readableEnded) this.#onEnd();
-    else if (this.#upstream.destroyed) this.#onUpstreamGone();
+    if (upstream.readableEnded) this.#onEnd();
+    else if (upstream.destroyed) this.#onUpstreamGone();
+    else if (this.#waiting_for === 0) upstream.resume();
     if (this.#relay.inspect !== undefined || this.#draining) return;
     // Head and first event usually arrive together; one packet is sent for both when they do.
     setImmediate(() => {
@@ -196,7 +202,7 @@ class Transfer {
     this.#waiting_for = 0;
     this.#ctx.drained = this.#ended;
     if (this.#ended || this.#observer === undefined) this.#stop();
-    else this.#upstream.resume();
+    else if (this.#started) this.#upstream.resume();
   };
 
   /** Ends a transfer that nobody waits for. */

@@ -1,5 +1,5 @@
-import type { IncomingMessage } from 'node:http';
 import { StageError } from '../contract/errors.ts';
+import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import { isPlain, mediaType } from '../kit/media-type.ts';
 
 /**
@@ -8,7 +8,7 @@ import { isPlain, mediaType } from '../kit/media-type.ts';
  * @param takes_bytes whether an answer may be anything but a page, as of APIs that answer with files or with nothing
  */
 export function refuseForeignAnswer(
-  response: IncomingMessage,
+  response: UpstreamResponse,
   name: string,
   first: Buffer | undefined,
   takes_bytes = false,
@@ -31,12 +31,12 @@ export function refuseForeignAnswer(
 }
 
 /** A page is what somebody in between has to say. */
-function notBytes({ statusCode, headers }: IncomingMessage): string | undefined {
+function notBytes({ statusCode, headers }: UpstreamResponse): string | undefined {
   if (statusCode! < 200) return 'a status that HTTP does not have';
   return mediaType(headers['content-type']).includes('html') ? 'an HTML page' : undefined;
 }
 
-function foreignContent({ statusCode, headers }: IncomingMessage, first: Buffer | undefined): string | undefined {
+function foreignContent({ statusCode, headers }: UpstreamResponse, first: Buffer | undefined): string | undefined {
   if (statusCode! < 200 || statusCode! > 599) return 'a status that HTTP does not have';
   if (statusCode! >= 300 && statusCode! < 400) return 'a redirect';
   if (statusCode === 204 || statusCode === 205) return 'no content';

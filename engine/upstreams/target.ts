@@ -7,8 +7,8 @@ import { spellBound } from '../protocols/body/output-bound.ts';
 import { definitionOf } from '../protocols/definitions.ts';
 import type { ForwardContext } from './attempts/forward-context.ts';
 import { fixedHeaders, fixHeaders } from './fixed-headers.ts';
-import { createHttpTransport } from './http-transport.ts';
-import type { OutgoingRequest, Transport } from './transport.ts';
+import { openTransport } from './transports/open-transport.ts';
+import type { OutgoingRequest, Transport } from './transports/transport.ts';
 import {
   describeTranslated,
   dropDigests,
@@ -47,7 +47,7 @@ export function createTarget(upstream: UpstreamConfig, { config, clock, secret }
   return {
     config: upstream,
     pathOf: upstreamPaths(upstream),
-    transport: createHttpTransport({ url: new URL(upstream.base_url), connect_seconds, clock }),
+    transport: openTransport(upstream, { connect_seconds, clock }),
     credential: upstreamCredential(upstream, secret),
     fixed_headers: fixedHeaders(upstream, secret),
     credential_name: upstream.api_key_env ?? upstream.auth_token_env,

@@ -1,6 +1,8 @@
 import { IncomingMessage, validateHeaderName, validateHeaderValue } from 'node:http';
 import { StageError } from '../../contract/errors.ts';
 import type { Answer, Capability, Relay } from '../../contract/stage.ts';
+import type { UpstreamResponse } from '../../contract/upstream-response.ts';
+import { ReceivedAnswer } from '../../upstreams/transports/received-answer.ts';
 import type { CompiledStage } from '../compiled.ts';
 import type { RequestContext } from '../context.ts';
 import { isRefusal } from './stage-failure.ts';
@@ -46,12 +48,17 @@ function checkAnswer({ status, headers, body }: Partial<Answer>): Answer {
   return { kind: 'answer', status: checkStatus(status, 200), headers: checkHeaders(headers), body };
 }
 
+/** What Node's client received, or a transport of ours. */
+function isResponse(value: unknown): value is UpstreamResponse {
+  return value instanceof IncomingMessage || value instanceof ReceivedAnswer;
+}
+
 const areSeconds = (value: number) => value > 0 && value < 1e6;
 
 function checkRelay(ctx: RequestContext, stage: CompiledStage, relay: Relay): Relay {
   const { response, idle_seconds, first_chunk_seconds = idle_seconds, inspect, begun } = relay;
   requireCapability(stage, 'network', 'relaying a response');
-  if (!(response instanceof IncomingMessage)) throw new Error('a relay has a `response`, as Node receives it');
+  if (!isResponse(response)) throw new Error('a relay has a `response`, as Node receives it');
   checkStatus(response.statusCode, 200);
   if (!areSeconds(idle_seconds)) throw new Error('a relay has `idle_seconds`, a number of seconds');
   if (!areSeconds(first_chunk_seconds)) throw new Error('the `first_chunk_seconds` of a relay are a number of seconds');
@@ -89,7 +96,7 @@ export function checkResult(ctx: RequestContext, stage: CompiledStage, returned:
 /** Lets go of the upstream's response in a result that will not be used. */
 export function discardResult(returned: unknown): void {
   const response = (returned as Partial<Relay> | null | undefined)?.response;
-  if (response instanceof IncomingMessage) response.destroy();
+  if (isResponse(response)) response.destroy();
 }
 
 /** The error of a contained stage, taken apart and checked like a result. Throws when it can't be sent. */

@@ -1,7 +1,7 @@
-import type { IncomingMessage } from 'node:http';
 import zlib from 'node:zlib';
 import { StageError } from '../../contract/errors.ts';
 import type { AttemptEffect, Certainty } from '../../contract/forwarding.ts';
+import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { isPlain } from '../../kit/media-type.ts';
 import { type AttemptOutcome, FAILOVER_TABLE } from '../failover-table.ts';
 
@@ -24,7 +24,7 @@ export interface FailedAttempt {
   /** Whether the error says itself that it is about the model. */
   readonly names_model: boolean;
   /** The upstream's own answer, where there is one to pass on. */
-  readonly response?: IncomingMessage;
+  readonly response?: UpstreamResponse;
   readonly chunks?: readonly Buffer[];
   /** How much of an answer came that is not passed on. */
   readonly received_bytes?: number;
@@ -42,7 +42,7 @@ export interface FailedAttempt {
 export const ERROR_BYTES_MAX = 65_536;
 
 /** The text of an error's body; empty for one that cannot be read. */
-export function errorText(response: IncomingMessage, chunks: readonly Buffer[]): string {
+export function errorText(response: UpstreamResponse, chunks: readonly Buffer[]): string {
   const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   const encoding = response.headers['content-encoding'];
   if (isPlain(encoding)) return bytes.toString('utf8');
@@ -71,7 +71,7 @@ function inflate(encoding: string, bytes: Buffer): Buffer {
 }
 
 /** Seconds that a `retry-after` asks for, as a number or a date (RFC 9110 section 10.2.3); `undefined` where it says nothing. */
-export function retryAfterSeconds(response: IncomingMessage, now: number): number | undefined {
+export function retryAfterSeconds(response: UpstreamResponse, now: number): number | undefined {
   const { 'retry-after': text, 'retry-after-ms': ms } = response.headers;
   if (typeof ms === 'string' && /^\d+(\.\d+)?$/.test(ms)) return Number(ms) / 1000;
   if (text === undefined) return undefined;

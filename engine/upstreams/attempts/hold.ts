@@ -1,8 +1,8 @@
-import type { IncomingMessage } from 'node:http';
 import type { Transform } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Clock, Timer } from '../../contract/services.ts';
+import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { decompressor } from '../../kit/decompressor.ts';
 import { isPlain } from '../../kit/media-type.ts';
 import { errorOfEvent } from './error-meaning.ts';
@@ -44,15 +44,17 @@ export interface Holding {
 }
 
 /** Reads the beginning of a response; the rest stays in it, with its back-pressure. */
-export function holdBeginning(response: IncomingMessage, options: HoldOptions): Holding {
+export function holdBeginning(response: UpstreamResponse, options: HoldOptions): Holding {
   const { promise, resolve } = Promise.withResolvers<Beginning>();
   const hold = new Hold(response, options, resolve);
   hold.start();
   return { beginning: promise, cancel: () => hold.end('broken') };
 }
 
+const ignore = (): void => {};
+
 class Hold {
-  readonly #response: IncomingMessage;
+  readonly #response: UpstreamResponse;
   readonly #options: HoldOptions;
   readonly #resolve: (beginning: Beginning) => void;
   readonly #chunks: Buffer[] = [];
@@ -63,7 +65,7 @@ class Hold {
   #events = 0;
   #over = false;
 
-  constructor(response: IncomingMessage, options: HoldOptions, resolve: (beginning: Beginning) => void) {
+  constructor(response: UpstreamResponse, options: HoldOptions, resolve: (beginning: Beginning) => void) {
     this.#response = response;
     this.#options = options;
     this.#resolve = resolve;
@@ -72,11 +74,14 @@ class Hold {
   start(): void {
     const { until, silence_seconds, seconds, clock } = this.#options;
     if (until === 'event' || until === 'content') this.#listenForEvents();
-    this.#response
-      .on('readable', this.#onReadable)
-      .on('end', this.#onEnd)
-      .on('error', this.#onBroken)
-      .on('close', this.#onBroken);
+    const response = this.#response;
+    response.on('data', this.#take);
+    response.on('end', this.#onEnd);
+    response.on('error', this.#onBroken);
+    response.on('close', this.#onBroken);
+    // What has come by now is often all that is waited for.
+    response.resume();
+    if (this.#over) return;
     this.#timers.push(clock.after(silence_seconds * 1000, () => this.end('silent')));
     if (seconds < silence_seconds) this.#timers.push(clock.after(seconds * 1000, () => this.end('enough')));
   }
@@ -85,24 +90,17 @@ class Hold {
     if (this.#over) return;
     this.#over = true;
     for (const timer of this.#timers) timer.close();
-    this.#response
-      .off('readable', this.#onReadable)
-      .off('end', this.#onEnd)
-      .off('error', this.#onBroken)
-      .off('close', this.#onBroken)
-      // Whoever reads on listens a moment later.
-      .on('error', () => {});
+    const response = this.#response;
+    response.pause();
+    response.off('data', this.#take);
+    response.off('end', this.#onEnd);
+    response.off('error', this.#onBroken);
+    response.off('close', this.#onBroken);
+    // Whoever reads on listens a moment later.
+    response.on('error', ignore);
     this.#inflate?.destroy();
     this.#resolve({ chunks: this.#chunks, by, ...(event !== undefined && { event }) });
   }
-
-  readonly #onReadable = (): void => {
-    while (!this.#over) {
-      const chunk = this.#response.read() as Buffer | null;
-      if (chunk === null) return;
-      this.#take(chunk);
-    }
-  };
 
   readonly #onEnd = (): void => {
     const by = this.#options.until === 'end' ? 'complete' : 'ended';
@@ -115,14 +113,14 @@ class Hold {
     if (!this.#response.readableEnded) this.end('broken');
   };
 
-  #take(chunk: Buffer): void {
+  readonly #take = (chunk: Buffer): void => {
     this.#chunks.push(chunk);
     this.#size += chunk.length;
-    this.#timers[0]!.refresh();
+    this.#timers[0]?.refresh();
     if (this.#options.until === 'bytes') this.end('complete');
     else if (this.#size > this.#options.bytes_max) this.end('enough');
     else this.#feed?.(chunk);
-  }
+  };
 
   #listenForEvents(): void {
     const decoder = new StringDecoder('utf8');

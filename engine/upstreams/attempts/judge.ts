@@ -1,5 +1,5 @@
-import type { IncomingMessage } from 'node:http';
 import { StageError } from '../../contract/errors.ts';
+import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { isEventStream, isPlain } from '../../kit/media-type.ts';
 import type { AttemptOutcome } from '../failover-table.ts';
 import { refuseForeignAnswer } from '../foreign-answer.ts';
@@ -9,7 +9,7 @@ import type { Beginning } from './hold.ts';
 
 /** An answer whose beginning was read. */
 interface Answered {
-  readonly response: IncomingMessage;
+  readonly response: UpstreamResponse;
   readonly beginning: Beginning;
   /** Of the upstream. */
   readonly name: string;
@@ -81,7 +81,7 @@ function judgeStream({ response, beginning, name, now }: Answered): Judgement | 
 }
 
 /** Whether there is more than comments in what was meant to be a stream. */
-function saysSomething(response: IncomingMessage, chunks: readonly Buffer[]): boolean {
+function saysSomething(response: UpstreamResponse, chunks: readonly Buffer[]): boolean {
   if (chunks.length === 0) return false;
   return !isPlain(response.headers['content-encoding']) || /^[^:\s]/m.test(errorText(response, chunks));
 }
@@ -113,7 +113,7 @@ function judged(outcome: AttemptOutcome, status: number, said?: ErrorSaid) {
   return { outcome, status, certainty: 'answered', retry_after_seconds: undefined, names_model } as const;
 }
 
-function passedOn(response: IncomingMessage, { chunks, by }: Beginning) {
+function passedOn(response: UpstreamResponse, { chunks, by }: Beginning) {
   return { response, chunks, is_whole: by === 'complete' && response.complete };
 }
 

@@ -1,13 +1,13 @@
-import type { IncomingMessage } from 'node:http';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import { protocolOf } from '../../contract/protocol.ts';
 import type { Clock } from '../../contract/services.ts';
 import type { Relay } from '../../contract/stage.ts';
+import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { isEventStream } from '../../kit/media-type.ts';
 import { refuseForeignAnswer } from '../foreign-answer.ts';
 import { type PreparedRequest, protocolAt, type Target } from '../target.ts';
-import type { Sending } from '../transport.ts';
+import type { Sending } from '../transports/transport.ts';
 import { describeFailure, type FailedAttempt } from './failed-attempt.ts';
 import type { ForwardContext } from './forward-context.ts';
 import { type Beginning, holdBeginning } from './hold.ts';
@@ -68,7 +68,7 @@ export async function sendOnce(plan: AttemptPlan): Promise<ServedAttempt | Faile
     ms: clock.monotonic() - started,
     is_translated: !isOther(ctx) && protocolAt(ctx, target) !== protocolOf(ctx.get('request.protocol')),
   });
-  let response: IncomingMessage;
+  let response: UpstreamResponse;
   try {
     response = await awaitHead(plan, sending);
   } catch (error) {
@@ -121,13 +121,13 @@ const sizeOf = (chunks: readonly Buffer[]) => chunks.reduce((sum, { length }) =>
 const REQUEST_ID_LENGTH = 200;
 
 /** It is written down with the request, so it has a bound, whatever the upstream says. */
-function requestIdOf({ headers }: IncomingMessage): string | undefined {
+function requestIdOf({ headers }: UpstreamResponse): string | undefined {
   const id = headers['request-id'] ?? headers['x-request-id'];
   if (typeof id !== 'string' || id === '') return undefined;
   return id.slice(0, REQUEST_ID_LENGTH).replace(/[^ -~]/g, '?');
 }
 
-function relayTo({ ctx, timeouts, first_byte_seconds }: AttemptPlan, response: IncomingMessage): Relay {
+function relayTo({ ctx, timeouts, first_byte_seconds }: AttemptPlan, response: UpstreamResponse): Relay {
   const { idle_seconds } = timeouts;
   const relay = { kind: 'relay', response, idle_seconds } as const;
   if (ctx.get('request.stream') === true) return relay;
@@ -135,7 +135,7 @@ function relayTo({ ctx, timeouts, first_byte_seconds }: AttemptPlan, response: I
 }
 
 /** Like the answer of a request in time, but nobody looked at its beginning. */
-function lateRelay(plan: AttemptPlan, response: IncomingMessage): Relay {
+function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
   const relay = relayTo(plan, response);
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
   return {
@@ -145,7 +145,7 @@ function lateRelay(plan: AttemptPlan, response: IncomingMessage): Relay {
 }
 
 /** Waits for the head of the answer; when it comes too late for the client, it is read for its bill all the same. */
-function awaitHead(plan: AttemptPlan, sending: Sending): Promise<IncomingMessage> {
+function awaitHead(plan: AttemptPlan, sending: Sending): Promise<UpstreamResponse> {
   const { ctx, target, clock, can_move_on, first_byte_seconds: seconds } = plan;
   const { name } = target.config;
   return new Promise((resolve, reject) => {
@@ -178,7 +178,7 @@ interface Read {
   readonly cancelled: StageError | undefined;
 }
 
-async function readBeginning(plan: AttemptPlan, response: IncomingMessage): Promise<Read> {
+async function readBeginning(plan: AttemptPlan, response: UpstreamResponse): Promise<Read> {
   const { ctx, clock } = plan;
   const holding = holdBeginning(response, { ...HOLD, clock, ...howLong(plan, response) });
   let cancelled: StageError | undefined;
@@ -191,7 +191,7 @@ async function readBeginning(plan: AttemptPlan, response: IncomingMessage): Prom
   return { beginning, cancelled };
 }
 
-function howLong(plan: AttemptPlan, response: IncomingMessage) {
+function howLong(plan: AttemptPlan, response: UpstreamResponse) {
   const { ctx, target, clock, timeouts, can_move_on, first_byte_seconds, began } = plan;
   const { statusCode: status = 0, headers } = response;
   if (status >= 400)

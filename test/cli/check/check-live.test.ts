@@ -55,6 +55,7 @@ async function upstream(
           unsigned_reasoning: true,
         },
         honours: ['max_tokens', 'max_output_tokens'],
+        transport: 'direct',
         on_client_abort: 'drain',
         drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
         price_multiplier: 1,

@@ -8,38 +8,27 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
 import { createProxyServer } from 'http-proxy-3';
-import type { Clock } from '../contract/services.ts';
+import type { Clock } from '../../contract/services.ts';
+import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { createReachability, type Reachability } from './reachability.ts';
-import type { OutgoingRequest, Sending, Transport } from './transport.ts';
-
-/** Idle upstream connections kept open per upstream. */
-const FREE_SOCKETS_MAX = 512;
-
-/**
- * A kept-alive connection that breaks this soon after it was given a request was closed by the upstream before that; later
- * it may have been at work on it.
- */
-const STALE_MS = 2000;
-
-/** How long an upstream whose answer is complete has time to read the rest of the request: those that do can have another one. */
-const UNREAD_MS = 1000;
+import {
+  IDLE_CONNECTIONS_MAX,
+  type OutgoingRequest,
+  type Sending,
+  STALE_MS,
+  type Transport,
+  type TransportOptions,
+  UNREAD_MS,
+} from './transport.ts';
 
 /** What the proxy takes for the client's response and connection: the engine answers, and decides what a leaving client ends. */
 const NO_RESPONSE = { on() {}, headersSent: false, finished: true } as unknown as ServerResponse;
 const NO_SOCKET = { destroyed: false };
 
-/**
- * Creates the transport to one upstream over http-proxy-3. `connect_seconds` is the longest a connection may take, TLS included; see
- * `createReachability` for upstreams that are known not to answer.
- */
-export function createHttpTransport(options: {
-  readonly url: URL;
-  readonly connect_seconds: number;
-  readonly clock: Clock;
-}): Transport {
-  const { url, connect_seconds, clock } = options;
+/** Creates the transport to one upstream over http-proxy-3 and Node's own HTTP client. */
+export function createProxyTransport({ url, connect_seconds, clock }: TransportOptions): Transport {
   const { Agent } = url.protocol === 'https:' ? https : http;
-  const agent = new Agent({ keepAlive: true, maxFreeSockets: FREE_SOCKETS_MAX, scheduling: 'lifo' });
+  const agent = new Agent({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: 'lifo' });
   // The agent has one destination. Node would put its name together from all connection options at every request.
   agent.getName = () => url.origin;
   /** For requests that must not get a connection that somebody had before. */
@@ -96,12 +85,12 @@ class Attempt implements Sending {
   readonly url: string;
   readonly headers: IncomingHttpHeaders;
   readonly socket = NO_SOCKET;
-  readonly answer: Promise<IncomingMessage>;
+  readonly answer: Promise<UpstreamResponse>;
   attempts = 0;
   resent: 'stale_socket' | undefined;
   readonly #surroundings: Surroundings;
   readonly #started: number;
-  readonly #resolve: (response: IncomingMessage) => void;
+  readonly #resolve: (response: UpstreamResponse) => void;
   readonly #reject: (error: Error) => void;
   #body: Buffer | undefined;
   #request: ClientRequest | undefined;
@@ -111,7 +100,7 @@ class Attempt implements Sending {
   #over = false;
 
   constructor({ method, path, headers, body }: OutgoingRequest, surroundings: Surroundings) {
-    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    const { promise, resolve, reject } = Promise.withResolvers<UpstreamResponse>();
     this.method = method;
     this.url = path;
     this.headers = headers;

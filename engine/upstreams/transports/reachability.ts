@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Clock } from '../contract/services.ts';
+import type { Clock } from '../../contract/services.ts';
 
 /** For so long after a connection could not be made in time the next ones get less. */
 const SUSPICION_MS = 30_000;

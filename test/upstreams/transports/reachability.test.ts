@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { test } from 'node:test';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { createReachability } from '../../engine/upstreams/reachability.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import { createReachability } from '../../../engine/upstreams/transports/reachability.ts';
 
 /** A connection that is being made until `emit('connect')`. */
 class Connecting extends EventEmitter {

@@ -1,4 +1,6 @@
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Clock } from '../../contract/services.ts';
+import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 
 /** What is sent to an upstream. */
 export interface OutgoingRequest {
@@ -12,7 +14,7 @@ export interface OutgoingRequest {
 /** A request on its way. */
 export interface Sending {
   /** The head of the answer. Rejects with Node's error, ECONNECT_TIMEOUT, or what `abandon` was given. */
-  readonly answer: Promise<IncomingMessage>;
+  readonly answer: Promise<UpstreamResponse>;
   /** How often it was sent, as far as any of it may have reached the upstream; 0 while nothing has. */
   readonly attempts: number;
   /** Why it was sent a second time. */
@@ -33,3 +35,23 @@ export interface Transport {
   send(request: OutgoingRequest): Sending;
   close(): void;
 }
+
+/** What a transport is made from. */
+export interface TransportOptions {
+  readonly url: URL;
+  /** The longest a connection may take, TLS included; see `createReachability` for upstreams that are known not to answer. */
+  readonly connect_seconds: number;
+  readonly clock: Clock;
+}
+
+/** Idle connections kept open per upstream. */
+export const IDLE_CONNECTIONS_MAX = 512;
+
+/**
+ * A kept-alive connection that breaks this soon after it was given a request was closed by the upstream before that; later
+ * it may have been at work on it.
+ */
+export const STALE_MS = 2000;
+
+/** How long an upstream whose answer is complete has time to read the rest of the request: those that do can have another one. */
+export const UNREAD_MS = 1000;

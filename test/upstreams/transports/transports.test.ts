@@ -1,0 +1,316 @@
+/** What both transports promise, shown at an upstream that answers with bytes. */
+import assert from 'node:assert/strict';
+import { Socket } from 'node:net';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import tls from 'node:tls';
+import zlib from 'node:zlib';
+import fc from 'fast-check';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import { openTransport } from '../../../engine/upstreams/transports/open-transport.ts';
+import type { OutgoingRequest, Transport } from '../../../engine/upstreams/transports/transport.ts';
+import { CERTIFICATES } from '../../support/certificates.ts';
+import { times } from '../../support/times.ts';
+import { until } from '../../support/until.ts';
+import { answer, bodyOf, type RawUpstream, startRawUpstream } from './raw-upstream.ts';
+
+const MB = 1024 * 1024;
+
+let upstream: RawUpstream;
+let transport: Transport;
+let clock: ReturnType<typeof frozenClock>;
+
+function request(more: Partial<OutgoingRequest> = {}): OutgoingRequest {
+  const body = more.body ?? Buffer.from('{"a":1}');
+  const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+  return { method: 'POST', path: '/v1/messages?a=%2f', headers, body, ...more };
+}
+
+const ask = async (more?: Partial<OutgoingRequest>) => bodyOf(await transport.send(request(more)).answer);
+
+for (const way of ['direct', 'proxy'] as const) {
+  const open = () => openTransport({ base_url: upstream.url.href, transport: way }, { connect_seconds: 5, clock });
+
+  describe(`transport: ${way}`, () => {
+    beforeEach(async () => {
+      clock = frozenClock(0);
+      upstream = await startRawUpstream();
+      transport = open();
+    });
+    afterEach(async () => {
+      transport.close();
+      await upstream.close();
+    });
+
+    test('sends path, headers and body as they are, head and body in one write', async () => {
+      const { prototype } = Socket as unknown as {
+        prototype: Record<'_write' | '_writev', (...given: never[]) => void>;
+      };
+      const { _write, _writev } = prototype;
+      await ask();
+      let writes = 0;
+      const counted = (write: (...given: never[]) => void) =>
+        function (this: Socket, ...given: never[]) {
+          if (this.remotePort === Number(upstream.url.port)) writes++;
+          write.apply(this, given);
+        };
+      Object.assign(prototype, { _write: counted(_write), _writev: counted(_writev) });
+      try {
+        const body = Buffer.from('é'.repeat(50_000));
+        await ask({ body, headers: { 'x-a': 'Müller', 'X-B': ['1', '2'], 'content-length': '100000' } });
+        const [, { head, body: received }] = upstream.requests as [unknown, (typeof upstream.requests)[number]];
+        assert.equal(writes, 1);
+        assert.ok(received.equals(body));
+        assert.match(head, /^POST \/v1\/messages\?a=%2f HTTP\/1\.1\r\n/);
+        assert.match(head, /\r\nx-a: M\xfcller\r\nX-B: 1\r\nX-B: 2\r\n/);
+        assert.match(head, new RegExp(`\\r\\nhost: ${upstream.url.host}\\r\\n`, 'i'));
+        assert.deepEqual(head.match(/^content-length: .*$/gim), ['content-length: 100000']);
+        assert.deepEqual(head.match(/^transfer-encoding/gim), null);
+      } finally {
+        Object.assign(prototype, { _write, _writev });
+      }
+    });
+
+    test('gives the head as received, and a joined look at it', async () => {
+      const raw = ['X-B', '1', 'Link', '</a>', 'link', '</b>', 'Retry-After', '1', 'retry-after', '2', 'x-é', ''];
+      raw[10] = 'x-e';
+      const fields = raw.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
+      upstream.script = ({ socket }) =>
+        void socket.write(`HTTP/1.1 429 Too Much\r\n${fields}content-length: 0\r\n\r\n`, 'latin1');
+      const response = await transport.send(request()).answer;
+      assert.deepEqual([response.statusCode, response.statusMessage], [429, 'Too Much']);
+      assert.deepEqual(response.rawHeaders, [...raw, 'content-length', '0']);
+      const { link, 'retry-after': retry_after, 'x-e': empty } = response.headers;
+      assert.deepEqual([link, retry_after, empty], ['</a>, </b>', '1', '']);
+      assert.equal(await bodyOf(response), '');
+      assert.equal(response.complete, true);
+    });
+
+    test('does not decode what is compressed', async () => {
+      const packed = zlib.gzipSync('text');
+      upstream.script = ({ socket }) => {
+        socket.write(`HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: ${packed.length}\r\n\r\n`);
+        socket.write(packed);
+      };
+      assert.equal(await ask(), packed.toString('latin1'));
+    });
+
+    test('gives the same answer however its bytes are cut and its body is framed, trailers left out', async () => {
+      const early = fc.constantFrom(
+        '',
+        'HTTP/1.1 100 Continue\r\n\r\n',
+        'HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n',
+      );
+      const framings = fc.constantFrom('length', 'chunked', 'end');
+      const places = fc.array(fc.nat(400), { maxLength: 12 });
+      const announced = fc.array(early, { maxLength: 3 });
+      await fc.assert(
+        fc.asyncProperty(announced, framings, fc.string(), places, async (before, framing, text, cuts) => {
+          const bytes = Buffer.from(before.join('') + framed(framing, text));
+          upstream.script = ({ socket }) => void writeCut(socket, bytes, cuts, framing === 'end');
+          assert.equal(await ask(), Buffer.from(text).toString('latin1'));
+        }),
+        { numRuns: times(60) },
+      );
+    });
+
+    test('HEAD, 204 and 304 have no body, whatever length they state', async () => {
+      for (const [method, status] of [
+        ['HEAD', '200 OK'],
+        ['POST', '204 No Content'],
+        ['POST', '304 Not Modified'],
+      ] as const) {
+        upstream.script = ({ socket }) =>
+          void socket.write(`HTTP/1.1 ${status}\r\n${status === '204 No Content' ? '' : 'content-length: 5\r\n'}\r\n`);
+        const given = method === 'HEAD' ? { method, headers: {}, body: Buffer.alloc(0) } : {};
+        assert.equal(await ask(given), '');
+        upstream.script = ({ socket }) => void socket.write(answer('next'));
+        assert.equal(await ask(), 'next');
+      }
+    });
+
+    test('holds back an upstream whose answer nobody reads, and loses nothing of it', async () => {
+      const block = Buffer.alloc(MB, 'x');
+      let accepted = 0;
+      upstream.script = ({ socket }) => {
+        socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${64 * MB}\r\n\r\n`);
+        const pump = () => {
+          while (accepted < 64) {
+            accepted++;
+            if (!socket.write(block)) return void socket.once('drain', pump);
+          }
+        };
+        pump();
+      };
+      const response = await transport.send(request()).answer;
+      let received = 0;
+      let ended = false;
+      const takeOne = (chunk: Buffer) => {
+        received += chunk.length;
+        response.pause();
+      };
+      response.on('data', takeOne);
+      response.on('end', () => (ended = true));
+      response.resume();
+      await until('something came', () => received > 0);
+      const stopped = await standsStill(() => accepted);
+      assert.ok(stopped < 40, `${stopped} MB were taken`);
+      response.off('data', takeOne);
+      response.on('data', (chunk) => (received += chunk.length));
+      response.resume();
+      await until('all has come', () => ended);
+      assert.equal(received, 64 * MB);
+    });
+
+    test('an answer that is given up takes its connection along, and the next one is right', async () => {
+      for (const fields of ['content-length: 9\r\n', 'transfer-encoding: chunked\r\n', 'connection: close\r\n']) {
+        upstream.script = ({ socket }) => void socket.write(`HTTP/1.1 200 OK\r\n${fields}\r\n3\r\nabc`);
+        const response = await transport.send(request()).answer;
+        response.destroy();
+        await until('no connection is left', () => upstream.open() === 0);
+        upstream.script = ({ socket }) => void socket.end(answer('fine', 'connection: close\r\n'));
+        assert.equal(await ask(), 'fine');
+        await until('that one is closed too', () => upstream.open() === 0);
+      }
+    });
+
+    test('a request that is given up takes its connection along, and says what may have arrived', async () => {
+      upstream.script = () => {};
+      const sending = transport.send(request());
+      await until('it has come', () => upstream.requests.length === 1);
+      assert.deepEqual([sending.attempts, sending.body_is_sent], [1, false]);
+      sending.abandon(new Error('enough'));
+      await assert.rejects(sending.answer, /enough/);
+      await until('no connection is left', () => upstream.open() === 0);
+    });
+
+    test('an answer that breaks off says so once, behind what came of it', async () => {
+      upstream.script = ({ socket }) => void socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc');
+      const response = await transport.send(request()).answer;
+      await assert.rejects(bodyOf(response));
+      assert.deepEqual([response.complete, response.destroyed], [false, true]);
+    });
+
+    test('an answer may come before the request is read; who does not read on loses the connection', async () => {
+      upstream.at_head = true;
+      upstream.script = ({ socket }) => {
+        socket.pause();
+        socket.write(answer('early'));
+      };
+      const sending = transport.send(request({ body: Buffer.alloc(32 * MB) }));
+      assert.equal(await bodyOf(await sending.answer), 'early');
+      assert.equal(sending.body_is_sent, false);
+      clock.advance(1000);
+      upstream.sockets[0]!.resume();
+      await until('it is closed', () => upstream.open() === 0);
+    });
+
+    test('connections are kept, the one used last is used next, and all end with the transport', async () => {
+      const waiting: (() => void)[] = [];
+      upstream.script = ({ socket }) => {
+        waiting.push(() => socket.write(answer('one')));
+        if (waiting.length === 3) for (const go of waiting) go();
+      };
+      await Promise.all([ask(), ask(), ask()]);
+      assert.equal(upstream.sockets.length, 3);
+      upstream.script = ({ socket }) => void socket.write(answer('two'));
+      await ask();
+      const used = upstream.requests.at(-1)!.socket;
+      for (let i = 0; i < 5; i++) await ask();
+      assert.ok(upstream.requests.slice(-5).every(({ socket }) => socket === used));
+      transport.close();
+      await until('all are closed', () => upstream.open() === 0);
+    });
+
+    test('a kept connection that was closed meanwhile costs nothing', async () => {
+      await ask();
+      upstream.sockets[0]!.destroy();
+      const sending = transport.send(request());
+      assert.equal(await bodyOf(await sending.answer), 'ok');
+      assert.equal(upstream.requests.length, 2);
+    });
+
+    test('one that is closed as it is used is replaced once, and never after a byte of an answer', async () => {
+      const cut = (socket: Socket) => void socket.resetAndDestroy();
+      for (const [what, first, sends] of [
+        ['reset', cut, 2],
+        ['closed', (socket: Socket) => void socket.end(), 2],
+        ['answered a byte', (socket: Socket) => void socket.end('H'), 1],
+      ] as const) {
+        upstream.script = ({ socket }) => void socket.write(answer('kept'));
+        await ask();
+        let count = 0;
+        upstream.script = ({ socket }) => (count++ === 0 ? first(socket) : void socket.write(answer('again')));
+        const sending = transport.send(request());
+        if (sends === 2) assert.equal(await bodyOf(await sending.answer), 'again', what);
+        else await assert.rejects(sending.answer, { code: 'ECONNRESET' });
+        assert.deepEqual(
+          [sending.attempts, sending.resent, count],
+          [sends, sends === 2 ? 'stale_socket' : undefined, sends],
+        );
+      }
+    });
+
+    test('nobody there is told as what it is, and nothing was sent', async () => {
+      await upstream.close();
+      const sending = transport.send(request());
+      await assert.rejects(sending.answer, { code: 'ECONNREFUSED' });
+      assert.deepEqual([sending.attempts, sending.body_is_sent], [0, false]);
+    });
+  });
+
+  test(`transport: ${way} trusts what Node trusts`, async () => {
+    const { cert, key } = CERTIFICATES.first;
+    upstream = await startRawUpstream({ cert, key });
+    clock = frozenClock(0);
+    transport = open();
+    try {
+      await assert.rejects(transport.send(request()).answer, { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
+      transport.close();
+      const before = tls.getCACertificates('default');
+      tls.setDefaultCACertificates([...before, cert]);
+      try {
+        transport = open();
+        // The certificate is trusted now, and is for another name.
+        await assert.rejects(transport.send(request()).answer, { code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
+      } finally {
+        tls.setDefaultCACertificates(before);
+      }
+    } finally {
+      transport.close();
+      await upstream.close();
+    }
+  });
+}
+
+function framed(framing: 'length' | 'chunked' | 'end', text: string): string {
+  const size = Buffer.byteLength(text);
+  const chunk = size === 0 ? '' : `${size.toString(16)};x=y\r\n${text}\r\n`;
+  if (framing === 'length') return answer(text);
+  if (framing === 'chunked')
+    return `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}0\r\nx-trailer: 1\r\n\r\n`;
+  return `HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n${text}`;
+}
+
+/** Writes bytes in pieces, each in a turn of its own. */
+async function writeCut(socket: Socket, bytes: Buffer, cuts: readonly number[], ends: boolean): Promise<void> {
+  socket.setNoDelay(true);
+  const places = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
+  let from = 0;
+  for (const to of [...places, bytes.length]) {
+    if (to > from) socket.write(bytes.subarray(from, to));
+    from = to;
+    await new Promise(setImmediate);
+  }
+  if (ends) socket.end();
+}
+
+/** The value once it has been the same for 40 looks. */
+async function standsStill(value: () => number): Promise<number> {
+  let last = -1;
+  let same = 0;
+  return until('nothing is taken any more', () => {
+    same = value() === last ? same + 1 : 0;
+    last = value();
+    return same >= 40 && last;
+  });
+}
