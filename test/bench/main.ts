@@ -1,13 +1,14 @@
 /** `npm run bench`: see README.md beside this file. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { cpus, tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { requestBody } from './bodies.ts';
-import type { Target } from './load/generator.ts';
-import { type Effort, FULL, measureBody, measureStreams, QUICK, type Server, warmUp } from './measure.ts';
-import { startChild, stopChildren } from './processes.ts';
-import { judge, type Results, renderReport } from './report.ts';
+import { judge, ratioIsKnown } from './goals.ts';
+import { type Effort, FULL, loadAlone, measureBody, measureStreams, QUICK, warmUp } from './measure.ts';
+import { type Child, inBenchDirectory, startChild, startGoverned } from './processes.ts';
+import { renderProfile, selfTimes } from './profile.ts';
+import { type Results, renderDecisions, renderReport } from './report.ts';
+import { ownServer, type Server } from './servers.ts';
 
 const PARTS = ['0.5k', '100k', '1m', 'streams'] as const;
 type Part = (typeof PARTS)[number];
@@ -27,77 +28,80 @@ function options() {
     console.error(`--only ${unknown}: there is no such part; choose from ${PARTS.join(', ')}`);
     process.exit(64);
   }
-  return { ...values, parts: parts as Part[], effort: values.quick ? QUICK : FULL };
+  return { ...values, parts: PARTS.filter((part) => parts.includes(part)), effort: values.quick ? QUICK : FULL };
 }
 
 const progress = (text: string) => process.stderr.write(`${text}\n`);
 
-async function startServers(directory: string, profile: boolean): Promise<Server[]> {
+/** What takes part in a run. */
+interface Cast {
+  readonly servers: readonly Server[];
+  readonly load: Child<unknown>;
+  readonly gateway: Child<unknown>;
+}
+
+async function startCast(directory: string): Promise<Cast> {
   const upstream = await startChild<{ url: string }>('servers/upstream.ts');
   const { url } = upstream.ready;
   const bare = await startChild<{ url: string }>('servers/bare-hop.ts', { args: [url] });
-  const governed = await startChild<Target>('servers/governed.ts', {
-    args: [url, directory],
-    node_options: profile ? ['--cpu-prof', '--cpu-prof-name=gateway.cpuprofile'] : [],
-  });
-  return [
-    { subject: 'direct', target: { url, token: 'none' }, child: upstream },
-    { subject: 'bare', target: { url: bare.ready.url, token: governed.ready.token }, child: bare },
-    { subject: 'governed', target: governed.ready, child: governed },
-  ];
+  const collector = await startChild<{ url: string }>('servers/collector.ts');
+  const gateway = await startGoverned({ upstream: url, directory, spare: true, collector: collector.ready.url });
+  const { token } = gateway.ready;
+  return {
+    servers: [
+      ownServer('direct', { url, token: 'none' }, upstream, true),
+      ownServer('bare', { url: bare.ready.url, token }, bare),
+      ownServer('governed', gateway.ready, gateway),
+    ],
+    load: await startChild<object>('load/generator.ts'),
+    gateway,
+  };
 }
 
-async function measure(servers: Server[], parts: readonly Part[], effort: Effort) {
-  const load = await startChild<object>('load/generator.ts');
+/** Takes a profile of the gateway under the load of one part, after the measurement, which it would disturb. */
+async function profile({ servers, load, gateway }: Cast, part: Part, effort: Effort): Promise<void> {
+  progress(`taking a profile of ${part}`);
+  const governed = servers.find(({ name }) => name === 'governed')!;
+  await gateway.ask('start_profile');
+  await loadAlone(governed, load, part, effort);
+  const text = await gateway.ask<string>('stop_profile');
+  const file = `gateway-${part}.cpuprofile`;
+  writeFileSync(file, text);
+  console.log(`\n${file}: where the gateway's time went, by itself\n${renderProfile(selfTimes(JSON.parse(text)))}\n`);
+}
+
+async function measure(cast: Cast, parts: readonly Part[], effort: Effort, profiles: boolean) {
+  const { servers, load } = cast;
   progress('warming up');
   await warmUp(servers, load, effort);
-  const bodies: Record<string, unknown> = {};
+  const bodies: Results['bodies'] = {};
   let streams: Results['streams'];
-  if (parts.includes('streams')) {
-    // First, because a process that has relayed megabytes keeps their memory.
-    progress('measuring 512 streams');
-    streams = await measureStreams(servers, load, effort);
+  // Streams first, because a process that has relayed megabytes keeps their memory.
+  for (const part of parts.toSorted((a, b) => Number(b === 'streams') - Number(a === 'streams'))) {
+    progress(`measuring ${part === 'streams' ? '512 streams' : `${part} bodies`}`);
+    if (part === 'streams') streams = await measureStreams(servers, load, effort, ratioIsKnown);
+    else bodies[part] = await measureBody(servers, load, part, effort, ratioIsKnown);
+    if (profiles) await profile(cast, part, effort);
   }
-  for (const part of parts.filter((name): name is Exclude<Part, 'streams'> => name !== 'streams')) {
-    progress(`measuring ${part} bodies`);
-    bodies[part] = {
-      bytes: requestBody(part).length,
-      ...(await measureBody(servers, load, part, effort)),
-    };
-  }
-  return { bodies: bodies as Results['bodies'], ...(streams === undefined ? {} : { streams }) };
+  return { bodies, ...(streams === undefined ? {} : { streams }) };
 }
 
-async function main(): Promise<number> {
-  const { parts, effort, quick, profile, json } = options();
-  const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
+const { parts, effort, quick, profile: profiles, json } = options();
+await inBenchDirectory(async (directory) => {
   const started = performance.now();
-  const clean = async () => {
-    await stopChildren();
-    rmSync(directory, { recursive: true, force: true });
+  progress('starting the upstream, the bare hop, PostgreSQL and the gateway');
+  const measured = await measure(await startCast(directory), parts, effort, profiles);
+  const results: Results = {
+    when: new Date().toISOString(),
+    node: process.version,
+    cpus: `${cpus().length} x ${cpus()[0]?.model ?? 'unknown CPU'}`,
+    seconds: (performance.now() - started) / 1000,
+    quick,
+    ...measured,
   };
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => clean().then(() => process.exit(130)));
-  try {
-    progress('starting the upstream, the bare hop, PostgreSQL and the gateway');
-    const servers = await startServers(directory, profile);
-    const measured = await measure(servers, parts, effort);
-    const results: Results = {
-      when: new Date().toISOString(),
-      node: process.version,
-      cpus: `${cpus().length} x ${cpus()[0]?.model ?? 'unknown CPU'}`,
-      seconds: (performance.now() - started) / 1000,
-      quick,
-      ...measured,
-    };
-    const decisions = judge(results);
-    writeFileSync(resolve(json), `${JSON.stringify({ ...results, decisions }, null, 2)}\n`);
-    console.log(renderReport(results));
-    progress(`\nwritten to ${json}${profile ? ' and gateway.cpuprofile' : ''}`);
-    return decisions.every(({ met }) => met) ? 0 : 1;
-  } finally {
-    await clean();
-  }
-}
-
-process.exitCode = await main();
+  const decisions = judge(results);
+  writeFileSync(resolve(json), `${JSON.stringify({ ...results, decisions }, null, 2)}\n`);
+  console.log(`${renderReport(results)}\n\n${renderDecisions(decisions)}`);
+  progress(`\nwritten to ${json}`);
+  process.exitCode = decisions.every(({ met }) => met) ? 0 : 1;
+});

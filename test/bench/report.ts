@@ -1,36 +1,17 @@
-import type { BodyName } from './bodies.ts';
-import type { BodyMeasurement, StreamMeasurement, Subject } from './measure.ts';
+import { cpuRatio, cpuWithDatabaseRatio, type Decision, type Measured, withInterval } from './goals.ts';
+import type { BodyRound, Rounds, StreamRound } from './measure.ts';
 import { median } from './statistics.ts';
 
-/** The goals: governed CPU per request against the bare hop's, and median time to first byte added at 512 streams. */
-export const GOALS = { cpu_ratio: 1.5, ttfb_added_ms: 5, events_lost: 0 };
-
 /** Everything one run measured. */
-export interface Results {
+export interface Results extends Measured {
   readonly when: string;
   readonly node: string;
   readonly cpus: string;
   readonly seconds: number;
   readonly quick: boolean;
-  readonly bodies: Partial<Record<BodyName, { bytes: number } & Record<Subject, BodyMeasurement>>>;
-  readonly streams?: Record<Subject, StreamMeasurement>;
 }
 
-/** One goal and whether this run met it. */
-export interface Decision {
-  readonly goal: string;
-  readonly measured: string;
-  readonly met: boolean;
-}
-
-const SUBJECTS: readonly { subject: Subject; title: string }[] = [
-  { subject: 'direct', title: 'direct' },
-  { subject: 'bare', title: 'bare hop' },
-  { subject: 'governed', title: 'governed' },
-];
-
-const mib = (bytes: number) => `${Math.round(bytes / 1_048_576)}`;
-const ms = (value: number) => value.toFixed(2);
+const MIB = 1_048_576;
 
 function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [header, ...rows];
@@ -40,110 +21,129 @@ function table(header: readonly string[], rows: readonly (readonly string[])[]):
   return [line(header), widths.map((width) => '-'.repeat(width)).join('  '), ...rows.map(line)].join('\n');
 }
 
-function bodyRows(results: Results): string[][] {
-  return Object.entries(results.bodies).flatMap(([name, measured]) =>
-    SUBJECTS.map(({ subject, title }) => {
-      const one = measured[subject];
-      const own = subject !== 'direct';
-      return [
-        subject === 'direct' ? name : '',
-        title,
-        own ? one.cpu_us_per_request.toFixed(0) : '',
-        subject === 'governed' ? one.database_cpu_us_per_request.toFixed(0) : '',
-        one.requests_per_second.toFixed(0),
-        own ? ms(one.p50_added_ms.single) : '',
-        own ? ms(one.p99_added_ms.single) : '',
-        own ? ms(one.p50_added_ms.parallel) : '',
-        own ? ms(one.p99_added_ms.parallel) : '',
-        own ? mib(one.peak_rss_bytes) : '',
-        subject === 'governed' ? cpuRatio(measured).toFixed(2) : '',
-      ];
-    }),
-  );
+/** A cell: nothing for what nobody can tell. */
+const cell = (value: number, digits = 0) => (Number.isFinite(value) ? value.toFixed(digits) : '');
+
+const middle = <Round>(rounds: readonly Round[], of: (round: Round) => number) => median(rounds.map(of));
+
+const most = (rounds: readonly { readonly peak_rss_bytes: number }[]) =>
+  Math.max(...rounds.map(({ peak_rss_bytes }) => peak_rss_bytes)) / MIB;
+
+/** The ratios to the bare hop; nothing for the bare hop itself, and for what is no proxy. */
+function ratios(name: string, rounds: Rounds<BodyRound | StreamRound>): [alone: string, with_database: string] {
+  const [mine, bare] = [rounds[name]!, rounds.bare!];
+  const alone = name === 'bare' || name === 'direct' ? undefined : cpuRatio(mine, bare);
+  if (alone === undefined || alone.rounds === 0) return ['', ''];
+  const own_database = mine.some(({ database_cpu_us }) => database_cpu_us > 0);
+  return [withInterval(alone), own_database ? withInterval(cpuWithDatabaseRatio(mine, bare)) : ''];
 }
 
-function streamRows(streams: Record<Subject, StreamMeasurement>): string[][] {
-  return SUBJECTS.map(({ subject, title }) => {
-    const one = streams[subject];
-    const own = subject !== 'direct';
+const BODY_HEADER = ['body', 'server', 'CPU us', 'DB us', 'ratio', 'with DB'].concat([
+  'req/s',
+  '1: p50',
+  '1: p99',
+  '32: p50',
+  '32: p99',
+  'MiB',
+]);
+
+function bodyRows(body: string, rounds: Rounds<BodyRound>): string[][] {
+  return Object.entries(rounds).map(([name, mine], at) => {
+    const proxy = name !== 'direct';
+    const database = middle(mine, (round) => round.database_cpu_us);
     return [
-      '',
-      title,
-      ms(one.ttfb_p50_ms),
-      own ? ms(one.ttfb_p50_added_ms) : '',
-      own ? ms(one.ttfb_p99_added_ms) : '',
-      String(one.events),
-      String(one.events_lost),
-      String(one.failed),
-      own ? one.cpu_us_per_event.toFixed(0) : '',
-      own ? mib(one.peak_rss_bytes) : '',
+      at === 0 ? body : '',
+      name,
+      proxy ? cell(middle(mine, (round) => round.cpu_us)) : '',
+      database > 0 ? cell(database) : '',
+      ...ratios(name, rounds),
+      cell(middle(mine, (round) => round.per_second)),
+      cell(
+        middle(mine, ({ single }) => single.p50_ms),
+        2,
+      ),
+      cell(
+        middle(mine, ({ single }) => single.p99_ms),
+        2,
+      ),
+      cell(
+        middle(mine, ({ parallel }) => parallel.p50_ms),
+        1,
+      ),
+      cell(
+        middle(mine, ({ parallel }) => parallel.p99_ms),
+        1,
+      ),
+      proxy ? cell(most(mine)) : '',
     ];
   });
 }
 
-/** Median over the rounds of governed CPU time over the bare hop's. */
-function cpuRatio(measured: Record<Subject, BodyMeasurement>): number {
-  const { bare, governed } = measured;
-  return median(governed.cpu_us_by_round.map((cpu_us, round) => cpu_us / bare.cpu_us_by_round[round]!));
+const STREAM_HEADER = ['', 'server', 'us/event', 'DB us', 'ratio', 'with DB'].concat([
+  'TTFB p50',
+  'p99',
+  'events',
+  'lost',
+  'failed',
+  'MiB',
+]);
+
+function streamRows(rounds: Rounds<StreamRound>): string[][] {
+  return Object.entries(rounds).map(([name, mine]) => {
+    const proxy = name !== 'direct';
+    const total = (of: (round: StreamRound) => number) => String(mine.reduce((sum, round) => sum + of(round), 0));
+    const database = middle(mine, (round) => round.database_cpu_us);
+    return [
+      '',
+      name,
+      proxy
+        ? cell(
+            middle(mine, (round) => round.cpu_us),
+            1,
+          )
+        : '',
+      database > 0 ? cell(database, 1) : '',
+      ...ratios(name, rounds),
+      cell(
+        middle(mine, (round) => round.ttfb_p50_ms),
+        2,
+      ),
+      cell(
+        middle(mine, (round) => round.ttfb_p99_ms),
+        2,
+      ),
+      total((round) => round.events),
+      total((round) => round.events_lost),
+      total((round) => round.failed),
+      proxy ? cell(most(mine)) : '',
+    ];
+  });
 }
 
-/** Compares a run with the goals; what was not measured is left out. */
-export function judge(results: Results): Decision[] {
-  const decisions: Decision[] = [];
-  for (const name of ['0.5k', '100k'] as const) {
-    const measured = results.bodies[name];
-    if (measured === undefined) continue;
-    const ratio = cpuRatio(measured);
-    const goal = `governed / bare CPU per request, ${name} body, at most ${GOALS.cpu_ratio}`;
-    decisions.push({ goal, measured: ratio.toFixed(2), met: ratio <= GOALS.cpu_ratio });
-  }
-  if (results.streams !== undefined) {
-    const { ttfb_p50_added_ms, events_lost } = results.streams.governed;
-    decisions.push({
-      goal: `512 streams, median first byte added, under ${GOALS.ttfb_added_ms} ms`,
-      measured: `${ms(ttfb_p50_added_ms)} ms`,
-      met: ttfb_p50_added_ms < GOALS.ttfb_added_ms,
-    });
-    decisions.push({ goal: '512 streams, events lost, none', measured: String(events_lost), met: events_lost === 0 });
-  }
-  const all = [...Object.values(results.bodies), ...(results.streams ? [results.streams] : [])];
-  const failed = all.reduce((sum, measured) => sum + measured.governed.failed + measured.bare.failed, 0);
-  decisions.push({ goal: 'failed requests, none', measured: String(failed), met: failed === 0 });
-  return decisions;
+/** What was decided, one line each. */
+export function renderDecisions(decisions: readonly Decision[]): string {
+  return decisions.map(({ goal, measured, met }) => `${met ? 'met   ' : 'MISSED'}  ${goal}: ${measured}`).join('\n');
 }
 
-/** The run as text, at most 100 columns wide. */
+/** The run as text, at most 110 columns wide. */
 export function renderReport(results: Results): string {
   const parts = [`Node ${results.node}, ${results.cpus}, ${results.seconds.toFixed(0)} s`];
-  if (Object.keys(results.bodies).length > 0) {
-    const header = [
-      'body',
-      'server',
-      'CPU us',
-      'DB us',
-      'req/s',
-      '1: p50',
-      '1: p99',
-      '32: p50',
-      '32: p99',
-      'MiB',
-      'ratio',
-    ];
+  const bodies = Object.entries(results.bodies);
+  if (bodies.length > 0) {
+    const rounds = bodies.map(([name, { bare }]) => `${bare!.length} of ${name}`).join(', ');
     parts.push(
-      'CPU of the proxy process (and of PostgreSQL) per request and requests/s at 32 connections; added\n' +
-        'latency in ms at 1 and 32 connections against direct; peak memory; ratio = governed / bare CPU',
-      table(header, bodyRows(results)),
+      `CPU per request of the server's process, and of the PostgreSQL it brought with it, at 32 connections;\n` +
+        `ratio = its CPU / bare; latency in ms at 1 and 32 connections; peak memory. Rounds: ${rounds}`,
+      table(
+        BODY_HEADER,
+        bodies.flatMap(([name, measured]) => bodyRows(name, measured)),
+      ),
     );
   }
-  if (results.streams !== undefined) {
-    const header = ['', 'server', 'TTFB ms', '+p50', '+p99', 'events', 'lost', 'failed', 'us/event', 'MiB'];
+  if (results.streams !== undefined)
     parts.push(
-      '512 concurrent streams: time to first byte, and what the server added to it (ms)',
-      table(header, streamRows(results.streams)),
+      `512 streams at once: CPU per event, time to first byte in ms. Rounds: ${results.streams.bare!.length}`,
+      table(STREAM_HEADER, streamRows(results.streams)),
     );
-  }
-  const decisions = judge(results).map(
-    ({ goal, measured, met }) => `${met ? 'met   ' : 'MISSED'}  ${goal}: ${measured}`,
-  );
-  return [...parts, decisions.join('\n')].join('\n\n');
+  return parts.join('\n\n');
 }
