@@ -134,7 +134,12 @@ function loadOn(load: Child<unknown>, { target }: Server) {
 /** Loads the servers until they run at their usual speed. */
 export async function warmUp(servers: readonly Server[], load: Child<unknown>, effort: Effort): Promise<void> {
   const job = { body: '0.5k', connections: PARALLEL, duration_ms: effort.warm_up_ms } as const;
-  for (const server of measured(servers)) await loadOn(load, server).requests(job);
+  for (const server of measured(servers)) {
+    const { requests, failed } = await loadOn(load, server).requests(job);
+    if (requests > 0) continue;
+    const { url } = server.target;
+    throw new Error(`${server.name} at ${url} answered none of ${failed} requests to POST /v1/messages as it should`);
+  }
 }
 
 /** Measures one body size on every server until it is enough. */

@@ -18,6 +18,19 @@ export interface Child<Ready> {
 }
 
 const children = new Set<ChildProcess>();
+/** What else is to be undone, each before the directory goes. Not asynchronous, so that nothing comes between. */
+const cleaning: (() => void)[] = [];
+
+/** Has a process end when the bench does, at the latest. */
+export function endWithBench(child: ChildProcess): void {
+  children.add(child);
+  child.once('exit', () => children.delete(child));
+}
+
+/** Has something undone when the bench ends, also after a signal, once its processes are gone. */
+export function cleanAfterwards(clean: () => void): void {
+  cleaning.push(clean);
+}
 
 function nextReply(child: ChildProcess, name: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
@@ -45,8 +58,7 @@ export async function startChild<Ready>(
     env: options.env ?? process.env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
-  children.add(child);
-  child.once('exit', () => children.delete(child));
+  endWithBench(child);
   const ready = (await nextReply(child, module)) as Ready;
   return {
     ready,
@@ -85,6 +97,7 @@ export async function inBenchDirectory(measure: (directory: string) => Promise<v
   const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
   const clean = async () => {
     await stopChildren();
+    for (const undo of cleaning.splice(0)) undo();
     rmSync(directory, { recursive: true, force: true });
   };
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
