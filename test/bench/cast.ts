@@ -1,10 +1,10 @@
 import { resolve } from 'node:path';
-import { checkOut, directoryFor } from './against.ts';
 import type { Surroundings } from './configuration.ts';
 import type { Peer } from './options.ts';
 import { type Child, startChild, startGoverned } from './processes.ts';
 import { startPublicGateway } from './public-gateway.ts';
 import { otherServer, ownServer, type Server } from './servers.ts';
+import { checkOut, directoryFor } from './verdicts/against.ts';
 
 /** What takes part in a run. */
 export interface Cast {

@@ -11,8 +11,8 @@ import { parseArgs } from 'node:util';
 import { askHonestly, type Experience } from '../support/identity/honest-callers.ts';
 import { ATTACKS } from '../support/identity/hostile-caller.ts';
 import { requestBody } from './bodies.ts';
-import type { ProcessUsage } from './process-usage.ts';
 import { startChild, startGoverned, stopChildren } from './processes.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 import { median, percentile } from './statistics.ts';
 
 const PEOPLE = 20;

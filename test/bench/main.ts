@@ -2,9 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { resolve } from 'node:path';
-import { exitCodeOf, guard, renderGuard, verdictIsKnown } from './against.ts';
 import { type Cast, type OwnCast, startCast, startCastAgainst } from './cast.ts';
-import { judge, ratioIsKnown } from './goals.ts';
 import {
   type BodyRound,
   type Enough,
@@ -18,8 +16,10 @@ import {
 } from './measure.ts';
 import { type Part, readOptions } from './options.ts';
 import { inBenchDirectory } from './processes.ts';
-import { renderProfile, selfTimes } from './profile.ts';
-import { type Results, renderDecisions, renderReport } from './report.ts';
+import { exitCodeOf, guard, renderGuard, verdictIsKnown } from './verdicts/against.ts';
+import { judge, ratioIsKnown } from './verdicts/goals.ts';
+import { renderProfile, selfTimes } from './verdicts/profile.ts';
+import { type Results, renderDecisions, renderReport } from './verdicts/report.ts';
 
 const { parts, quick, profile: profiles, json, against, peers, upstream_port } = readOptions();
 const effort = quick ? QUICK : FULL;

@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ProcessUsage } from './process-usage.ts';
 import { startChild, startGoverned, stopChildren } from './processes.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 
 const MIB = 1024 * 1024;
 const BODIES = 50;

@@ -1,6 +1,6 @@
 import type { Target } from './load/generator.ts';
-import { cpuOfAll, descendantsOf, type ProcessUsage, resetPeakOf, usageOf } from './process-usage.ts';
 import type { Child } from './processes.ts';
+import { cpuOfAll, descendantsOf, type ProcessUsage, resetPeakOf, usageOf } from './servers/process-usage.ts';
 
 /** A server under load, and how to know what it uses. */
 export interface Server {

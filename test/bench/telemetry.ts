@@ -7,9 +7,9 @@
 import { parseArgs } from 'node:util';
 import type { BodyName } from './bodies.ts';
 import type { RequestsJob, RequestsResult } from './load/generator.ts';
-import type { ProcessUsage } from './process-usage.ts';
 import { inBenchDirectory, startChild, startGoverned } from './processes.ts';
 import type { Collected } from './servers/collector.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 import { median, percentile } from './statistics.ts';
 import { measureAlone } from './telemetry-alone.ts';
 

@@ -11,8 +11,8 @@ import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-
 import resolveRoute from '../../stages/resolve-route.ts';
 import type { BodyName } from './bodies.ts';
 import type { RequestsJob, RequestsResult, Target } from './load/generator.ts';
-import type { ProcessUsage } from './process-usage.ts';
 import { type Child, inBenchDirectory, startChild, startGoverned } from './processes.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 import { median, percentile } from './statistics.ts';
 
 /** What three healthy upstreams may cost more than one. */

@@ -1,4 +1,4 @@
-import { type ProcessUsage, resetPeakOf } from '../process-usage.ts';
+import { type ProcessUsage, resetPeakOf } from './process-usage.ts';
 
 /** A question from the bench to one of its processes. */
 export interface Ask {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { BodyRound, StreamRound } from '../measure.ts';
 import { judge, ratioIsKnown } from './goals.ts';
-import type { BodyRound, StreamRound } from './measure.ts';
 
 const latency = (p50_ms: number) => ({ p50_ms, p99_ms: p50_ms + 1 });
 const body = (cpu_us: number, database_cpu_us: number, p50_ms: number): BodyRound => ({

@@ -21,7 +21,7 @@ const PROFILE = {
 
 test('self times are those of a function wherever it was called, without waiting and without the profiler', () => {
   assert.deepEqual(selfTimes(PROFILE), [
-    { module: 'test/bench/profile.test.ts', name: 'forward', self_us: 6000 },
+    { module: 'test/bench/verdicts/profile.test.ts', name: 'forward', self_us: 6000 },
     { module: '@scope/package', name: '(anonymous)', self_us: 3000 },
     { module: '(native)', name: 'writev', self_us: 1000 },
   ]);
@@ -31,8 +31,8 @@ test('a profile is shown by parts of the work that was done', () => {
   assert.equal(
     renderProfile(selfTimes(PROFILE), 2),
     [
-      ' 60.0 %       6 ms  test/bench/profile.test.ts  forward',
-      ' 30.0 %       3 ms  @scope/package              (anonymous)',
+      ' 60.0 %       6 ms  test/bench/verdicts/profile.test.ts  forward',
+      ' 30.0 %       3 ms  @scope/package                       (anonymous)',
     ].join('\n'),
   );
 });

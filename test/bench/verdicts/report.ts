@@ -1,6 +1,6 @@
+import type { BodyRound, Rounds, StreamRound } from '../measure.ts';
+import { median } from '../statistics.ts';
 import { cpuRatio, cpuWithDatabaseRatio, type Decision, type Measured, withInterval } from './goals.ts';
-import type { BodyRound, Rounds, StreamRound } from './measure.ts';
-import { median } from './statistics.ts';
 
 /** Everything one run measured. */
 export interface Results extends Measured {

@@ -20,7 +20,7 @@ export interface SelfTime {
   readonly self_us: number;
 }
 
-const ROOT = resolve(import.meta.dirname, '../..');
+const ROOT = resolve(import.meta.dirname, '../../..');
 /** Waiting, and the taking of the profile itself. */
 const NOT_WORK = new Set(['(idle)', '(root)']);
 const PROFILER = 'node:inspector';

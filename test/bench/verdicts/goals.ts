@@ -1,6 +1,6 @@
-import type { BodyName } from './bodies.ts';
-import type { BodyRound, Enough, Rounds, StreamRound } from './measure.ts';
-import { type Estimate, estimate, estimateRatio, width } from './statistics.ts';
+import type { BodyName } from '../bodies.ts';
+import type { BodyRound, Enough, Rounds, StreamRound } from '../measure.ts';
+import { type Estimate, estimate, estimateRatio, width } from '../statistics.ts';
 
 const MIB = 1_048_576;
 

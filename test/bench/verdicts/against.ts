@@ -1,15 +1,15 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import type { BodyRound, Enough, Rounds, StreamRound } from '../measure.ts';
+import { cleanAfterwards } from '../processes.ts';
+import type { Estimate } from '../statistics.ts';
 import { cpuRatio, cpuWithDatabaseRatio, withInterval } from './goals.ts';
-import type { BodyRound, Enough, Rounds, StreamRound } from './measure.ts';
-import { cleanAfterwards } from './processes.ts';
-import type { Estimate } from './statistics.ts';
 
 /** How many times the CPU time of before a request may take now. */
 const MOST = 1.05;
 
-const ROOT = resolve(import.meta.dirname, '../..');
+const ROOT = resolve(import.meta.dirname, '../../..');
 
 const git = (...args: string[]) =>
   execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import type { StreamRound } from '../measure.ts';
 import { exitCodeOf, guard, renderGuard, verdictIsKnown, verdictOf } from './against.ts';
-import type { StreamRound } from './measure.ts';
 
 const round = (cpu_us: number): StreamRound => ({
   cpu_us,
