@@ -11,8 +11,8 @@ import { parseArgs } from 'node:util';
 import { askHonestly, type Experience } from '../support/identity/honest-callers.ts';
 import { ATTACKS } from '../support/identity/hostile-caller.ts';
 import { requestBody } from './bodies.ts';
-import { startChild, stopChildren } from './processes.ts';
-import type { ProcessUsage } from './servers/parent.ts';
+import { startChild, startGoverned, stopChildren } from './processes.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 import { median, percentile } from './statistics.ts';
 
 const PEOPLE = 20;
@@ -37,9 +37,7 @@ function describe(who: string, { durations, failures }: Experience, pause_ms: nu
 
 try {
   const upstream = await startChild<{ url: string }>('servers/upstream.ts');
-  const gateway = await startChild<{ url: string; token: string }>('servers/governed.ts', {
-    args: [upstream.ready.url, directory],
-  });
+  const gateway = await startGoverned({ upstream: upstream.ready.url, directory });
   const attacker = await startChild('servers/attacker.ts');
   const { url } = gateway.ready;
   const tokens: string[] = [];

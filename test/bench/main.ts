@@ -1,103 +1,98 @@
 /** `npm run bench`: see README.md beside this file. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { cpus, tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
-import { requestBody } from './bodies.ts';
-import type { Target } from './load/generator.ts';
-import { type Effort, FULL, measureBody, measureStreams, QUICK, type Server, warmUp } from './measure.ts';
-import { startChild, stopChildren } from './processes.ts';
-import { judge, type Results, renderReport } from './report.ts';
+import { writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { resolve } from 'node:path';
+import { type Cast, type OwnCast, startCast, startCastAgainst } from './cast.ts';
+import {
+  type BodyRound,
+  type Enough,
+  FULL,
+  loadAlone,
+  measureBody,
+  measureStreams,
+  QUICK,
+  type StreamRound,
+  warmUp,
+} from './measure.ts';
+import { type Part, readOptions } from './options.ts';
+import { inBenchDirectory } from './processes.ts';
+import { exitCodeOf, guard, renderGuard, verdictIsKnown } from './verdicts/against.ts';
+import { judge, ratioIsKnown } from './verdicts/goals.ts';
+import { renderProfile, selfTimes } from './verdicts/profile.ts';
+import { type Results, renderDecisions, renderReport } from './verdicts/report.ts';
 
-const PARTS = ['0.5k', '100k', '1m', 'streams'] as const;
-type Part = (typeof PARTS)[number];
-
-function options() {
-  const { values } = parseArgs({
-    options: {
-      quick: { type: 'boolean', default: false },
-      only: { type: 'string', default: PARTS.join(',') },
-      profile: { type: 'boolean', default: false },
-      json: { type: 'string', default: 'bench-results.json' },
-    },
-  });
-  const parts = values.only.split(',').map((part) => part.trim());
-  const unknown = parts.find((part) => !PARTS.includes(part as Part));
-  if (unknown !== undefined) {
-    console.error(`--only ${unknown}: there is no such part; choose from ${PARTS.join(', ')}`);
-    process.exit(64);
-  }
-  return { ...values, parts: parts as Part[], effort: values.quick ? QUICK : FULL };
-}
-
+const { parts, quick, profile: profiles, json, against, peers, upstream_port } = readOptions();
+const effort = quick ? QUICK : FULL;
 const progress = (text: string) => process.stderr.write(`${text}\n`);
 
-async function startServers(directory: string, profile: boolean): Promise<Server[]> {
-  const upstream = await startChild<{ url: string }>('servers/upstream.ts');
-  const { url } = upstream.ready;
-  const bare = await startChild<{ url: string }>('servers/bare-hop.ts', { args: [url] });
-  const governed = await startChild<Target>('servers/governed.ts', {
-    args: [url, directory],
-    node_options: profile ? ['--cpu-prof', '--cpu-prof-name=gateway.cpuprofile'] : [],
-  });
-  return [
-    { subject: 'direct', target: { url, token: 'none' }, child: upstream },
-    { subject: 'bare', target: { url: bare.ready.url, token: governed.ready.token }, child: bare },
-    { subject: 'governed', target: governed.ready, child: governed },
-  ];
+/** Takes a profile of the gateway under the load of one part, after the measurement, which it would disturb. */
+async function profile({ servers, load, gateway }: OwnCast, part: Part): Promise<void> {
+  progress(`taking a profile of ${part}`);
+  const governed = servers.find(({ name }) => name === 'governed')!;
+  await gateway.ask('start_profile');
+  await loadAlone(governed, load, part, effort);
+  const text = await gateway.ask<string>('stop_profile');
+  const file = `gateway-${part}.cpuprofile`;
+  writeFileSync(file, text);
+  console.log(`\n${file}: where the gateway's time went, by itself\n${renderProfile(selfTimes(JSON.parse(text)))}\n`);
 }
 
-async function measure(servers: Server[], parts: readonly Part[], effort: Effort) {
-  const load = await startChild<object>('load/generator.ts');
+async function measure(
+  { servers, load }: Cast,
+  enough: Enough<BodyRound | StreamRound>,
+  after: (part: Part) => Promise<void> = async () => {},
+): Promise<Pick<Results, 'bodies' | 'streams'>> {
   progress('warming up');
   await warmUp(servers, load, effort);
-  const bodies: Record<string, unknown> = {};
+  const bodies: Results['bodies'] = {};
   let streams: Results['streams'];
-  if (parts.includes('streams')) {
-    // First, because a process that has relayed megabytes keeps their memory.
-    progress('measuring 512 streams');
-    streams = await measureStreams(servers, load, effort);
+  // Streams first, because a process that has relayed megabytes keeps their memory.
+  for (const part of parts.toSorted((a, b) => Number(b === 'streams') - Number(a === 'streams'))) {
+    progress(`measuring ${part === 'streams' ? '512 streams' : `${part} bodies`}`);
+    if (part === 'streams') streams = await measureStreams(servers, load, effort, enough);
+    else bodies[part] = await measureBody(servers, load, part, effort, enough);
+    await after(part);
   }
-  for (const part of parts.filter((name): name is Exclude<Part, 'streams'> => name !== 'streams')) {
-    progress(`measuring ${part} bodies`);
-    bodies[part] = {
-      bytes: requestBody(part).length,
-      ...(await measureBody(servers, load, part, effort)),
-    };
-  }
-  return { bodies: bodies as Results['bodies'], ...(streams === undefined ? {} : { streams }) };
+  return { bodies, ...(streams === undefined ? {} : { streams }) };
 }
 
-async function main(): Promise<number> {
-  const { parts, effort, quick, profile, json } = options();
-  const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
-  const started = performance.now();
-  const clean = async () => {
-    await stopChildren();
-    rmSync(directory, { recursive: true, force: true });
+/** Shows what was measured and writes it down, with what was decided about it. */
+function tell(measured: Pick<Results, 'bodies' | 'streams'>, started: number, decided: object, text: string): void {
+  const results: Results = {
+    when: new Date().toISOString(),
+    node: process.version,
+    cpus: `${cpus().length} x ${cpus()[0]?.model ?? 'unknown CPU'}`,
+    seconds: (performance.now() - started) / 1000,
+    quick,
+    ...measured,
   };
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => clean().then(() => process.exit(130)));
-  try {
-    progress('starting the upstream, the bare hop, PostgreSQL and the gateway');
-    const servers = await startServers(directory, profile);
-    const measured = await measure(servers, parts, effort);
-    const results: Results = {
-      when: new Date().toISOString(),
-      node: process.version,
-      cpus: `${cpus().length} x ${cpus()[0]?.model ?? 'unknown CPU'}`,
-      seconds: (performance.now() - started) / 1000,
-      quick,
-      ...measured,
-    };
-    const decisions = judge(results);
-    writeFileSync(resolve(json), `${JSON.stringify({ ...results, decisions }, null, 2)}\n`);
-    console.log(renderReport(results));
-    progress(`\nwritten to ${json}${profile ? ' and gateway.cpuprofile' : ''}`);
-    return decisions.every(({ met }) => met) ? 0 : 1;
-  } finally {
-    await clean();
-  }
+  writeFileSync(resolve(json), `${JSON.stringify({ ...results, ...decided }, null, 2)}\n`);
+  console.log(`${renderReport(results)}\n\n${text}`);
+  progress(`\nwritten to ${json}`);
 }
 
-process.exitCode = await main();
+async function compareWithGoals(directory: string): Promise<void> {
+  const started = performance.now();
+  progress('starting the upstream, the bare hop, PostgreSQL and the gateway');
+  const cast = await startCast(directory, peers, upstream_port);
+  const measured = await measure(cast, ratioIsKnown, async (part) => {
+    if (profiles) await profile(cast, part);
+  });
+  const decisions = judge(measured);
+  tell(measured, started, { decisions }, renderDecisions(decisions));
+  process.exitCode = decisions.every(({ met }) => met) ? 0 : 1;
+}
+
+async function compareWithRevision(directory: string, revision: string): Promise<void> {
+  const started = performance.now();
+  progress(`starting the bare hop, the gateway of ${revision} and this one, each with its PostgreSQL`);
+  const cast = await startCastAgainst(directory, revision);
+  const measured = await measure(cast, verdictIsKnown);
+  const answer = guard({ ...measured.bodies, ...(measured.streams && { streams: measured.streams }) });
+  tell(measured, started, { commit: cast.commit, answer }, renderGuard(cast.commit, answer));
+  process.exitCode = exitCodeOf(answer);
+}
+
+await inBenchDirectory((directory) =>
+  against === undefined ? compareWithGoals(directory) : compareWithRevision(directory, against),
+);

@@ -1,213 +1,221 @@
 import type { BodyName } from './bodies.ts';
 import type { RequestsJob, RequestsResult, StreamsJob, StreamsResult, Target } from './load/generator.ts';
 import type { Child } from './processes.ts';
-import type { ProcessUsage } from './servers/parent.ts';
-import { median } from './statistics.ts';
-
-/** What is measured: the upstream itself, the hop without governance, the gateway. */
-export type Subject = 'direct' | 'bare' | 'governed';
-
-/** A running subject. */
-export interface Server {
-  readonly subject: Subject;
-  readonly target: Target;
-  readonly child: Child<unknown>;
-}
+import type { Server } from './servers.ts';
 
 /** How long and how often. */
 export interface Effort {
+  /** At least so many rounds of a body; at most as many as fit in `body_seconds`. */
   readonly rounds: number;
+  readonly body_seconds: number;
   /** Before everything, while the runtime's compiler is still at work; each body then gets a quarter of it. */
   readonly warm_up_ms: number;
   readonly single_ms: number;
   readonly parallel_ms: number;
   readonly stream_rounds: number;
+  readonly stream_seconds: number;
   readonly stream_events: number;
   readonly stream_steady_ms: number;
+  /** How long a profile is taken. */
+  readonly profile_ms: number;
 }
 
 /** Many short rounds rather than few long ones: noise that lasts seconds then hits a whole round alike. */
 export const FULL: Effort = {
-  rounds: 11,
+  rounds: 15,
+  body_seconds: 40,
   warm_up_ms: 5000,
-  single_ms: 150,
-  parallel_ms: 450,
-  stream_rounds: 2,
-  stream_events: 30,
-  stream_steady_ms: 2000,
+  single_ms: 120,
+  parallel_ms: 300,
+  stream_rounds: 6,
+  stream_seconds: 60,
+  stream_events: 20,
+  stream_steady_ms: 700,
+  profile_ms: 5000,
 };
 
 export const QUICK: Effort = {
-  rounds: 3,
-  warm_up_ms: 1200,
-  single_ms: 80,
-  parallel_ms: 250,
-  stream_rounds: 1,
-  stream_events: 20,
-  stream_steady_ms: 700,
+  ...FULL,
+  rounds: 8,
+  body_seconds: 15,
+  warm_up_ms: 2000,
+  stream_rounds: 2,
+  stream_seconds: 10,
+  profile_ms: 3000,
 };
 
 export const PARALLEL = 32;
 export const STREAMS = 512;
+/** The upstream itself is measured in the first rounds only: nothing is compared with it. */
+const REFERENCE_ROUNDS = 3;
 const STREAM_INTERVAL_MS = 100;
 const WARM_UP_EVENTS = 6;
-
-/** Medians over the rounds, for one subject and one body. Added latency is against `direct` in the same round. */
-export interface BodyMeasurement {
-  readonly cpu_us_per_request: number;
-  /** The same, round by round: a round's figures of two subjects can be compared, whatever else the machine did. */
-  readonly cpu_us_by_round: readonly number[];
-  /** CPU time of PostgreSQL, which only the gateway uses; 0 where the system doesn't tell. */
-  readonly database_cpu_us_per_request: number;
-  readonly requests_per_second: number;
-  readonly p50_added_ms: { readonly single: number; readonly parallel: number };
-  readonly p99_added_ms: { readonly single: number; readonly parallel: number };
-  readonly peak_rss_bytes: number;
-  readonly requests: number;
-  readonly failed: number;
-}
-
-/** Medians over the rounds, for one subject and 512 streams; lost events and failures are sums. */
-export interface StreamMeasurement {
-  readonly ttfb_p50_added_ms: number;
-  readonly ttfb_p99_added_ms: number;
-  readonly ttfb_p50_ms: number;
-  readonly events: number;
-  readonly events_lost: number;
-  readonly failed: number;
-  readonly cpu_us_per_event: number;
-  readonly peak_rss_bytes: number;
-}
-
-/** A load run and what the server's process used for it. */
-interface Sample<Result> {
-  readonly result: Result;
-  readonly cpu_us: number;
-  readonly database_cpu_us: number;
-  readonly peak_rss_bytes: number;
-}
-
 /** Lets work that follows a response (ledger, audit) finish inside the measured window. */
 const SETTLE_MS = 60;
 
-async function sample<Result>(server: Server, load: Child<unknown>, job: string, argument: object) {
-  const databaseCpu = async () => (await server.child.ask<number | undefined>('database_cpu')) ?? 0;
-  await server.child.ask('reset_peak');
-  const database_before = await databaseCpu();
-  const before = await server.child.ask<ProcessUsage>('usage');
-  const result = await load.ask<Result>(job, { ...server.target, ...argument });
-  await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
-  const after = await server.child.ask<ProcessUsage>('usage');
+/** What a round cost: NaN where nobody can tell. */
+interface Cost {
+  /** Of the server's process, per request or event. */
+  readonly cpu_us: number;
+  /** Of the database that the server brings with it, likewise. */
+  readonly database_cpu_us: number;
+  readonly peak_rss_bytes: number;
+  readonly failed: number;
+}
+
+/** One server's share of one round with one body. */
+export interface BodyRound extends Cost {
+  readonly requests: number;
+  readonly per_second: number;
+  readonly single: { readonly p50_ms: number; readonly p99_ms: number };
+  readonly parallel: { readonly p50_ms: number; readonly p99_ms: number };
+}
+
+/** One server's share of one round of 512 streams. */
+export interface StreamRound extends Cost {
+  readonly ttfb_p50_ms: number;
+  readonly ttfb_p99_ms: number;
+  readonly events: number;
+  readonly events_lost: number;
+}
+
+/** What each server did, round by round: equal places are the same round, whatever else the machine did then. */
+export type Rounds<Round> = Readonly<Record<string, readonly Round[]>>;
+
+/** Says when the rounds so far are enough. */
+export type Enough<Round> = (seen: Rounds<Round>) => boolean;
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Runs a load and reads what the server's process used for it. */
+async function sample<Result>(server: Server, load: () => Promise<Result>) {
+  await server.resetPeak();
+  const database_before = server.databaseCpu();
+  const before = await server.usage();
+  const result = await load();
+  await pause(SETTLE_MS);
+  const after = await server.usage();
   return {
     result,
     cpu_us: after.cpu_us - before.cpu_us,
-    database_cpu_us: (await databaseCpu()) - database_before,
+    database_cpu_us: server.databaseCpu() - database_before,
     peak_rss_bytes: after.peak_rss_bytes,
-  } satisfies Sample<Result>;
+  };
 }
 
-interface BodyRound {
-  readonly single: Sample<RequestsResult>;
-  readonly parallel: Sample<RequestsResult>;
-}
-
-type Rounds<Round> = Record<Subject, Round[]>;
-
-/** Runs every subject once per round, turning the order about, so that a noisy minute hits them alike. */
+/** Runs every server once per round, turning the order about, so that a noisy minute hits them alike. */
 async function inRounds<Round>(
   servers: readonly Server[],
-  rounds: number,
+  limits: { readonly least: number; readonly seconds: number },
+  enough: Enough<Round>,
   run: (server: Server) => Promise<Round>,
 ): Promise<Rounds<Round>> {
-  const seen: Rounds<Round> = { direct: [], bare: [], governed: [] };
-  for (let round = 0; round < rounds; round++) {
-    const order = round % 2 === 0 ? servers : [...servers].reverse();
-    for (const server of order) seen[server.subject].push(await run(server));
+  const seen: Record<string, Round[]> = Object.fromEntries(servers.map(({ name }) => [name, []]));
+  const deadline = performance.now() + limits.seconds * 1000;
+  for (let round = 0; ; round++) {
+    for (const server of round % 2 === 0 ? servers : servers.toReversed()) {
+      if (server.reference && round >= REFERENCE_ROUNDS) continue;
+      seen[server.name]!.push(await run(server));
+    }
+    if (round + 1 >= limits.least && (enough(seen) || performance.now() > deadline)) return seen;
   }
-  return seen;
 }
 
-const proxies = (servers: readonly Server[]) => servers.filter(({ subject }) => subject !== 'direct');
+const measured = (servers: readonly Server[]) => servers.filter(({ reference }) => !reference);
 
-/** Loads the proxies until they run at their usual speed. */
+/** The load generator, with one server's address filled in. */
+function loadOn(load: Child<unknown>, { target }: Server) {
+  return {
+    requests: (job: Omit<RequestsJob, keyof Target>) => load.ask<RequestsResult>('requests', { ...target, ...job }),
+    streams: (job: Omit<StreamsJob, keyof Target>) => load.ask<StreamsResult>('streams', { ...target, ...job }),
+  };
+}
+
+/** Loads the servers until they run at their usual speed. */
 export async function warmUp(servers: readonly Server[], load: Child<unknown>, effort: Effort): Promise<void> {
   const job = { body: '0.5k', connections: PARALLEL, duration_ms: effort.warm_up_ms } as const;
-  for (const { target } of proxies(servers)) await load.ask('requests', { ...target, ...job } satisfies RequestsJob);
+  for (const server of measured(servers)) {
+    const { requests, failed } = await loadOn(load, server).requests(job);
+    if (requests > 0) continue;
+    const { url } = server.target;
+    throw new Error(`${server.name} at ${url} answered none of ${failed} requests to POST /v1/messages as it should`);
+  }
 }
 
-/** Measures one body size on every subject. */
+/** Measures one body size on every server until it is enough. */
 export async function measureBody(
   servers: readonly Server[],
   load: Child<unknown>,
   body: BodyName,
   effort: Effort,
-): Promise<Record<Subject, BodyMeasurement>> {
-  const run = (server: Server, connections: number, duration_ms: number) =>
-    sample<RequestsResult>(server, load, 'requests', { body, connections, duration_ms } satisfies Omit<
-      RequestsJob,
-      keyof Target
-    >);
-  for (const server of proxies(servers)) await run(server, PARALLEL, effort.warm_up_ms / 4);
-  const rounds = await inRounds<BodyRound>(servers, effort.rounds, async (server) => ({
-    single: await run(server, 1, effort.single_ms),
-    parallel: await run(server, PARALLEL, effort.parallel_ms),
-  }));
-  const summarise = (subject: Subject): BodyMeasurement => {
-    const mine = rounds[subject];
-    const added = (load_name: keyof BodyRound, value: 'p50_ms' | 'p99_ms') =>
-      median(mine.map((round, at) => round[load_name].result[value] - rounds.direct[at]![load_name].result[value]));
-    const cpu_us_by_round = mine.map(({ parallel }) => parallel.cpu_us / parallel.result.requests);
-    const all = mine.flatMap((round) => [round.single.result, round.parallel.result]);
+  enough: Enough<BodyRound>,
+): Promise<Rounds<BodyRound>> {
+  for (const server of measured(servers))
+    await loadOn(load, server).requests({ body, connections: PARALLEL, duration_ms: effort.warm_up_ms / 4 });
+  const limits = { least: effort.rounds, seconds: effort.body_seconds };
+  return inRounds<BodyRound>(servers, limits, enough, async (server) => {
+    const { requests } = loadOn(load, server);
+    const alone = await requests({ body, connections: 1, duration_ms: effort.single_ms });
+    const { result, cpu_us, database_cpu_us, peak_rss_bytes } = await sample(server, () =>
+      requests({ body, connections: PARALLEL, duration_ms: effort.parallel_ms }),
+    );
     return {
-      cpu_us_per_request: median(cpu_us_by_round),
-      cpu_us_by_round,
-      database_cpu_us_per_request: median(
-        mine.map(({ parallel }) => parallel.database_cpu_us / parallel.result.requests),
-      ),
-      requests_per_second: median(mine.map(({ parallel }) => parallel.result.per_second)),
-      p50_added_ms: { single: added('single', 'p50_ms'), parallel: added('parallel', 'p50_ms') },
-      p99_added_ms: { single: added('single', 'p99_ms'), parallel: added('parallel', 'p99_ms') },
-      peak_rss_bytes: Math.max(...mine.map(({ parallel }) => parallel.peak_rss_bytes)),
-      requests: all.reduce((sum, result) => sum + result.requests, 0),
-      failed: all.reduce((sum, result) => sum + result.failed, 0),
+      cpu_us: cpu_us / result.requests,
+      database_cpu_us: database_cpu_us / result.requests,
+      peak_rss_bytes,
+      failed: alone.failed + result.failed,
+      requests: alone.requests + result.requests,
+      per_second: result.per_second,
+      single: { p50_ms: alone.p50_ms, p99_ms: alone.p99_ms },
+      parallel: { p50_ms: result.p50_ms, p99_ms: result.p99_ms },
     };
-  };
-  return { direct: summarise('direct'), bare: summarise('bare'), governed: summarise('governed') };
+  });
 }
 
-/** Measures 512 concurrent streams on every subject. */
+/** Measures 512 concurrent streams on every server until it is enough. */
 export async function measureStreams(
   servers: readonly Server[],
   load: Child<unknown>,
   effort: Effort,
-): Promise<Record<Subject, StreamMeasurement>> {
-  const run = (server: Server, streams: number, events: number, steady_ms: number) =>
-    sample<StreamsResult>(server, load, 'streams', {
-      streams,
-      events,
-      interval_ms: STREAM_INTERVAL_MS,
-      steady_ms,
-    } satisfies Omit<StreamsJob, keyof Target>);
-  for (const server of proxies(servers)) await run(server, STREAMS / 8, WARM_UP_EVENTS, 0);
-  const rounds = await inRounds(servers, effort.stream_rounds, (server) =>
-    run(server, STREAMS, effort.stream_events, effort.stream_steady_ms),
-  );
-  const summarise = (subject: Subject): StreamMeasurement => {
-    const mine = rounds[subject];
-    const added = (value: 'ttfb_p50_ms' | 'ttfb_p99_ms') =>
-      median(mine.map(({ result }, at) => result[value] - rounds.direct[at]!.result[value]));
-    const total = (value: 'events_expected' | 'events_lost' | 'failed') =>
-      mine.reduce((sum, { result }) => sum + result[value], 0);
+  enough: Enough<StreamRound>,
+): Promise<Rounds<StreamRound>> {
+  const warm_up = { streams: STREAMS / 8, events: WARM_UP_EVENTS, interval_ms: STREAM_INTERVAL_MS, steady_ms: 0 };
+  for (const server of measured(servers)) await loadOn(load, server).streams(warm_up);
+  const limits = { least: effort.stream_rounds, seconds: effort.stream_seconds };
+  return inRounds<StreamRound>(servers, limits, enough, async (server) => {
+    const { result, cpu_us, database_cpu_us, peak_rss_bytes } = await sample(server, () =>
+      loadOn(load, server).streams(streamsJob(effort)),
+    );
     return {
-      ttfb_p50_added_ms: added('ttfb_p50_ms'),
-      ttfb_p99_added_ms: added('ttfb_p99_ms'),
-      ttfb_p50_ms: median(mine.map(({ result }) => result.ttfb_p50_ms)),
-      events: total('events_expected'),
-      events_lost: total('events_lost'),
-      failed: total('failed'),
-      cpu_us_per_event: median(mine.map(({ cpu_us, result }) => cpu_us / result.events_expected)),
-      peak_rss_bytes: Math.max(...mine.map(({ peak_rss_bytes }) => peak_rss_bytes)),
+      cpu_us: cpu_us / result.events_expected,
+      database_cpu_us: database_cpu_us / result.events_expected,
+      peak_rss_bytes,
+      failed: result.failed,
+      ttfb_p50_ms: result.ttfb_p50_ms,
+      ttfb_p99_ms: result.ttfb_p99_ms,
+      events: result.events_expected,
+      events_lost: result.events_lost,
     };
+  });
+}
+
+function streamsJob(effort: Effort): Omit<StreamsJob, keyof Target> {
+  return {
+    streams: STREAMS,
+    events: effort.stream_events,
+    interval_ms: STREAM_INTERVAL_MS,
+    steady_ms: effort.stream_steady_ms,
   };
-  return { direct: summarise('direct'), bare: summarise('bare'), governed: summarise('governed') };
+}
+
+/** Loads one server alone as a part of the bench does, for a profile of it. */
+export async function loadAlone(
+  server: Server,
+  load: Child<unknown>,
+  part: Exclude<BodyName, 'stream'> | 'streams',
+  effort: Effort,
+): Promise<void> {
+  const on = loadOn(load, server);
+  if (part === 'streams') await on.streams(streamsJob(effort));
+  else await on.requests({ body: part, connections: PARALLEL, duration_ms: effort.profile_ms });
 }

@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startChild, stopChildren } from './processes.ts';
-import type { ProcessUsage } from './servers/parent.ts';
+import { startChild, startGoverned, stopChildren } from './processes.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 
 const MIB = 1024 * 1024;
 const BODIES = 50;
@@ -43,7 +43,7 @@ function send(url: string, token: string): Promise<number> {
 
 try {
   const upstream = await startChild<{ url: string }>('servers/upstream.ts');
-  const gateway = await startChild<{ url: string }>('servers/governed.ts', { args: [upstream.ready.url, directory] });
+  const gateway = await startGoverned({ upstream: upstream.ready.url, directory });
   const { url } = gateway.ready;
   const tokens: string[] = [];
   for (let i = 0; i < CALLERS; i++) tokens.push(await gateway.ask('token_of', `person-${i}@example.com`));

@@ -4,17 +4,33 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Surroundings } from './configuration.ts';
+import type { Target } from './load/generator.ts';
 import type { Reply } from './servers/parent.ts';
 
 /** One of the bench's own processes. */
 export interface Child<Ready> {
   /** What it said when it was ready. */
   readonly ready: Ready;
+  readonly pid: number;
   /** Asks it one thing; raises what it raised, or that it died. */
   ask<Result>(question: string, argument?: unknown): Promise<Result>;
 }
 
 const children = new Set<ChildProcess>();
+/** What else is to be undone, each before the directory goes. Not asynchronous, so that nothing comes between. */
+const cleaning: (() => void)[] = [];
+
+/** Has a process end when the bench does, at the latest. */
+export function endWithBench(child: ChildProcess): void {
+  children.add(child);
+  child.once('exit', () => children.delete(child));
+}
+
+/** Has something undone when the bench ends, also after a signal, once its processes are gone. */
+export function cleanAfterwards(clean: () => void): void {
+  cleaning.push(clean);
+}
 
 function nextReply(child: ChildProcess, name: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
@@ -35,24 +51,30 @@ function nextReply(child: ChildProcess, name: string): Promise<unknown> {
 /** Starts a module of the bench in its own process and waits until it is ready. */
 export async function startChild<Ready>(
   module: string,
-  options: { args?: readonly string[]; node_options?: readonly string[]; env?: NodeJS.ProcessEnv } = {},
+  options: { args?: readonly string[]; env?: NodeJS.ProcessEnv } = {},
 ): Promise<Child<Ready>> {
   const child = fork(fileURLToPath(new URL(module, import.meta.url)), options.args ?? [], {
-    execArgv: [...(options.node_options ?? [])],
+    execArgv: [],
     env: options.env ?? process.env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
-  children.add(child);
-  child.once('exit', () => children.delete(child));
+  endWithBench(child);
   const ready = (await nextReply(child, module)) as Ready;
   return {
     ready,
+    pid: child.pid!,
     ask: async <Result>(question: string, argument?: unknown) => {
       const reply = nextReply(child, module);
       child.send({ ask: question, argument });
       return (await reply) as Result;
     },
   };
+}
+
+/** Starts the gateway as `servers/governed.ts` has it. */
+export function startGoverned(surroundings: Surroundings, env?: NodeJS.ProcessEnv): Promise<Child<Target>> {
+  const args = [JSON.stringify(surroundings)];
+  return startChild<Target>('servers/governed.ts', { args, ...(env === undefined ? {} : { env }) });
 }
 
 async function stop(child: ChildProcess): Promise<void> {
@@ -65,9 +87,9 @@ async function stop(child: ChildProcess): Promise<void> {
   clearTimeout(patience);
 }
 
-/** Ends every process that was started; kills those that do not go within ten seconds. */
+/** Ends every process that was started, the last one first; kills those that do not go within ten seconds. */
 export async function stopChildren(): Promise<void> {
-  await Promise.all([...children].map(stop));
+  for (const child of [...children].reverse()) await stop(child);
 }
 
 /** Runs a measurement in a directory of its own; afterwards, also after a signal, its processes and the directory are gone. */
@@ -75,6 +97,7 @@ export async function inBenchDirectory(measure: (directory: string) => Promise<v
   const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
   const clean = async () => {
     await stopChildren();
+    for (const undo of cleaning.splice(0)) undo();
     rmSync(directory, { recursive: true, force: true });
   };
   for (const signal of ['SIGINT', 'SIGTERM'] as const)

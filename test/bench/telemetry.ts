@@ -6,10 +6,10 @@
  */
 import { parseArgs } from 'node:util';
 import type { BodyName } from './bodies.ts';
-import type { RequestsJob, RequestsResult, Target } from './load/generator.ts';
-import { inBenchDirectory, startChild } from './processes.ts';
+import type { RequestsJob, RequestsResult } from './load/generator.ts';
+import { inBenchDirectory, startChild, startGoverned } from './processes.ts';
 import type { Collected } from './servers/collector.ts';
-import type { ProcessUsage } from './servers/parent.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 import { median, percentile } from './statistics.ts';
 import { measureAlone } from './telemetry-alone.ts';
 
@@ -51,7 +51,7 @@ async function measure(directory: string): Promise<void> {
   console.log(`telemetry alone, CPU us per request: ${cells}`);
   await collector.ask('collected');
   if (Number(values.rounds) === 0) return;
-  const gateway = await startChild<Target>('servers/governed.ts', { args: [url, directory], env });
+  const gateway = await startGoverned({ upstream: url, directory }, env);
 
   const ask = async (duration_ms: number) => {
     const job = { body: values.body as BodyName, connections: CONNECTIONS, duration_ms } satisfies Partial<RequestsJob>;

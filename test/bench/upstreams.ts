@@ -11,8 +11,8 @@ import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-
 import resolveRoute from '../../stages/resolve-route.ts';
 import type { BodyName } from './bodies.ts';
 import type { RequestsJob, RequestsResult, Target } from './load/generator.ts';
-import { type Child, inBenchDirectory, startChild } from './processes.ts';
-import type { ProcessUsage } from './servers/parent.ts';
+import { type Child, inBenchDirectory, startChild, startGoverned } from './processes.ts';
+import type { ProcessUsage } from './servers/process-usage.ts';
 import { median, percentile } from './statistics.ts';
 
 /** What three healthy upstreams may cost more than one. */
@@ -90,7 +90,7 @@ async function measure(directory: string): Promise<void> {
   const start = (count: number) => {
     const own = join(directory, String(count));
     mkdirSync(own, { mode: 0o711 });
-    return startChild<Target>('servers/governed.ts', { args: [url, own, String(count)] });
+    return startGoverned({ upstream: url, directory: own, upstreams: count });
   };
   const gateways = [await start(1), await start(3)] as const;
   for (const gateway of gateways) await cpuPerRequest(gateway, load, WARM_UP_MS);

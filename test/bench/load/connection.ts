@@ -20,6 +20,7 @@ export class Connection {
   #exchange: Exchange | undefined;
   #done: ((exchange: Exchange) => void) | undefined;
   #last_byte = 0;
+  #open = true;
 
   constructor(url: string) {
     const { hostname, port } = new URL(url);
@@ -33,7 +34,15 @@ export class Connection {
     });
     this.#socket.on('data', (bytes) => parser.push(bytes));
     this.#socket.on('error', () => this.#end(true));
-    this.#socket.on('close', () => this.#end(true));
+    this.#socket.on('close', () => {
+      this.#open = false;
+      this.#end(true);
+    });
+  }
+
+  /** Whether the server has not closed it yet. */
+  get open(): boolean {
+    return this.#open;
   }
 
   /** Sends one prepared request; `done` is called once, also when the connection fails. */

@@ -1,11 +1,4 @@
-import { writeFileSync } from 'node:fs';
-
-/** What a server process has used since it started (CPU) or since the last reset (memory). */
-export interface ProcessUsage {
-  /** User and system time of all threads, in microseconds. */
-  readonly cpu_us: number;
-  readonly peak_rss_bytes: number;
-}
+import { type ProcessUsage, resetPeakOf } from './process-usage.ts';
 
 /** A question from the bench to one of its processes. */
 export interface Ask {
@@ -24,13 +17,6 @@ function usage(): ProcessUsage {
   return { cpu_us: user + system, peak_rss_bytes: process.resourceUsage().maxRSS * 1024 };
 }
 
-function resetPeak(): void {
-  try {
-    // Linux only; elsewhere the peak is that of the process's whole life.
-    writeFileSync('/proc/self/clear_refs', '5');
-  } catch {}
-}
-
 /**
  * Makes this process a child of the bench: says `ready`, answers questions one at a time, and ends with its parent.
  * Ctrl-C reaches every process of the group, so it is the parent alone that acts on it.
@@ -40,7 +26,7 @@ export function serveParent(
   answers: Record<string, (argument: unknown) => Promise<unknown> | unknown>,
   stop: () => Promise<void>,
 ): void {
-  const known: typeof answers = { usage, reset_peak: resetPeak, ...answers };
+  const known: typeof answers = { usage, reset_peak: () => resetPeakOf('self'), ...answers };
   const end = () => stop().finally(() => process.exit(0));
   process.on('SIGINT', () => {});
   process.on('SIGTERM', end);

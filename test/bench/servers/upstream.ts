@@ -1,6 +1,7 @@
 /**
  * The static upstream of the bench: reads and drops the body, then answers a fixed Messages response, or a stream of
  * as many events as the `x-bench-events` header asks for, one every `x-bench-interval` milliseconds; `x-bench-delay` has it wait that long first.
+ * Its one argument is the port, whichever is free unless given.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -89,7 +90,7 @@ const server = createServer((req, res) => {
 });
 server.on('connection', (socket) => socket.setNoDelay(true));
 server.keepAliveTimeout = 600_000;
-server.listen(0, '127.0.0.1', () => {
+server.listen(Number(process.argv[2] ?? 0), '127.0.0.1', () => {
   const { port } = server.address() as AddressInfo;
   serveParent({ url: `http://127.0.0.1:${port}` }, {}, async () => {
     server.close();

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { times } from '../support/times.ts';
-import { ResponseParser } from './load/response-parser.ts';
+import { times } from '../../support/times.ts';
+import { ResponseParser } from './response-parser.ts';
 
 interface Sent {
   readonly status: number;

@@ -1,0 +1,71 @@
+import { chmodSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** What a gateway of the bench has around it. */
+export interface Surroundings {
+  readonly upstream: string;
+  /** Where gateway.yaml and the database go. */
+  readonly directory: string;
+  /** Over how many upstreams sessions are spread; one unless given. */
+  readonly upstreams?: number;
+  /** Whether a second upstream stands ready for what the first cannot serve. */
+  readonly spare?: boolean;
+  /** The collector that gets metrics, and traces of one request in ten; without it, telemetry goes nowhere. */
+  readonly collector?: string;
+  /** Port of the gateway; whichever is free unless given. */
+  readonly port?: number;
+}
+
+/** Variables that the configuration names. */
+export const BENCH_ENVIRONMENT = { BENCH_UPSTREAM_KEY: 'bench-upstream-key' };
+
+/** What is asked of a caller's token. */
+export const BENCH_TOKEN = { user: 'bench@example.com', group: 'engineers', name: 'bench', team: 'speed' };
+
+/** gateway.yaml of the bench: token, token group, routing, limits of a user and a team, reservations of the worst case. */
+export function benchConfiguration({ upstream, directory, upstreams = 1, spare, collector, port = 0 }: Surroundings) {
+  const names = Array.from({ length: upstreams }, (_, index) => (index === 0 ? 'static' : `static-${index + 1}`));
+  const shared = names.map((name) => ({ upstream: name, weight: 1 }));
+  const routes = spare ? ['static', 'spare'] : shared;
+  return {
+    server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' },
+    database: { embedded: { data_dir: join(directory, 'postgres') } },
+    upstreams: [...names, ...(spare ? ['spare'] : [])].map((name) => ({
+      name,
+      type: 'vendor',
+      base_url: name === 'static' ? upstream : `${upstream}/${name}`,
+      api_key_env: 'BENCH_UPSTREAM_KEY',
+    })),
+    models: [
+      {
+        id: 'bench-model',
+        family: 'bench',
+        context_window: 500_000,
+        max_output_tokens: 64_000,
+        pricing: { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 },
+      },
+    ],
+    token_groups: [{ name: 'engineers', families: ['bench'] }],
+    routing: {
+      ...(routes.length === 1 ? { default_upstream: 'static' } : { default_upstreams: routes }),
+      rules: [{ name: 'research', group: 'research', models: ['bench-*'], upstream: 'static' }],
+    },
+    spend_limits: {
+      defaults: { user_daily_usd: 5_000_000, team_monthly_usd: 5_000_000 },
+      on_exceeded: 'deny',
+      reserve: 'worst_case',
+    },
+    ...(collector === undefined
+      ? {}
+      : { telemetry: { otlp: { endpoint: `${collector}/v1/traces` }, sampling: { ratio: 0.1 } } }),
+  };
+}
+
+/** Writes gateway.yaml. @param sections what differs from the bench's usual configuration */
+export function writeConfiguration(surroundings: Surroundings, sections: object = {}): string {
+  // As root, PostgreSQL runs under another account, which has to get in.
+  chmodSync(surroundings.directory, 0o711);
+  const file = join(surroundings.directory, 'gateway.yaml');
+  writeFileSync(file, JSON.stringify({ ...benchConfiguration(surroundings), ...sections }));
+  return file;
+}

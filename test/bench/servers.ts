@@ -1,0 +1,39 @@
+import type { Target } from './load/generator.ts';
+import type { Child } from './processes.ts';
+import { cpuOfAll, descendantsOf, type ProcessUsage, resetPeakOf, usageOf } from './servers/process-usage.ts';
+
+/** A server under load, and how to know what it uses. */
+export interface Server {
+  readonly name: string;
+  readonly target: Target;
+  /** Whether it is there only to show what the load itself takes. */
+  readonly reference?: boolean;
+  usage(): Promise<ProcessUsage>;
+  resetPeak(): Promise<void>;
+  /** CPU time so far of the database that it brought with it, in microseconds. */
+  databaseCpu(): number;
+}
+
+/** One of the bench's own processes. */
+export function ownServer(name: string, target: Target, child: Child<unknown>, reference = false): Server {
+  return {
+    name,
+    target,
+    reference,
+    usage: () => child.ask<ProcessUsage>('usage'),
+    resetPeak: () => child.ask<void>('reset_peak'),
+    databaseCpu: () => cpuOfAll(descendantsOf(child.pid)),
+  };
+}
+
+/** A process that the bench doesn't talk to; without its id, only what is seen from outside is known. */
+export function otherServer(name: string, target: Target, pid?: number): Server {
+  const unknown = { cpu_us: Number.NaN, peak_rss_bytes: Number.NaN };
+  return {
+    name,
+    target,
+    usage: async () => (pid === undefined ? unknown : usageOf(pid)),
+    resetPeak: async () => (pid === undefined ? undefined : resetPeakOf(pid)),
+    databaseCpu: () => (pid === undefined ? Number.NaN : cpuOfAll(descendantsOf(pid))),
+  };
+}

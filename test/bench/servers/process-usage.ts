@@ -1,0 +1,84 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+
+/** What a process has used since it started (CPU) or since its peak was reset (memory). */
+export interface ProcessUsage {
+  /** User and system time of all threads, in microseconds. */
+  readonly cpu_us: number;
+  readonly peak_rss_bytes: number;
+}
+
+const MICROSECONDS_PER_TICK = 10_000;
+
+/** Fields of `/proc/PID/stat` that follow the name, which may hold anything. */
+function statOf(pid: number | string): string[] {
+  const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  return text.slice(text.lastIndexOf(')') + 2).split(' ');
+}
+
+/** CPU time of the threads that live, in microseconds: to the nanosecond where the kernel says so, else in ticks. */
+function cpuOf(pid: number): number {
+  try {
+    const threads = readdirSync(`/proc/${pid}/task`);
+    return threads.reduce(
+      (sum, thread) => sum + Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]) / 1000,
+      0,
+    );
+  } catch {
+    const fields = statOf(pid);
+    return (Number(fields[11]) + Number(fields[12])) * MICROSECONDS_PER_TICK;
+  }
+}
+
+/** Every process and its parent. */
+function parents(): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const name of readdirSync('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      found.set(Number(name), Number(statOf(name)[1]));
+    } catch {
+      // It ended meanwhile.
+    }
+  }
+  return found;
+}
+
+/** The processes that a process started, and theirs: a gateway's embedded PostgreSQL. None where the system doesn't tell. */
+export function descendantsOf(pid: number): number[] {
+  try {
+    const all = [...parents()];
+    const found: number[] = [];
+    for (let next = [pid]; next.length > 0; ) {
+      next = all.filter(([, parent]) => next.includes(parent)).map(([child]) => child);
+      found.push(...next);
+    }
+    return found;
+  } catch {
+    return [];
+  }
+}
+
+/** CPU time of some processes; those that are gone, or that the system doesn't tell of, count nothing. */
+export function cpuOfAll(pids: readonly number[]): number {
+  return pids.reduce((sum, pid) => {
+    try {
+      return sum + cpuOf(pid);
+    } catch {
+      return sum;
+    }
+  }, 0);
+}
+
+/** What another process has used, seen from outside (Linux). Raises when there is no such process. */
+export function usageOf(pid: number): ProcessUsage {
+  const peak = /^VmHWM:\s*(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+  return { cpu_us: cpuOf(pid), peak_rss_bytes: Number(peak ?? 0) * 1024 };
+}
+
+/** Has the peak of a process's memory begin anew, where this system can. */
+export function resetPeakOf(pid: number | 'self'): void {
+  try {
+    // Linux only; elsewhere the peak is that of the process's whole life.
+    writeFileSync(`/proc/${pid}/clear_refs`, '5');
+  } catch {}
+}
