@@ -33,7 +33,10 @@ export interface Services {
   readonly pipeline: PipelineNotes;
   /** Compiles a JSON-Logic condition over facts that passed the load checks. */
   condition(logic: unknown): (facts: FactView) => boolean;
-  /** Facts of a request as a nested read-only object, for `condition`. */
+  /**
+   * Facts of a request as a nested read-only object, for `condition`: all for a stage of the operator's, for others those that the
+   * rules of its pipeline and of gateway.yaml look at.
+   */
   facts(ctx: StageContext<never, never, never>): FactView;
   /**
    * How a request was decided, for its audit record: stages, limits, and the facts that rules look at without those in `told`. No

@@ -3,6 +3,7 @@ import type { FactPath } from '../contract/facts.ts';
 import type { FactView } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
 import type { PipelineSpec, StageEntry } from '../source/spec.ts';
+import type { FactSelection } from './fact-store.ts';
 
 /** A stage entry ready to run: its hooks, its guard as a function, its declared facts as masks (see `factMask`). */
 export interface CompiledStage {
@@ -31,6 +32,8 @@ export interface CompiledPipeline {
   readonly version: string;
   /** What rules that decide over its requests look at. */
   readonly rule_facts: readonly FactPath[];
+  /** The same, as facts are found. */
+  readonly rule_view: FactSelection;
   readonly stages: readonly CompiledStage[];
   readonly on_error: readonly CompiledClause[];
   readonly finally: readonly CompiledStage[];

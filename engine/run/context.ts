@@ -76,7 +76,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   conversion: Conversion | undefined;
   readonly preparation = new Preparation();
   readonly notes: KeptNotes;
-  readonly #facts = new FactStore();
+  readonly #facts: FactStore;
   #states: Map<CompiledStage | undefined, unknown> | undefined;
   #receiving: Promise<RequestBody> | undefined;
   #answered = false;
@@ -91,6 +91,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.headers = call.req.headers;
     this.url = call.req.url ?? '/';
     this.pipeline = pipeline;
+    this.#facts = new FactStore(pipeline.rule_view);
     this.started_at = started_at;
     this.notes = new KeptNotes(call.req.headers, environment.telemetry);
     this.#environment = environment;
@@ -115,7 +116,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.#facts.view;
   }
 
-  /** The facts for a stage that might change what it is given. */
+  /** All of them, for a stage that might change what it is given. */
   copyFacts(): FactView {
     return this.#facts.copy();
   }
@@ -198,7 +199,6 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.preparation.passOver(this, reason);
   }
 
-  /** Puts facts in the place of those that were written. */
   replaceFacts(facts: RouteFacts): void {
     for (const path in facts) this.#facts.replace(path as FactPath, facts[path as FactPath]);
   }

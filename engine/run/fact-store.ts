@@ -21,61 +21,43 @@ export function factMask(paths: readonly FactPath[]): Uint8Array {
   return mask;
 }
 
-interface Section {
-  readonly parent: number;
-  readonly key: string;
+/** Positions of facts, and under which keys each of them stands in a nested view. */
+export type FactSelection = readonly { readonly index: number; readonly keys: readonly string[] }[];
+
+function selected(isWanted: (path: string) => boolean): FactSelection {
+  return PATHS.flatMap((path, index) => (isWanted(path) ? [{ index, keys: path.split('.') }] : []));
 }
 
-/** Every section of the nested view, parents first; the first is the view itself. */
-const SECTIONS: Section[] = [{ parent: -1, key: '' }];
+const EVERY_FACT = selected(() => true);
 
-/** The section a fact stands in, and its key there; worked out once, because rules have a view built for every request. */
-const LEAVES = PATHS.map((path) => {
-  const keys = path.split('.');
-  const key = keys.pop()!;
-  let section = 0;
-  for (const name of keys) {
-    const known = SECTIONS.findIndex(({ parent, key }) => parent === section && key === name);
-    section = known >= 0 ? known : SECTIONS.push({ parent: section, key: name }) - 1;
-  }
-  return { section, key };
-});
+/** The facts that conditions look at by these paths: of a section all that is in it, of a part of a fact the whole. */
+export function selectFacts(read: readonly string[]): FactSelection {
+  return selected((path) =>
+    read.some((wanted) => path === wanted || path.startsWith(`${wanted}.`) || wanted.startsWith(`${path}.`)),
+  );
+}
 
 type View = Record<string, unknown>;
 
-function openSection(views: (View | undefined)[], index: number): View {
-  const known = views[index];
-  if (known !== undefined) return known;
-  const { parent, key } = SECTIONS[index]!;
-  const view = Object.create(null) as View;
-  openSection(views, parent)[key] = view;
-  views[index] = view;
-  return view;
-}
-
-/** Puts a fact of one configuration into a view. */
-function place(root: View, path: string, value: unknown): void {
-  const keys = path.split('.');
-  const last = keys.pop()!;
+/** Puts a fact where its path says. */
+function place(root: View, keys: readonly string[], value: unknown): void {
+  const last = keys.length - 1;
   let section = root;
-  for (const key of keys) {
-    section[key] ??= Object.create(null) as View;
-    section = section[key] as View;
+  for (let i = 0; i < last; i++) {
+    section[keys[i]!] ??= Object.create(null) as View;
+    section = section[keys[i]!] as View;
   }
-  section[last] = value;
+  section[keys[last]!] = value;
 }
 
-function buildView(values: readonly unknown[], own: ReadonlyMap<string, unknown> | undefined): FactView {
+function buildView(
+  values: readonly unknown[],
+  own: ReadonlyMap<string, unknown> | undefined,
+  selection: FactSelection,
+): FactView {
   const root = Object.create(null) as View;
-  const views: (View | undefined)[] = new Array(SECTIONS.length).fill(undefined);
-  views[0] = root;
-  for (let index = 0; index < values.length; index++) {
-    const value = values[index];
-    if (value === undefined) continue;
-    const { section, key } = LEAVES[index]!;
-    openSection(views, section)[key] = value;
-  }
-  if (own !== undefined) for (const [path, value] of own) place(root, path, value);
+  for (const { index, keys } of selection) if (values[index] !== undefined) place(root, keys, values[index]);
+  if (own !== undefined) for (const [path, value] of own) place(root, path.split('.'), value);
   return root;
 }
 
@@ -86,16 +68,22 @@ export class FactStore {
   /** Facts of this configuration only. */
   #own: Map<string, unknown> | undefined;
   #view: FactView | undefined;
+  readonly #of_rules: FactSelection;
 
-  /** The facts as rules see them: nested and null-prototype; a copy, so nothing done to it changes a fact. */
+  /** @param of_rules what rules look at */
+  constructor(of_rules: FactSelection = EVERY_FACT) {
+    this.#of_rules = of_rules;
+  }
+
+  /** The facts that rules look at, as they see them: nested and null-prototype; a copy, so nothing done to it changes a fact. */
   get view(): FactView {
-    this.#view ??= buildView(this.#values, this.#own);
+    this.#view ??= buildView(this.#values, this.#own, this.#of_rules);
     return this.#view;
   }
 
-  /** A view of its own for somebody who might change it. */
+  /** All facts, in a view of its own for somebody who might change it. */
   copy(): FactView {
-    return buildView(this.#values, this.#own);
+    return buildView(this.#values, this.#own, EVERY_FACT);
   }
 
   get<P extends FactPath>(path: P): FactValue<P> | undefined {

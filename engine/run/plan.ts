@@ -9,6 +9,7 @@ import { configHash } from '../telemetry/config-hash.ts';
 import { compileClause, compileStage } from './compile-stage.ts';
 import type { CompiledPipeline, CompiledStage, PlanObserver } from './compiled.ts';
 import { ruleFacts } from './decisions.ts';
+import { selectFacts } from './fact-store.ts';
 
 /** The compiled configuration: immutable, replaced as a whole by a reload, closed after its last request. */
 export interface Plan {
@@ -69,10 +70,12 @@ export function buildPlan(loaded: Loaded, services: SharedServices, observer?: P
   };
   const compilePipeline = (spec: PipelineSpec): CompiledPipeline => {
     const stages = spec.stages.map((entry) => add(compileStage(spec, entry, services, observer)));
+    const rule_facts = ruleFacts(spec, config);
     return {
       spec,
       version,
-      rule_facts: ruleFacts(spec, config),
+      rule_facts,
+      rule_view: selectFacts(rule_facts),
       stages,
       on_error: spec.on_error.map((clause) => add(compileClause(spec, clause, services, observer))),
       finally: spec.finally.map((entry) => add(compileStage(spec, entry, services, observer))),

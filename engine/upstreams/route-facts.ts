@@ -25,13 +25,21 @@ export const UPSTREAM_FACTS = [
   'route.supports.prompt_cache_1h',
 ] as const;
 
+type ModelFacts = Written<(typeof MODEL_FACTS)[number]>;
+
+const facts_of_models = new WeakMap<ModelConfig, ModelFacts>();
+
 /** What a model is and can do, for routing rules. */
-export function modelFacts({
-  family,
-  context_window,
-  max_output_tokens,
-  supports,
-}: ModelConfig): Written<(typeof MODEL_FACTS)[number]> {
+export function modelFacts(model: ModelConfig): ModelFacts {
+  let facts = facts_of_models.get(model);
+  if (facts === undefined) {
+    facts = describeModel(model);
+    facts_of_models.set(model, facts);
+  }
+  return facts;
+}
+
+function describeModel({ family, context_window, max_output_tokens, supports }: ModelConfig): ModelFacts {
   return {
     ...(family !== undefined && { 'model.family': family }),
     'model.context_window': context_window,

@@ -143,6 +143,10 @@ export class Lease implements StageContext, AuditNotebook {
     return this.#facts;
   }
 
+  copyFacts(): FactView {
+    return this.facts;
+  }
+
   get state(): unknown {
     this.#check();
     return this.#ctx.stateOf(this.#stage);

@@ -87,7 +87,7 @@ export function openMemoryServices(options: {
     },
     condition: compileCondition,
     // Contexts are the engine's own, also those of contained stages.
-    facts: (ctx) => (ctx as unknown as RequestContext).facts,
+    facts: (ctx) => (ctx as unknown as RequestContext).copyFacts(),
     decisions: (ctx, told) => (ctx as unknown as RequestContext).decisions(told),
   };
   return { services, ledger, tokens, states, recorded };
