@@ -16,10 +16,27 @@ export function passedHeaders(raw: readonly string[], connection: string | strin
   const dropped = nominated(connection);
   const kept: string[] = [];
   for (let i = 0; i < raw.length; i += 2) {
-    const name = raw[i]!.toLowerCase();
-    if (!NOT_FORWARDED.has(name) && !actsOnOrigin(name) && !dropped.includes(name)) kept.push(raw[i]!, raw[i + 1]!);
+    const name = raw[i]!;
+    if (!passes(name) || (dropped.length > 0 && dropped.includes(name.toLowerCase()))) continue;
+    kept.push(name, raw[i + 1]!);
   }
   return kept;
+}
+
+/** Most names that are remembered: upstreams send the same few. */
+const REMEMBERED_MAX = 1000;
+
+const remembered = new Map<string, boolean>();
+
+function passes(name: string): boolean {
+  let known = remembered.get(name);
+  if (known === undefined) {
+    const lower = name.toLowerCase();
+    known = !NOT_FORWARDED.has(lower) && !actsOnOrigin(lower);
+    if (remembered.size >= REMEMBERED_MAX) remembered.clear();
+    remembered.set(name, known);
+  }
+  return known;
 }
 
 /** The phrase behind a status: what the upstream says where it is short and plain, else the standard one (RFC 9110 section 15). */

@@ -3,6 +3,7 @@ import { StageError } from '../contract/errors.ts';
 import type { Timer } from '../contract/services.ts';
 import type { Relay, ResponseEvent } from '../contract/stage.ts';
 import type { UpstreamResponse } from '../contract/upstream-response.ts';
+import { Silence } from './answer/silence.ts';
 import type { RequestContext } from './context.ts';
 import { passedHeaders, reasonPhrase } from './headers.ts';
 import { createObserver, type Observer } from './observe.ts';
@@ -31,12 +32,6 @@ export function relayResponse(ctx: RequestContext, relay: Relay, hooks: RelayHoo
   return new Promise((resolve, reject) => new Transfer(ctx, relay, hooks, { resolve, reject }).start());
 }
 
-/** It has the request and has begun to answer: sent again, it is another one to pay. */
-function silent(seconds: number): StageError {
-  const message = `The upstream sent nothing for ${seconds} seconds.`;
-  return new StageError('upstream_timeout', message, { headers: { 'x-should-retry': 'false' } });
-}
-
 /** How a transfer ends. */
 interface Conclusion {
   resolve(): void;
@@ -52,9 +47,7 @@ class Transfer {
   readonly #res: ServerResponse;
   readonly #upstream: UpstreamResponse;
   readonly #observer: Observer | undefined;
-  #idle: Timer;
-  /** Seconds of silence that are too much. */
-  #patience: number;
+  readonly #silence: Silence;
   #quiet: Timer | undefined;
   #head: UpstreamHead | undefined;
   #passage: Passage | undefined;
@@ -63,6 +56,8 @@ class Transfer {
   /** Grows when the client goes away: nobody waits for what was waited for until then. */
   #era = 0;
   #client_waits = false;
+  /** The last bytes of an answer of which all has come: its end goes out with them. */
+  #unsent: Buffer | string | undefined;
   #draining = false;
   #inspected = false;
   #ended = false;
@@ -81,24 +76,7 @@ class Transfer {
     const { 'content-type': type, 'content-encoding': encoding } = headers;
     this.#observer = hooks.onEvent && createObserver(type, encoding, hooks.onEvent, ctx.room());
     ctx.unread = hooks.onEvent !== undefined && this.#observer === undefined;
-    this.#patience = relay.first_chunk_seconds ?? relay.idle_seconds;
-    this.#idle = this.#newIdle();
-  }
-
-  #newIdle(): Timer {
-    return this.#ctx.clock.after(this.#patience * 1000, () => this.#onSilence());
-  }
-
-  /** Something has arrived: from now on silence is one between two chunks. */
-  #notSilent(): void {
-    const { idle_seconds } = this.#relay;
-    if (this.#patience === idle_seconds) {
-      this.#idle.refresh();
-      return;
-    }
-    this.#idle.close();
-    this.#patience = idle_seconds;
-    this.#idle = this.#newIdle();
+    this.#silence = new Silence(ctx.clock, relay, (error) => this.#onSilence(error));
   }
 
   start(): void {
@@ -118,6 +96,8 @@ class Transfer {
     if (upstream.readableEnded) this.#onEnd();
     else if (upstream.destroyed) this.#onUpstreamGone();
     else if (this.#waiting_for === 0) upstream.resume();
+    if (this.#settled) return;
+    this.#silence.begin();
     if (this.#relay.inspect !== undefined || this.#draining) return;
     // Head and first event usually arrive together; one packet is sent for both when they do.
     setImmediate(() => {
@@ -135,7 +115,7 @@ class Transfer {
         return;
       }
       if (this.#passage === undefined && !this.#open(chunk)) return;
-      this.#notSilent();
+      this.#silence.end();
       // What a converter refuses was sent by the upstream all the same, and is on its bill.
       const observe_first = this.#ctx.converts_response;
       if (observe_first) this.#observe(chunk);
@@ -148,7 +128,7 @@ class Transfer {
 
   #onDrained(chunk: Buffer): void {
     if (!this.#inspect(chunk)) return;
-    this.#notSilent();
+    this.#silence.end();
     this.#observe(chunk);
     if (!this.#ctx.drain!.take(chunk.length)) this.#stop();
   }
@@ -175,10 +155,10 @@ class Transfer {
     this.#fail(new StageError('upstream_failed', 'The upstream dropped the connection in the middle of its response.'));
   }
 
-  #onSilence(): void {
+  #onSilence(error: StageError): void {
     // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
     if (this.#waiting_for > 0 && !this.#draining) this.#res.destroy();
-    else this.#fail(silent(this.#patience));
+    else this.#fail(error);
   }
 
   #onQuiet(): void {
@@ -264,7 +244,12 @@ class Transfer {
     try {
       this.#sendHead();
       this.#quiet?.refresh();
-      if (!this.#res.write(bytes)) this.#waitForClient();
+      let next: Buffer | string | undefined = bytes;
+      if (this.#upstream.complete) {
+        next = this.#unsent;
+        this.#unsent = bytes;
+      }
+      if (next !== undefined && !this.#res.write(next)) this.#waitForClient();
     } catch (error) {
       this.#fail(error);
     }
@@ -277,12 +262,18 @@ class Transfer {
       if (last !== undefined && !this.#res.headersSent)
         this.#head!.headers.push('content-length', String(Buffer.byteLength(last)));
       this.#sendHead();
-      this.#res.end(last);
+      if (last !== undefined) this.#flush();
+      this.#res.end(last ?? this.#unsent);
     } catch (error) {
       this.#fail(error);
       return;
     }
     this.#settle(() => this.#conclusion.resolve());
+  }
+
+  #flush(): void {
+    if (this.#unsent !== undefined) this.#res.write(this.#unsent);
+    this.#unsent = undefined;
   }
 
   #observe(chunk: Buffer): void {
@@ -295,7 +286,7 @@ class Transfer {
     const era = this.#era;
     listen(() => {
       if (era !== this.#era) return;
-      this.#idle.refresh();
+      this.#silence.refresh();
       if (--this.#waiting_for === 0) this.#upstream.resume();
     });
   }
@@ -316,6 +307,7 @@ class Transfer {
 
   #fail(error: unknown, stage = this.#ctx.stage): void {
     this.#upstream.destroy();
+    if (!this.#draining) this.#flush();
     this.#settle(() => {
       // Observers have run in the meantime.
       this.#ctx.stage = stage;
@@ -326,7 +318,7 @@ class Transfer {
   #settle(conclude: () => void): void {
     if (this.#settled) return;
     this.#settled = true;
-    this.#idle.close();
+    this.#silence.close();
     this.#quiet?.close();
     this.#ctx.cancel = undefined;
     this.#ctx.onDrain = undefined;

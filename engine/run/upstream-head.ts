@@ -46,8 +46,13 @@ export class UpstreamHead implements ResponseHead {
   }
 
   #indexOf(name: string): number {
-    const wanted = name.toLowerCase();
-    for (let i = 0; i < this.headers.length; i += 2) if (this.headers[i]!.toLowerCase() === wanted) return i;
+    const { headers } = this;
+    const { length } = name;
+    for (let i = 0; i < headers.length; i += 2) {
+      const found = headers[i]!;
+      // Few are as long.
+      if (found.length === length && (found === name || found.toLowerCase() === name.toLowerCase())) return i;
+    }
     return -1;
   }
 }

@@ -63,11 +63,14 @@ export function fixedHeaders(
   return Object.fromEntries(values) as Record<string, string>;
 }
 
+const NONE: readonly string[] = [];
+
 /**
  * Puts fixed headers in the place of a client's own.
  * @returns names of the client's headers that are gone; many servers take an underscore for a hyphen
  */
 export function fixHeaders(headers: IncomingHttpHeaders, fixed: Readonly<Record<string, string>>): readonly string[] {
+  if (Object.keys(fixed).length === 0) return NONE;
   const replaced = Object.keys(headers).filter((name) => Object.hasOwn(fixed, name.replaceAll('_', '-')));
   for (const name of replaced) delete headers[name];
   Object.assign(headers, fixed);

@@ -11,7 +11,7 @@ import { errorOfEvent, mayBeError, outcomeOf, statusOf } from './error-meaning.t
 import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
 import { demandWaiting, type ForwardContext } from './forward-context.ts';
 import { lastWord, reasonOf } from './give-up.ts';
-import { joinedTrace } from './joined-trace.ts';
+import { withTrace } from './joined-trace.ts';
 import { type ServedAttempt, sendOnce } from './send-once.ts';
 import { waitBeforeRepeat } from './waits.ts';
 
@@ -198,8 +198,7 @@ export class Attempts {
     const result = await sendOnce({
       ctx: this.#ctx,
       target,
-      // The transport adds to the headers.
-      request: { ...request, headers: { ...request.headers, ...joinedTrace(this.#ctx, target) } },
+      request: withTrace(request, this.#ctx, target),
       clock,
       timeouts,
       can_move_on,

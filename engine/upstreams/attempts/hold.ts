@@ -38,6 +38,8 @@ export interface HoldOptions {
 
 /** A response whose beginning is read. */
 export interface Holding {
+  /** Absent as long as more is waited for. */
+  readonly done: Beginning | undefined;
   readonly beginning: Promise<Beginning>;
   /** Gives up waiting. */
   cancel(): void;
@@ -45,18 +47,18 @@ export interface Holding {
 
 /** Reads the beginning of a response; the rest stays in it, with its back-pressure. */
 export function holdBeginning(response: UpstreamResponse, options: HoldOptions): Holding {
-  const { promise, resolve } = Promise.withResolvers<Beginning>();
-  const hold = new Hold(response, options, resolve);
+  const hold = new Hold(response, options);
   hold.start();
-  return { beginning: promise, cancel: () => hold.end('broken') };
+  return hold;
 }
 
 const ignore = (): void => {};
 
-class Hold {
+class Hold implements Holding {
+  done: Beginning | undefined;
   readonly #response: UpstreamResponse;
   readonly #options: HoldOptions;
-  readonly #resolve: (beginning: Beginning) => void;
+  #resolve: ((beginning: Beginning) => void) | undefined;
   readonly #chunks: Buffer[] = [];
   readonly #timers: Timer[] = [];
   #feed: ((chunk: Buffer) => void) | undefined;
@@ -65,10 +67,20 @@ class Hold {
   #events = 0;
   #over = false;
 
-  constructor(response: UpstreamResponse, options: HoldOptions, resolve: (beginning: Beginning) => void) {
+  constructor(response: UpstreamResponse, options: HoldOptions) {
     this.#response = response;
     this.#options = options;
-    this.#resolve = resolve;
+  }
+
+  get beginning(): Promise<Beginning> {
+    if (this.done !== undefined) return Promise.resolve(this.done);
+    return new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  cancel(): void {
+    this.end('broken');
   }
 
   start(): void {
@@ -99,7 +111,9 @@ class Hold {
     // Whoever reads on listens a moment later.
     response.on('error', ignore);
     this.#inflate?.destroy();
-    this.#resolve({ chunks: this.#chunks, by, ...(event !== undefined && { event }) });
+    const chunks = this.#chunks;
+    this.done = event === undefined ? { chunks, by } : { chunks, by, event };
+    this.#resolve?.(this.done);
   }
 
   readonly #onEnd = (): void => {

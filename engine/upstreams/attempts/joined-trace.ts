@@ -1,22 +1,19 @@
 import type { StageContext } from '../../contract/stage.ts';
 import { formatTraceParent } from '../../kit/net/trace-context.ts';
-import type { Target } from '../target.ts';
+import type { PreparedRequest, Target } from '../target.ts';
 
-const NONE: JoinedTrace = Object.freeze({});
-
-/** The header by which an upstream's part of a trace joins that of the gateway. */
-export interface JoinedTrace {
-  readonly traceparent?: string;
-}
-
-/** What the next attempt sends of its trace, where its span is to be the parent; nothing where upstreams do not join. */
-export function joinedTrace(
+/**
+ * What the next attempt sends: the request, and where upstreams join the trace of the gateway the header that makes the span of
+ * this attempt the parent of theirs.
+ */
+export function withTrace(
+  request: PreparedRequest,
   { trace, attempts }: Pick<StageContext, 'trace' | 'attempts'>,
   { propagate }: Target,
-): JoinedTrace {
-  if (propagate !== 'join') return NONE;
+): PreparedRequest {
+  if (propagate !== 'join') return request;
   const { trace_id, is_kept } = trace;
-  return {
-    traceparent: formatTraceParent({ trace_id, span_id: trace.attemptSpanId(attempts.length + 1), sampled: is_kept }),
-  };
+  const span_id = trace.attemptSpanId(attempts.length + 1);
+  const traceparent = formatTraceParent({ trace_id, span_id, sampled: is_kept });
+  return { ...request, headers: { ...request.headers, traceparent } };
 }

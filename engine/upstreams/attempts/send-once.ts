@@ -10,7 +10,7 @@ import { type PreparedRequest, protocolAt, type Target } from '../target.ts';
 import type { Sending } from '../transports/transport.ts';
 import { describeFailure, type FailedAttempt } from './failed-attempt.ts';
 import type { ForwardContext } from './forward-context.ts';
-import { type Beginning, holdBeginning } from './hold.ts';
+import { type HoldOptions, holdBeginning } from './hold.ts';
 import { judgeAnswer } from './judge.ts';
 
 /** One attempt that is to be made. */
@@ -76,7 +76,14 @@ export async function sendOnce(plan: AttemptPlan): Promise<ServedAttempt | Faile
   }
   if (plan.may_free && sending.body_is_sent) ctx.body?.free();
   const answered = { ...common(), request_id: requestIdOf(response) };
-  const { beginning, cancelled } = await readBeginning(plan, response);
+  const holding = holdBeginning(response, howLong(plan, response));
+  let cancelled: StageError | undefined;
+  ctx.onCancel((reason) => {
+    cancelled = reason;
+    response.destroy();
+    holding.cancel();
+  });
+  const beginning = holding.done ?? (await holding.beginning);
   if (cancelled !== undefined) {
     return {
       ...answered,
@@ -92,7 +99,7 @@ export async function sendOnce(plan: AttemptPlan): Promise<ServedAttempt | Faile
     const received_bytes = failed.error === undefined ? 0 : sizeOf(beginning.chunks);
     return { ...answered, ...failed, received_bytes };
   }
-  return { ...answered, relay: { ...relayTo(plan, response), begun: beginning.chunks } };
+  return { ...answered, relay: relayTo(plan, response, beginning.chunks) };
 }
 
 /** Whether a request is for an API beside those for models. */
@@ -127,16 +134,20 @@ function requestIdOf({ headers }: UpstreamResponse): string | undefined {
   return id.slice(0, REQUEST_ID_LENGTH).replace(/[^ -~]/g, '?');
 }
 
-function relayTo({ ctx, timeouts, first_byte_seconds }: AttemptPlan, response: UpstreamResponse): Relay {
+function relayTo(
+  { ctx, timeouts, first_byte_seconds }: AttemptPlan,
+  response: UpstreamResponse,
+  begun: readonly Buffer[],
+): Relay {
   const { idle_seconds } = timeouts;
-  const relay = { kind: 'relay', response, idle_seconds } as const;
-  if (ctx.get('request.stream') === true) return relay;
-  return { ...relay, first_chunk_seconds: Math.max(idle_seconds, first_byte_seconds) };
+  if (ctx.get('request.stream') === true) return { kind: 'relay', response, idle_seconds, begun };
+  const first_chunk_seconds = Math.max(idle_seconds, first_byte_seconds);
+  return { kind: 'relay', response, idle_seconds, first_chunk_seconds, begun };
 }
 
 /** Like the answer of a request in time, but nobody looked at its beginning. */
 function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
-  const relay = relayTo(plan, response);
+  const relay = relayTo(plan, response, []);
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
   return {
     ...relay,
@@ -162,7 +173,16 @@ function awaitHead(plan: AttemptPlan, sending: Sending): Promise<UpstreamRespons
       else giveUp(reason);
       sending.forgetBody();
     });
-    sending.answer.then(resolve, reject).finally(() => timer.close());
+    sending.answer.then(
+      (response) => {
+        timer.close();
+        resolve(response);
+      },
+      (error) => {
+        timer.close();
+        reject(error);
+      },
+    );
   });
 }
 
@@ -172,40 +192,21 @@ function drainLate(plan: AttemptPlan, sending: Sending, giveUp: (reason: StageEr
   return plan.ctx.drainLater(late, plan.first_byte_seconds, giveUp);
 }
 
-interface Read {
-  readonly beginning: Beginning;
-  /** Why nobody waits for it any more. */
-  readonly cancelled: StageError | undefined;
-}
-
-async function readBeginning(plan: AttemptPlan, response: UpstreamResponse): Promise<Read> {
-  const { ctx, clock } = plan;
-  const holding = holdBeginning(response, { ...HOLD, clock, ...howLong(plan, response) });
-  let cancelled: StageError | undefined;
-  ctx.onCancel((reason) => {
-    cancelled = reason;
-    response.destroy();
-    holding.cancel();
-  });
-  const beginning = await holding.beginning;
-  return { beginning, cancelled };
-}
-
-function howLong(plan: AttemptPlan, response: UpstreamResponse) {
+function howLong(plan: AttemptPlan, response: UpstreamResponse): HoldOptions {
   const { ctx, target, clock, timeouts, can_move_on, first_byte_seconds, began } = plan;
   const { statusCode: status = 0, headers } = response;
   if (status >= 400)
-    return { until: 'end', silence_seconds: ERROR_SECONDS, seconds: ERROR_SECONDS, bytes_max: 65_536 } as const;
+    return { ...HOLD, clock, until: 'end', silence_seconds: ERROR_SECONDS, seconds: ERROR_SECONDS, bytes_max: 65_536 };
   const silence_seconds = can_move_on ? first_byte_seconds : timeouts.idle_seconds;
   if (status === 200 && isEventStream(headers['content-type'])) {
     // Every stream of Responses greets, also one that fails because the upstream is overloaded.
     const greets = target.config.hold === 'first_content' || protocolAt(ctx, target) === 'responses';
     const left = HOLD.seconds - (clock.monotonic() - began) / 1000;
     const seconds = Math.max(HOLD_SECONDS_LEAST, left);
-    return { until: greets ? 'content' : 'event', silence_seconds, seconds } as const;
+    return { ...HOLD, clock, until: greets ? 'content' : 'event', silence_seconds, seconds };
   }
   const patience = ctx.get('request.stream') === true ? silence_seconds : Math.max(silence_seconds, first_byte_seconds);
-  return { until: 'bytes', silence_seconds: patience, seconds: Infinity } as const;
+  return { ...HOLD, clock, until: 'bytes', silence_seconds: patience, seconds: Infinity };
 }
 
 /** A request that left is not said to be one to send again: the upstream may be at work on it, and bill it. */

@@ -103,7 +103,8 @@ class Attempt implements Sending {
     const { promise, resolve, reject } = Promise.withResolvers<UpstreamResponse>();
     this.method = method;
     this.url = path;
-    this.headers = headers;
+    // The proxy adds to them.
+    this.headers = { ...headers };
     this.answer = promise;
     this.#body = body;
     this.#surroundings = surroundings;
