@@ -81,10 +81,10 @@ export interface RequestBody {
   /** What will be sent upstream: the received bytes, unless a declared rewrite changed them. */
   readonly bytes: Buffer;
   /**
-   * A parsed copy. With `names` no object may have one of these keys twice, or in another spelling that some parsers take for
-   * it. Raises invalid_encoding, invalid_json, and invalid_request for an ambiguous key, too many values or levels.
+   * A parsed copy. With `names` no object may have one of these keys twice, or spelt as some parsers take for it. With `short`,
+   * texts of over 512 bytes in its members may be cut, unchecked. Raises invalid_encoding, invalid_json, and invalid_request.
    */
-  json(names?: KeyNames): Promise<unknown>;
+  json(names?: KeyNames, texts?: 'short'): Promise<unknown>;
   /** The parsed value of a top-level key, the last where there are several; `undefined` without it. The body must be JSON. */
   value(key: string): unknown;
   /**

@@ -8,6 +8,7 @@ import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
 import { keyText } from '../kit/json/key-names.ts';
 import { findElements, findTexts, parseScanned, scanAll } from '../kit/json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan } from '../kit/json/scan.ts';
+import { TEXT_BYTES_MAX } from '../kit/json/short-texts.ts';
 import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './body-budget.ts';
 
@@ -69,13 +70,16 @@ export class HeldBody implements RequestBody {
     this.#bounds = bounds;
   }
 
-  async json(names?: KeyNames): Promise<unknown> {
+  async json(names?: KeyNames, texts?: 'short'): Promise<unknown> {
     const { bytes } = this;
     if (!isUtf8(bytes)) {
       throw new StageError('invalid_encoding', 'The request body is not valid UTF-8; JSON must be sent as UTF-8.');
     }
     const owner = this.#room?.owner ?? '';
-    const scan = new JsonScan(bytes, this.#bounds, { names });
+    const scan = new JsonScan(bytes, this.#bounds, {
+      names,
+      text_bytes: texts === 'short' ? TEXT_BYTES_MAX : undefined,
+    });
     await scanAll(scan, owner);
     if (scan.fault !== undefined) {
       const is_json = scan.fault.kind !== 'structure' && scan.fault.kind !== 'end';

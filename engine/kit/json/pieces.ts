@@ -48,7 +48,7 @@ function move(from: Container, to: Container, goes_on: boolean): void {
 }
 
 /** Where a part of a string ends that begins at `start`: never inside an escape or a character. */
-function partEnd(bytes: Buffer, start: number, end: number, length: number): number {
+export function partEnd(bytes: Buffer, start: number, end: number, length: number): number {
   let i = start;
   while (i < end && i - start < length) {
     if (bytes[i] !== BACKSLASH) i++;

@@ -4,6 +4,7 @@ import { type ByteRange, type ElementPath, rangesOfElements } from './elements.t
 import { outline } from './outline.ts';
 import { parsePieces } from './pieces.ts';
 import type { JsonScan } from './scan.ts';
+import { withShortTexts } from './short-texts.ts';
 import { type FoundText, textsIn } from './texts.ts';
 
 /** Bytes that are scanned, or parsed, without looking after anybody else. */
@@ -53,9 +54,12 @@ export function findTexts<T>(bytes: Buffer, wanted: WantedTexts<T>, owner: strin
   return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
 }
 
-/** Parses somebody's text that was scanned without a fault, letting others in between. Raises SyntaxError. */
+/**
+ * Parses somebody's text that was scanned without a fault, letting others in between. The strings that the scan noted are cut
+ * short, unless the text is a large one. Raises SyntaxError.
+ */
 export async function parseScanned(scan: JsonScan, owner: string): Promise<unknown> {
-  const { bytes, seams } = scan;
-  if (seams.length === 0 && bytes.length <= STEP_BYTES) return JSON.parse(bytes.toString('utf8'));
+  const { bytes, seams, texts } = scan;
+  if (seams.length === 0 && bytes.length <= STEP_BYTES) return JSON.parse(withShortTexts(bytes, texts));
   return inTurn(owner, () => inSteps(parsePieces(scan)));
 }

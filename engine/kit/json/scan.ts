@@ -1,4 +1,5 @@
 import type { KeyNames, KnownKey } from '../../contract/key-names.ts';
+import type { ByteRange } from './elements.ts';
 import { addToHash, areBytes, keyText } from './key-names.ts';
 import {
   ATOM,
@@ -62,7 +63,7 @@ const AFTER_VALUE = 5;
 const NOTHING = 6;
 
 /** What else a scan may be told. */
-export interface ScanOptions {
+interface ScanOptions {
   /** Keys that must not be ambiguous. */
   readonly names?: KeyNames | undefined;
   /** Most members whose offsets are kept. */
@@ -71,6 +72,8 @@ export interface ScanOptions {
   readonly piece_values?: number;
   /** And bytes. */
   readonly piece_bytes?: number;
+  /** Strings inside of members of the outermost value are noted when they have more bytes than this; none unless given. */
+  readonly text_bytes?: number | undefined;
 }
 
 /** A text is taken apart after so many values, or bytes: milliseconds for a parser. */
@@ -93,6 +96,8 @@ export class JsonScan {
   values = 0;
   readonly seams: Seam[] = [];
   readonly long_strings: LongString[] = [];
+  /** The bytes between the quotes of strings with more than `text_bytes`. */
+  readonly texts: ByteRange[] = [];
   /** Four numbers for each of the first members of the outermost object: inside of the key, value; from and up to. */
   readonly offsets: number[] = [];
   /** Whether there are more members than offsets. */
@@ -106,6 +111,7 @@ export class JsonScan {
   readonly #piece_values: number;
   #seam_values: number;
   readonly #piece_bytes: number;
+  readonly #text_bytes: number;
   #seam_bytes: number;
   /** For every open container its kind: the index of the quote of its current key, or -1 for an array. */
   readonly #open: number[] = [];
@@ -124,6 +130,7 @@ export class JsonScan {
     this.#members_max = members_max;
     this.#piece_values = piece_values;
     this.#piece_bytes = piece_bytes;
+    this.#text_bytes = options.text_bytes ?? Infinity;
     this.#seam_values = piece_values;
     this.#seam_bytes = piece_bytes;
     this.bytes = bytes;
@@ -152,6 +159,7 @@ export class JsonScan {
           const start = i;
           i = stringEnd(bytes, i) + 1;
           if (i > bytes.length) break;
+          if (i - start > this.#text_bytes && open.length > 1) this.texts.push({ start: start + 1, end: i - 1 });
           if (i - start > this.#piece_bytes) this.#longString(start + 1, i - 1);
           next = this.#valueEnds(start, i);
         } else return this.#fails('structure', i);

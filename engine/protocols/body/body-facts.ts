@@ -55,7 +55,8 @@ export async function readBodyFacts(
   { isModel, session_headers }: BodyWishes = {},
 ): Promise<BodyFacts> {
   const { known_keys, readBody } = definitionOf(protocol);
-  const json = await body.json(known_keys);
+  // The session of a request may be told by how its prompt begins.
+  const json = await body.json(known_keys, session_headers === undefined ? 'short' : undefined);
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
