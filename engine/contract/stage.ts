@@ -8,13 +8,12 @@ import type { ErrorCode, StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
 import type { AttemptRecord, Candidate, DropReason, RouteFacts } from './forwarding.ts';
 import type { JsonSchema, ValueOf } from './json-schema.ts';
-import type { KeyNames } from './key-names.ts';
 import type { StageFact } from './own-facts.ts';
+import type { RequestBody } from './request-body.ts';
 import type { Rewriting } from './rewriting.ts';
 import type { LimitStatus, Reservation, Services } from './services.ts';
 import type { TraceIdentity } from './telemetry.ts';
 import type { UpstreamResponse } from './upstream-response.ts';
-import type { WantedTexts } from './wanted-texts.ts';
 
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
@@ -63,6 +62,8 @@ export interface Relay {
   readonly begun?: readonly Buffer[];
 }
 
+export type { JsonValue, RequestBody, SkimmedBody } from './request-body.ts';
+
 /** Answers with JSON. */
 export function answerJson(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
   return {
@@ -71,51 +72,6 @@ export function answerJson(status: number, value: unknown, headers: Record<strin
     headers: { 'content-type': 'application/json', ...headers },
     body: JSON.stringify(value),
   };
-}
-
-/** A value that JSON can say. */
-export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue };
-
-/** A request body held in memory from `readBody` until the upstream has answered. */
-export interface RequestBody {
-  /** What will be sent upstream: the received bytes, unless a declared rewrite changed them. */
-  readonly bytes: Buffer;
-  /**
-   * A parsed copy. With `names` no object may have one of these keys twice, or spelt as some parsers take for it. With `short`,
-   * texts of over 512 bytes in its members may be cut, unchecked. Raises invalid_encoding, invalid_json, and invalid_request.
-   */
-  json(names?: KeyNames, texts?: 'short'): Promise<unknown>;
-  /** The parsed value of a top-level key, the last where there are several; `undefined` without it. The body must be JSON. */
-  value(key: string): unknown;
-  /**
-   * Puts a value in the place of that of a top-level key, or adds the key, leaving every other byte as it is, and records the
-   * rewrite. Needs the `rewrite-body` capability.
-   */
-  rewrite(key: string, value: JsonValue): void;
-  /**
-   * Gives a top-level key another name, leaving every other byte as it is, and records the rewrite of the key. Does nothing
-   * without it. Needs the `rewrite-body` capability.
-   */
-  rename(key: string, name: string): void;
-  /**
-   * Takes elements of arrays out of the body, each by the keys and indexes that lead to it, such as
-   * `['messages', 3, 'content', 0]`, leaving every other byte as it is, and records the rewrite of the top-level key. A path
-   * that leads to no element is left out. The body must be JSON. Needs the `rewrite-body` capability.
-   */
-  remove(paths: readonly (readonly (string | number)[])[]): Promise<void>;
-  /**
-   * Puts other strings in the place of some, leaving every other byte as it is, and records the rewrite of their top-level keys.
-   * Of a `replacement` that is `undefined` the string stays. The body must be JSON. Needs the `rewrite-body` capability.
-   */
-  replaceTexts<T>(wanted: WantedTexts<T>, replacement: (found: T, text: string) => string | undefined): Promise<void>;
-  /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
-  replace(json: string): void;
-  /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */
-  free(): void;
-  /** Whether the bytes are no longer those that were received. */
-  readonly rewritten: boolean;
-  /** Whether `replace` was called: the body is no longer what its protocol says. */
-  readonly replaced: boolean;
 }
 
 /**

@@ -1,14 +1,14 @@
 import { isUtf8 } from 'node:buffer';
 import { StageError } from '../contract/errors.ts';
 import type { KeyNames } from '../contract/key-names.ts';
-import type { JsonValue, RequestBody } from '../contract/stage.ts';
+import type { JsonValue, RequestBody, SkimmedBody } from '../contract/request-body.ts';
 import type { WantedTexts } from '../contract/wanted-texts.ts';
 import type { ByteRange, ElementPath } from '../kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
 import { keyText } from '../kit/json/key-names.ts';
-import { findElements, findTexts, parseScanned, scanAll } from '../kit/json/polite.ts';
-import { type AmbiguousKey, type JsonBounds, JsonScan } from '../kit/json/scan.ts';
-import { TEXT_BYTES_MAX } from '../kit/json/short-texts.ts';
+import { findElements, findTexts, isParsedAtOnce, parseScanned, scanAll } from '../kit/json/polite.ts';
+import { type AmbiguousKey, type JsonBounds, JsonScan, type ScanOptions } from '../kit/json/scan.ts';
+import { TEXT_BYTES_MAX, withShortTexts } from '../kit/json/short-texts.ts';
 import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './body-budget.ts';
 
@@ -70,17 +70,30 @@ export class HeldBody implements RequestBody {
     this.#bounds = bounds;
   }
 
-  async json(names?: KeyNames, texts?: 'short'): Promise<unknown> {
+  async json(names?: KeyNames): Promise<unknown> {
+    return this.#parsed(await this.#scanned({ names }));
+  }
+
+  async skim(names?: KeyNames): Promise<SkimmedBody> {
+    const scan = await this.#scanned({ names, text_bytes: TEXT_BYTES_MAX });
+    if (isParsedAtOnce(scan)) {
+      try {
+        const text = withShortTexts(scan);
+        return { json: JSON.parse(text), text };
+      } catch {
+        // The whole text tells better where it is wrong.
+      }
+    }
+    return { json: await this.#parsed(scan), text: scan.bytes };
+  }
+
+  async #scanned(options: ScanOptions): Promise<JsonScan> {
     const { bytes } = this;
     if (!isUtf8(bytes)) {
       throw new StageError('invalid_encoding', 'The request body is not valid UTF-8; JSON must be sent as UTF-8.');
     }
-    const owner = this.#room?.owner ?? '';
-    const scan = new JsonScan(bytes, this.#bounds, {
-      names,
-      text_bytes: texts === 'short' ? TEXT_BYTES_MAX : undefined,
-    });
-    await scanAll(scan, owner);
+    const scan = new JsonScan(bytes, this.#bounds, options);
+    await scanAll(scan, this.#owner);
     if (scan.fault !== undefined) {
       const is_json = scan.fault.kind !== 'structure' && scan.fault.kind !== 'end';
       const code = is_json ? 'invalid_request' : 'invalid_json';
@@ -88,11 +101,19 @@ export class HeldBody implements RequestBody {
     }
     if (scan.ambiguous !== undefined) throw ambiguous(scan.ambiguous);
     if (!scan.more_members) this.#outermost = { is_object: scan.is_object, offsets: scan.offsets };
+    return scan;
+  }
+
+  async #parsed(scan: JsonScan): Promise<unknown> {
     try {
-      return await parseScanned(scan, owner);
+      return await parseScanned(scan, this.#owner);
     } catch (error) {
       throw new StageError('invalid_json', `The request body ${describeSyntaxError(error)}.`);
     }
+  }
+
+  get #owner(): string {
+    return this.#room?.owner ?? '';
   }
 
   value(key: string): unknown {
@@ -123,7 +144,7 @@ export class HeldBody implements RequestBody {
   }
 
   async remove(paths: readonly ElementPath[]): Promise<void> {
-    const ranges = await findElements(this.bytes, paths, this.#room?.owner ?? '');
+    const ranges = await findElements(this.bytes, paths, this.#owner);
     if (ranges.length === 0) return;
     for (const key of new Set(paths.map(([first]) => String(first)))) this.#onRewrite(key);
     const { bytes } = this;
@@ -140,7 +161,7 @@ export class HeldBody implements RequestBody {
     const { bytes } = this;
     const puts: Put[] = [];
     const tops = new Set<string>();
-    for (const { found, text, top, start, end } of await findTexts(bytes, wanted, this.#room?.owner ?? '')) {
+    for (const { found, text, top, start, end } of await findTexts(bytes, wanted, this.#owner)) {
       const put = replacement(found, text);
       if (put === undefined || put === text) continue;
       puts.push({ start, end, put: Buffer.from(JSON.stringify(put)) });

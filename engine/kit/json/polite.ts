@@ -4,7 +4,6 @@ import { type ByteRange, type ElementPath, rangesOfElements } from './elements.t
 import { outline } from './outline.ts';
 import { parsePieces } from './pieces.ts';
 import type { JsonScan } from './scan.ts';
-import { withShortTexts } from './short-texts.ts';
 import { type FoundText, textsIn } from './texts.ts';
 
 /** Bytes that are scanned, or parsed, without looking after anybody else. */
@@ -54,12 +53,13 @@ export function findTexts<T>(bytes: Buffer, wanted: WantedTexts<T>, owner: strin
   return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
 }
 
-/**
- * Parses somebody's text that was scanned without a fault, letting others in between. The strings that the scan noted are cut
- * short, unless the text is a large one. Raises SyntaxError.
- */
+/** Whether a text that was scanned is parsed in a moment. */
+export function isParsedAtOnce({ bytes, seams }: JsonScan): boolean {
+  return seams.length === 0 && bytes.length <= STEP_BYTES;
+}
+
+/** Parses somebody's text that was scanned without a fault, letting others in between. Raises SyntaxError. */
 export async function parseScanned(scan: JsonScan, owner: string): Promise<unknown> {
-  const { bytes, seams, texts } = scan;
-  if (seams.length === 0 && bytes.length <= STEP_BYTES) return JSON.parse(withShortTexts(bytes, texts));
+  if (isParsedAtOnce(scan)) return JSON.parse(scan.bytes.toString('utf8'));
   return inTurn(owner, () => inSteps(parsePieces(scan)));
 }

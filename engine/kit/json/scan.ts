@@ -63,7 +63,7 @@ const AFTER_VALUE = 5;
 const NOTHING = 6;
 
 /** What else a scan may be told. */
-interface ScanOptions {
+export interface ScanOptions {
   /** Keys that must not be ambiguous. */
   readonly names?: KeyNames | undefined;
   /** Most members whose offsets are kept. */

@@ -56,7 +56,10 @@ export async function readBodyFacts(
 ): Promise<BodyFacts> {
   const { known_keys, readBody } = definitionOf(protocol);
   // The session of a request may be told by how its prompt begins.
-  const json = await body.json(known_keys, session_headers === undefined ? 'short' : undefined);
+  const { json, text } =
+    session_headers === undefined
+      ? await body.skim(known_keys)
+      : { json: await body.json(known_keys), text: body.bytes };
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
@@ -73,7 +76,7 @@ export async function readBodyFacts(
   const { unseen_tokens, cache_ttl, ...reading } = readBody(fields);
   const { bytes } = body;
   const found = readDecisive(fields, isModel);
-  const cache = lifetimesOf(bytes, cache_ttl, () => asksForHour(fields, protocolOf(protocol) ?? 'messages'));
+  const cache = lifetimesOf(text, cache_ttl, () => asksForHour(fields, protocolOf(protocol) ?? 'messages'));
   return {
     ...reading,
     model,
@@ -112,6 +115,9 @@ function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['
   return served;
 }
 
+/** What is searched: without the ends of long texts, which ask for nothing, or with them. */
+type Text = string | Buffer;
+
 /** Bytes in which the native search is fast enough even where every byte begins a match; its worst is far from linear. */
 const SEARCHED_BYTES = 1024 * 1024;
 /** Bytes that are looked at together: what is sought often stands near the beginning. */
@@ -119,14 +125,15 @@ const WINDOW_BYTES = 65_536;
 const OVERLAP = 8;
 
 /**
- * Whether the bytes hold what a pattern of less than `OVERLAP` characters describes.
+ * Whether a text holds what a pattern of less than `OVERLAP` characters describes.
  * @param rare what all that does contains, beginning with a byte that few texts are full of
  */
-function holds(bytes: Buffer, pattern: RegExp, rare: string): boolean {
-  const first = bytes.length <= SEARCHED_BYTES ? bytes.indexOf(rare) : 0;
+function holds(text: Text, pattern: RegExp, rare: string): boolean {
+  const first = text.length <= SEARCHED_BYTES ? text.indexOf(rare) : 0;
   if (first < 0) return false;
-  for (let from = Math.max(0, first - OVERLAP); from < bytes.length; from += WINDOW_BYTES) {
-    if (pattern.test(bytes.toString('latin1', from, from + WINDOW_BYTES + OVERLAP))) return true;
+  for (let from = Math.max(0, first - OVERLAP); from < text.length; from += WINDOW_BYTES) {
+    const to = from + WINDOW_BYTES + OVERLAP;
+    if (pattern.test(typeof text === 'string' ? text.slice(from, to) : text.toString('latin1', from, to))) return true;
   }
   return false;
 }
@@ -136,10 +143,10 @@ function holds(bytes: Buffer, pattern: RegExp, rare: string): boolean {
  * @param keyed what it asks for by other means than marks
  * @param asksForHour looks where the API reads a lifetime
  */
-function lifetimesOf(bytes: Buffer, keyed: CacheLifetime, asksForHour: () => boolean) {
-  const is_marked = isMarked(bytes);
+function lifetimesOf(text: Text, keyed: CacheLifetime, asksForHour: () => boolean) {
+  const is_marked = isMarked(text);
   const short = keyed !== 'none' || is_marked ? '5m' : 'none';
-  if (keyed !== '1h' && !mayAskForHour(bytes, is_marked)) return { most: short, requested: short } as const;
+  if (keyed !== '1h' && !mayAskForHour(text, is_marked)) return { most: short, requested: short } as const;
   return { most: '1h', requested: asksForHour() ? '1h' : short } as const;
 }
 
@@ -147,9 +154,9 @@ function lifetimesOf(bytes: Buffer, keyed: CacheLifetime, asksForHour: () => boo
  * Whether there may be marks on parts of the body, or tools of the provider with one for what they read. A native search is
  * several times as fast for what begins with a byte that few texts are full of.
  */
-function isMarked(bytes: Buffer): boolean {
-  const has_control = bytes.includes('_control') && bytes.includes('cache_control');
-  return has_control || hasBreakpoint(bytes) || bytes.includes('"caching"');
+function isMarked(text: Text): boolean {
+  const has_control = text.includes('_control') && text.includes('cache_control');
+  return has_control || hasBreakpoint(text) || text.includes('"caching"');
 }
 
 /**
@@ -158,12 +165,12 @@ function isMarked(bytes: Buffer): boolean {
  */
 const ESCAPED_LETTER = /\\u00(?:3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9a])/i;
 
-function mayAskForHour(bytes: Buffer, is_marked: boolean): boolean {
-  if (is_marked && holds(bytes, /"1h"/, '1h"')) return true;
-  if (is_marked && holds(bytes, /"12h"/, '12h"') && hasBreakpoint(bytes)) return true;
-  return holds(bytes, ESCAPED_LETTER, '\\u00');
+function mayAskForHour(text: Text, is_marked: boolean): boolean {
+  if (is_marked && holds(text, /"1h"/, '1h"')) return true;
+  if (is_marked && holds(text, /"12h"/, '12h"') && hasBreakpoint(text)) return true;
+  return holds(text, ESCAPED_LETTER, '\\u00');
 }
 
-function hasBreakpoint(bytes: Buffer): boolean {
-  return bytes.includes('_breakpoint') && bytes.includes('prompt_cache_breakpoint');
+function hasBreakpoint(text: Text): boolean {
+  return text.includes('_breakpoint') && text.includes('prompt_cache_breakpoint');
 }

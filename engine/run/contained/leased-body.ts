@@ -1,4 +1,4 @@
-import type { Capability, JsonValue, RequestBody } from '../../contract/stage.ts';
+import type { Capability, JsonValue, RequestBody, SkimmedBody } from '../../contract/stage.ts';
 import type { WantedTexts } from '../../contract/wanted-texts.ts';
 import type { RequestContext } from '../context.ts';
 
@@ -26,6 +26,10 @@ export class LeasedBody implements RequestBody {
 
   async json(): Promise<unknown> {
     return this.#held().json();
+  }
+
+  async skim(): Promise<SkimmedBody> {
+    return this.#held().skim();
   }
 
   value(key: string): unknown {

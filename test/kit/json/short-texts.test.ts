@@ -8,7 +8,7 @@ function shortened(text: string): unknown {
   const scan = new JsonScan(Buffer.from(text), { depth: 128, values: 500_000 }, { text_bytes: TEXT_BYTES_MAX });
   while (!scan.step(1000));
   assert.equal(scan.fault, undefined);
-  return JSON.parse(withShortTexts(scan.bytes, scan.texts));
+  return JSON.parse(withShortTexts(scan));
 }
 
 /** Whether a value is another one but for what is missing at the ends of its long texts. */
