@@ -58,6 +58,8 @@ class Transfer {
   #client_waits = false;
   /** The last bytes of an answer of which all has come: its end goes out with them. */
   #unsent: Buffer | string | undefined;
+  /** Whether the head has left, with bytes behind it. */
+  #wrote = false;
   #draining = false;
   #inspected = false;
   #ended = false;
@@ -100,8 +102,10 @@ class Transfer {
     this.#silence.begin();
     if (this.#relay.inspect !== undefined || this.#draining) return;
     // Head and first event usually arrive together; one packet is sent for both when they do.
+    if (this.#wrote) return;
     setImmediate(() => {
-      if (!this.#settled && this.#res.headersSent) this.#res.flushHeaders();
+      // What has been sent would be flushed by a write of nothing.
+      if (!this.#settled && !this.#wrote && this.#res.headersSent) this.#res.flushHeaders();
     });
   }
 
@@ -249,7 +253,9 @@ class Transfer {
         next = this.#unsent;
         this.#unsent = bytes;
       }
-      if (next !== undefined && !this.#res.write(next)) this.#waitForClient();
+      if (next === undefined) return;
+      this.#wrote = true;
+      if (!this.#res.write(next)) this.#waitForClient();
     } catch (error) {
       this.#fail(error);
     }

@@ -95,11 +95,12 @@ export class ReceivedAnswer implements UpstreamResponse {
       this.#kept_bytes -= chunk.length;
       this.#on_data?.(chunk);
     }
-    if (!this.#flowing) return;
-    if (this.#held_back) {
+    if (this.#flowing && this.#held_back) {
       this.#held_back = false;
       this.#controller.resume();
     }
+    // Meanwhile more may have come, and its reader may have had enough.
+    if (!this.#flowing) return;
     if (this.complete) this.#tellEnd();
     else if (this.#broken !== undefined) this.#tellBroken();
   }
@@ -145,6 +146,7 @@ export class ReceivedAnswer implements UpstreamResponse {
   }
 
   #tellBroken(): void {
+    if (this.destroyed) return;
     this.destroyed = true;
     this.#on_error?.(this.#broken!);
     this.#on_close?.();

@@ -1,0 +1,128 @@
+/** A gateway over either transport: what its clients see is the same, and each answer leaves in as few writes as can be. */
+import assert from 'node:assert/strict';
+import { Socket } from 'node:net';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import zlib from 'node:zlib';
+import { bootGateway, mainUpstream, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerBytes,
+  answerChunks,
+  answerJson,
+  EVENT_STREAM,
+  hang,
+  message,
+  messageEvents,
+  type Script,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask, bearer, messagesBody, open } from '../support/client.ts';
+import { ledgerRow, nothingReserved } from '../support/state.ts';
+
+let upstream: ScriptedUpstream;
+
+before(async () => {
+  upstream = await startUpstream();
+});
+after(async () => {
+  await upstream?.close();
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(message());
+});
+
+type Write = (this: Socket, ...given: unknown[]) => void;
+
+/** How often something is written to connections of this local port meanwhile. */
+async function writesOf(port: number, act: () => Promise<unknown>): Promise<number> {
+  const prototype = Socket.prototype as unknown as Record<'_write' | '_writev', Write>;
+  const { _write, _writev } = prototype;
+  let writes = 0;
+  const counted = (write: Write): Write =>
+    function (...given) {
+      if (this.localPort === port) writes++;
+      write.apply(this, given);
+    };
+  Object.assign(prototype, { _write: counted(_write), _writev: counted(_writev) });
+  try {
+    await act();
+  } finally {
+    Object.assign(prototype, { _write, _writev });
+  }
+  return writes;
+}
+
+for (const transport of ['direct', 'proxy'] as const) {
+  describe(`transport: ${transport}`, () => {
+    let gateway: TestGateway;
+    before(async () => {
+      const upstreams = [{ ...mainUpstream(upstream.url), transport, on_client_abort: 'cancel' }];
+      gateway = await bootGateway({ upstream_url: upstream.url, config: { upstreams } });
+    });
+    after(async () => {
+      await gateway?.close();
+    });
+
+    test('passes heads and bodies as they are, and knows what they cost', async () => {
+      const head = ['Content-Type', 'application/json', 'X-One', '1', 'link', '</a>', 'Link', '</b>'];
+      const body = `{ "é": 1e400,${JSON.stringify(message()).slice(1)}`;
+      upstream.script = answerBytes(200, [...head, 'content-encoding', 'gzip'], zlib.gzipSync(body));
+      const response = await ask(gateway.url, gateway.token);
+      assert.deepEqual(response.raw_headers.slice(0, head.length), head);
+      assert.equal(zlib.gunzipSync(response.body).toString(), body);
+      const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
+      assert.deepEqual([row.input_tokens, row.output_tokens], [100, 40]);
+      assert.equal(upstream.only().body.toString(), messagesBody());
+    });
+
+    test('passes streams as they are, and knows what they cost', async () => {
+      upstream.script = answerChunks(messageEvents());
+      const response = await ask(gateway.url, gateway.token, { stream: true });
+      assert.equal(response.text, messageEvents().join(''));
+      const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
+      assert.deepEqual([row.input_tokens, row.output_tokens], [100, 40]);
+    });
+
+    test('cancels what a client that leaves has asked for', async () => {
+      const begin: Script = ({ res }) => void res.writeHead(200, EVENT_STREAM as string[]).write(messageEvents()[0]!);
+      for (const script of [hang, begin]) {
+        upstream.requests.length = 0;
+        upstream.script = script;
+        const { head, abort } = open(gateway.url, {
+          headers: bearer(gateway.token),
+          body: messagesBody({ stream: true }),
+        });
+        head.catch(() => {});
+        await until('it has come', () => upstream.requests.length === 1);
+        abort();
+        await until('it is cancelled', () => upstream.only().cancelled);
+      }
+      await nothingReserved(gateway.database);
+    });
+
+    test('an answer leaves in one write, and the first event of a stream with its head', async () => {
+      const port = Number(new URL(gateway.url).port);
+      await ask(gateway.url, gateway.token);
+      assert.equal(await writesOf(port, () => ask(gateway.url, gateway.token)), 1);
+      let go: (() => void) | undefined;
+      upstream.script = async ({ res }) => {
+        res.writeHead(200, EVENT_STREAM as string[]);
+        res.write(messageEvents()[0]!);
+        await new Promise<void>((resolve) => (go = resolve));
+        res.end(messageEvents().slice(1).join(''));
+      };
+      const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
+      let first = '';
+      let rest: AsyncIterator<unknown> | undefined;
+      const writes = await writesOf(port, async () => {
+        rest = (await head)[Symbol.asyncIterator]();
+        first = String((await rest.next()).value);
+      });
+      assert.deepEqual([first, writes], [messageEvents()[0], 1]);
+      go?.();
+      while (!(await rest!.next()).done);
+    });
+  });
+}
