@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { StageError } from '../contract/errors.ts';
 import type { KeyNames } from '../contract/key-names.ts';
-import type { JsonValue, RequestBody, SkimmedBody } from '../contract/request-body.ts';
-import type { WantedTexts } from '../contract/wanted-texts.ts';
+import type { JsonValue, RequestBody, SkimmedBody, WantedTexts } from '../contract/request-body.ts';
 import type { ByteRange, ElementPath } from '../kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
 import { keyText } from '../kit/json/key-names.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { JsonValue } from '../../engine/api.ts';
-import type { WantedTexts } from '../../engine/contract/wanted-texts.ts';
+import type { WantedTexts } from '../../engine/contract/request-body.ts';
 import { HeldBody } from '../../engine/run/body.ts';
 
 function held(text: string) {

@@ -1,4 +1,4 @@
-import type { WantedTexts } from '../../contract/wanted-texts.ts';
+import type { WantedTexts } from '../../contract/request-body.ts';
 import { createTurns } from '../turns.ts';
 import { type ByteRange, type ElementPath, rangesOfElements } from './elements.ts';
 import { outline } from './outline.ts';

@@ -1,4 +1,4 @@
-import type { WantedTexts } from '../../contract/wanted-texts.ts';
+import type { WantedTexts } from '../../contract/request-body.ts';
 import type { ByteRange } from './elements.ts';
 import { keyText } from './key-names.ts';
 import { CLOSE_BRACE, CLOSE_BRACKET, COLON, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from './tokens.ts';

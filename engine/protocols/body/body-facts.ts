@@ -55,11 +55,7 @@ export async function readBodyFacts(
   { isModel, session_headers }: BodyWishes = {},
 ): Promise<BodyFacts> {
   const { known_keys, readBody } = definitionOf(protocol);
-  // The session of a request may be told by how its prompt begins.
-  const { json, text } =
-    session_headers === undefined
-      ? await body.skim(known_keys)
-      : { json: await body.json(known_keys), text: body.bytes };
+  const { json, text } = await body.skim(known_keys);
   if (json === null || typeof json !== 'object' || Array.isArray(json)) {
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
@@ -87,7 +83,21 @@ export async function readBodyFacts(
     cache_requested: cache.requested,
     served: servedAs(fields, found),
     decisive: found.length === 0 ? undefined : byPath(found),
-    ...(session_headers !== undefined && { session: readSession(fields, session_headers) }),
+    ...(session_headers !== undefined && {
+      session: readSession(fields, session_headers, membersOf(body, fields, text)),
+    }),
+  };
+}
+
+/** Members of a body with the ends of their texts; as they were skimmed where a text turns out to be none. */
+function membersOf(body: RequestBody, skimmed: Fields, text: Text): (key: string) => unknown {
+  return (key) => {
+    if (typeof text !== 'string') return skimmed[key];
+    try {
+      return body.value(key);
+    } catch {
+      return skimmed[key];
+    }
   };
 }
 

@@ -3,8 +3,8 @@
  * @module
  */
 import type { Protocol } from '../../contract/protocol.ts';
+import type { WantedTexts } from '../../contract/request-body.ts';
 import type { RequestBody } from '../../contract/stage.ts';
-import type { WantedTexts } from '../../contract/wanted-texts.ts';
 import type { Fields } from './fields.ts';
 
 /** What asks for an hour or more, and the shorter lifetime to ask for. */

@@ -41,10 +41,17 @@ export function sessionKey(kind: 'session' | 'prompt' | 'caller' | 'stored', tex
   return hash('sha256', `${kind} ${text}`, 'base64url').slice(0, KEY_CHARS);
 }
 
-/** Reads what a request says of its session, in its headers or its body. */
-export function readSession(body: Fields, headers: IncomingHttpHeaders): SessionReading {
+/**
+ * Reads what a request says of its session, in its headers or its body.
+ * @param whole a member of the outermost object, where the texts in `body` may be cut short
+ */
+export function readSession(
+  body: Fields,
+  headers: IncomingHttpHeaders,
+  whole: (key: string) => unknown = (key) => body[key],
+): SessionReading {
   const session = sessionTold(body, headers);
-  const prompt = session === undefined ? promptOf(body) : '';
+  const prompt = session === undefined ? promptOf(whole) : '';
   const key = session !== undefined ? sessionKey('session', session) : prompt && sessionKey('prompt', prompt);
   const stored = storedId(body);
   return { key: key || undefined, continues: stored === undefined ? undefined : sessionKey('stored', stored) };
@@ -83,17 +90,19 @@ function storedId({ previous_response_id, conversation }: Fields): string | unde
 }
 
 /** How the prompt begins: instructions and tools, which all turns repeat. */
-function promptOf(body: Fields): string {
-  const { system, instructions, messages, input, tools, functions } = body;
-  let prompt = textIn(system) + textIn(instructions);
-  for (const message of [...leading(messages), ...leading(input)]) {
-    if (prompt.length >= PROMPT_CHARS) break;
-    prompt += textIn(message.content);
-  }
-  for (const tool of [...listed(tools), ...listed(functions)]) {
-    if (prompt.length >= PROMPT_CHARS) break;
-    prompt += JSON.stringify(tool);
-  }
+function promptOf(whole: (key: string) => unknown): string {
+  let prompt = textIn(whole('system')) + textIn(whole('instructions'));
+  const add = (keys: readonly string[], textsOf: (value: unknown) => Iterable<string>) => {
+    for (const key of keys) {
+      if (prompt.length >= PROMPT_CHARS) return;
+      for (const text of textsOf(whole(key))) {
+        if (prompt.length >= PROMPT_CHARS) return;
+        prompt += text;
+      }
+    }
+  };
+  add(['messages', 'input'], (value) => leading(value).map(({ content }) => textIn(content)));
+  add(['tools', 'functions'], (value) => listed(value).map((tool) => JSON.stringify(tool)));
   return prompt.slice(0, PROMPT_CHARS);
 }
 

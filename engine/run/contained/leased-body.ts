@@ -1,5 +1,5 @@
+import type { WantedTexts } from '../../contract/request-body.ts';
 import type { Capability, JsonValue, RequestBody, SkimmedBody } from '../../contract/stage.ts';
-import type { WantedTexts } from '../../contract/wanted-texts.ts';
 import type { RequestContext } from '../context.ts';
 
 /** The body as a contained stage sees it: a copy of the bytes, and rewrites by way of the engine only. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { WantedTexts } from '../../../engine/contract/wanted-texts.ts';
+import type { WantedTexts } from '../../../engine/contract/request-body.ts';
 import { findTexts } from '../../../engine/kit/json/polite.ts';
 
 const keys = new Map<string, NonNullable<ReturnType<WantedTexts<string>['keys']['get']>>>();
