@@ -191,9 +191,9 @@ export function spoiltStore(
     if (name === 'ledger_batch_late') return statement === 'settle';
     if (name !== 'ledger_batch') return name === statement;
     // One statement does both; which it does now, some of its values say.
-    const [rows, settled] = values.slice(9);
+    const [settled, , rest] = values.slice(6);
     return statement === 'settle'
-      ? rows !== '[]' || settled !== '{}'
+      ? settled !== '{}' || rest !== '[]'
       : statement === 'reserve' && values.at(-1) !== '[]';
   };
   return {

@@ -21,8 +21,8 @@ import {
   readMoves,
   unpackCounter,
 } from './batch-answer.ts';
-import { askedColumns, reservationColumns, SettlementColumns } from './batch-columns.ts';
 import { CounterList, packReservation, packSettlement, reservationRow } from './batch-request.ts';
+import { counterRows, isPlain, reservationRows, settlementRows } from './batch-rows.ts';
 
 /** What the ledger needs of the database. */
 export type LedgerStore = Pick<Database, 'query'>;
@@ -64,8 +64,7 @@ export interface RecentCost {
   readonly cost_nano_usd: number;
 }
 
-const BATCH_PARAMETERS = 48;
-const BATCH = `call run_columns(${Array.from({ length: BATCH_PARAMETERS }, (_, i) => `$${i + 1}`).join(', ')}, null)`;
+const BATCH = 'call carry_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, null)';
 const LATE_BATCH = `call run_batch(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, '[]', null)`;
 /** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
 const SAME_WINDOWS_MS = 900_000;
@@ -97,20 +96,14 @@ export class LedgerStatements {
   ): Promise<BatchResult> {
     const { database, clock, time_zone, process_id } = this.#options;
     const counters = new CounterList();
-    const columns = new SettlementColumns();
-    const rows: object[] = [];
-    for (const settlement of settlements) {
-      if (SettlementColumns.takes(settlement)) columns.add(settlement);
-      else rows.push(packSettlement(settlement, counters));
-    }
+    const plain = settlements.filter(isPlain);
+    const rest = settlements.filter((settlement) => !isPlain(settlement));
+    const rows = rest.map((each) => packSettlement(each, counters));
     const packed = requests.map((request) => packReservation(request, counters));
-    const [scopes, keys, , units] = counters.columns;
     const values = [
       ...[process_id, databaseTime(clock), time_zone(), valid_until ?? null],
-      ...[counters.windows, scopes, keys, counters.window_ns, units, storableJson(rows)],
-      ...columns.values,
-      ...askedColumns(packed, counters),
-      ...reservationColumns(packed),
+      ...[counters.windows, counterRows(packed, counters), ...settlementRows(plain), storableJson(rows)],
+      ...reservationRows(packed),
     ];
     const [row] = await database.query<{ answer: string | null }>('ledger_batch', BATCH, values);
     const answer = parseAnswer(row, counters.window_ns);

@@ -1,28 +1,24 @@
--- Writes the ledger rows of requests that are over and whose reservations are there, without earlier attempts that something is
--- held for: nearly all of them. p_notes is a JSON array of what many rows have in common ({provenance, server_tools, billed,
--- cache_requested_ttl, cache_effective_ttl}), p_note_ns the index of each row in it. A cost of null means the amount that was
--- reserved. Tells which requests were written, and for each of their counters what change_counters wants to know.
-create function write_reserved(
-  p_now timestamptz, p_request_ids text[], p_statuses integer[], p_aborted boolean[],
-  p_input bigint[], p_output bigint[], p_cache_read bigint[], p_cache_write_5m bigint[], p_cache_write_1h bigint[],
-  p_costs bigint[], p_upstream_ms double precision[], p_upstream_request_ids text[], p_note_ns integer[], p_notes jsonb,
-  out written text[],
-  out ids bigint[], out cost bigint[], out used bigint[], out amount bigint[], out most bigint[], out tokens bigint[]
-)
+-- A request that is over, of nearly all: with a reservation, and without earlier attempts that something is held for. A cost of
+-- null means the amount that was reserved. note_n is the index of what many have in common, from 0, in a JSON array of
+-- {provenance, server_tools, billed, cache_requested_ttl, cache_effective_ttl}.
+create type batch_settlement as (
+  request_id text, status integer, aborted boolean,
+  input bigint, output bigint, cache_read bigint, cache_write_5m bigint, cache_write_1h bigint,
+  cost bigint, upstream_ms double precision, upstream_request_id text, note_n integer
+);
+
+-- Writes the ledger rows of those whose reservations are there, and tells which these are.
+create function write_reserved(p_now timestamptz, p_settlements batch_settlement[], p_notes jsonb) returns settled_counters
 language plpgsql as $$
-#variable_conflict use_column
+declare
+  v_settled settled_counters;
 begin
   with gone as (
-    delete from reservations r
-    using unnest(
-      p_request_ids, p_statuses, p_aborted, p_input, p_output, p_cache_read, p_cache_write_5m, p_cache_write_1h, p_costs,
-      p_upstream_ms, p_upstream_request_ids, p_note_ns) as i (
-      request_id, status, aborted, input, output, cache_read, cache_write_5m, cache_write_1h, cost, upstream_ms,
-      upstream_request_id, note_n)
+    delete from reservations r using unnest(p_settlements) as i
     where r.request_id = i.request_id and r.held is null
     returning r.*, i.status, i.aborted, i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
       coalesce(i.cost, r.amount_nano_usd) as cost, i.upstream_ms, i.upstream_request_id, p_notes -> i.note_n as note
-  ), row_of as (
+  ), written as (
     insert into ledger (
       request_id, protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model,
       status, aborted, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
@@ -34,35 +30,28 @@ begin
            g.note ->> 'cache_effective_ttl', g.upstream_ms, g.upstream_request_id, g.counter_ids, g.reserved_at, p_now
     from gone g
   )
-  select (select array_agg(g.request_id) from gone g),
-         array_agg(c.id), array_agg(g.cost), array_agg(g.input + g.output + g.cache_read + g.cache_write_5m + g.cache_write_1h),
+  select array(select g.request_id from gone g), array_agg(c.id), array_agg(g.cost),
+         array_agg(g.input + g.output + g.cache_read + g.cache_write_5m + g.cache_write_1h),
          array_agg(g.amount_nano_usd), array_agg(g.most_nano_usd), array_agg(g.tokens)
-  into written, ids, cost, used, amount, most, tokens
+  into v_settled
   from gone g cross join unnest(g.counter_ids || g.rate_counter_ids) as c (id);
+  return v_settled;
 end $$;
 
--- Those of the rows that write_reserved did not write, as write_ledger takes them.
-create function unwritten_rows(
-  p_written text[], p_request_ids text[], p_statuses integer[], p_aborted boolean[],
-  p_input bigint[], p_output bigint[], p_cache_read bigint[], p_cache_write_5m bigint[], p_cache_write_1h bigint[],
-  p_costs bigint[], p_upstream_ms double precision[], p_upstream_request_ids text[], p_note_ns integer[], p_notes jsonb
-) returns jsonb
+-- Those that write_reserved did not write, as write_ledger takes them.
+create function unwritten_rows(p_written text[], p_settlements batch_settlement[], p_notes jsonb) returns jsonb
 language sql as $$
   select coalesce(jsonb_agg(jsonb_build_object(
     'request_id', i.request_id, 'reserved', true, 'status', i.status, 'aborted', i.aborted, 'input', i.input,
     'output', i.output, 'cache_read', i.cache_read, 'cache_write_5m', i.cache_write_5m, 'cache_write_1h', i.cache_write_1h,
     'cost_nano_usd', i.cost, 'upstream_ms', i.upstream_ms, 'upstream_request_id', i.upstream_request_id)
     || (p_notes -> i.note_n)), '[]')
-  from unnest(
-    p_request_ids, p_statuses, p_aborted, p_input, p_output, p_cache_read, p_cache_write_5m, p_cache_write_1h, p_costs,
-    p_upstream_ms, p_upstream_request_ids, p_note_ns) as i (
-    request_id, status, aborted, input, output, cache_read, cache_write_5m, cache_write_1h, cost, upstream_ms,
-    upstream_request_id, note_n)
-  where i.request_id <> all (coalesce(p_written, '{}'))
+  from unnest(p_settlements) as i
+  where i.request_id <> all (p_written)
 $$;
 
--- Settles what write_reserved does not, as settle_and_reserve does. p_ids are the counters of the batch, p_settled those of what
--- was settled already: all that the batch will change are locked at once.
+-- Settles what write_reserved does not, as settle_and_reserve does. p_ids are all other counters that the batch will
+-- change: all of them are locked at once.
 create function settle_rest(p_now timestamptz, p_ids bigint[], p_settled bigint[], p_rows jsonb) returns text[]
 language plpgsql as $$
 declare
