@@ -61,6 +61,7 @@ export const migrations: readonly SchemaMigration[] = [
   { name: '0007_requests', files: ['requests/audit-indexes.sql'] },
   { name: '0008_usage_hour_lines', files: ['reports/hour-lines.sql'] },
   { name: '0009_changes', files: ['changes/words.sql'] },
+  { name: '0011_leases', files: ['leases/leases.sql', 'leases/rows.sql', 'leases/recovery.sql'] },
 ];
 
 /** What to do about a database of a later version. */
