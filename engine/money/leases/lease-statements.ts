@@ -112,12 +112,12 @@ export class LeaseStatements {
   /** Looks whether somebody has leases on some counters, and asks for them. */
   async recall(names: readonly CounterName[]): Promise<readonly LookedAt[]> {
     const { database, clock, time_zone } = this.#options;
-    const [row] = await database.query<{ found: string }>(
+    const [row] = await database.query<{ told: string }>(
       'recall_leases',
-      'select l.found, recall_leases(l.ids) from look_for_leases($1, $2, $3, $4, $5, $6) as l',
+      'select l.told, recall_leases(l.ids) from look_for_leases($1, $2, $3, $4, $5, $6) as l',
       [databaseTime(clock), time_zone(), ...namesOf(names)],
     );
-    const found = JSON.parse(row!.found) as (readonly [boolean, ...PackedNumbers])[];
+    const found = JSON.parse(row!.told) as (readonly [boolean, ...PackedNumbers])[];
     return found.map(([leased, ...numbers]) => ({ leased, numbers: unpack(numbers) }));
   }
 

@@ -159,7 +159,7 @@ end $$;
 -- reserved, in_flight, most, set, granted, resets_at] in the order given. A process is taken for one that gives back while it
 -- was heard of within the last 15 seconds.
 create function look_for_leases(
-  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[], out found text, out ids bigint[]
+  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[], out told text, out ids bigint[]
 )
 language plpgsql stable as $$
 declare
@@ -174,7 +174,7 @@ begin
            v_set[c.position], v_granted[c.position],
            (extract(epoch from window_end(c.kind, w.start, p_time_zone)) * 1000)::bigint) order by c.position),
          array_agg(s.id) filter (where l.is_leased)
-  into found, ids
+  into told, ids
   from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
   cross join lateral (select window_start(c.kind, v_now, p_time_zone) as start) as w
   left join spend_counters s
