@@ -25,17 +25,32 @@ interface Use {
 const SECOND_MS = 1000;
 /** The counters that are remembered, those that were used last. */
 const MAX_COUNTERS = 20_000;
-/** A counter that is used less often in a second than this is not worth a lease. */
-const BUSY = 4;
-/** A lease is for as much as two seconds of use, and for a few requests of the largest kind. */
-const SECONDS = 2;
-const LARGEST = 4;
+
+/** When a counter gets a lease, and how large it is. */
+export interface LeasePolicy {
+  /** A counter that is used less often in a second than this is not worth a lease. */
+  readonly busy: number;
+  /** A lease is for as much as so many seconds of use, */
+  readonly seconds: number;
+  /** and for so many requests of the largest kind at least. */
+  readonly requests: number;
+  /** It is taken only where so many times as much is left of the limit. */
+  readonly share: number;
+}
+
+/** What gateways go by. */
+export const LEASE_POLICY: LeasePolicy = { busy: 4, seconds: 2, requests: 4, share: 16 };
 
 const nothing = (): Amounts => ({ amount: 0, most: 0, requests: 0 });
 
 /** What is asked of counters in one process, by which leases are measured. */
 export class CounterUse {
+  readonly #policy: LeasePolicy;
   readonly #uses = new LRUCache<string, Use>({ max: MAX_COUNTERS });
+
+  constructor(policy: LeasePolicy) {
+    this.#policy = policy;
+  }
 
   /** Takes note of a request. @returns whether the counter is busy enough for a lease, and not to be left alone. */
   note(counter: string, amount: number, most: number, limit: number, monotonic: number): boolean {
@@ -46,20 +61,21 @@ export class CounterUse {
     use.largest.amount = Math.max(use.largest.amount, amount);
     use.largest.most = Math.max(use.largest.most, most);
     use.limit = Math.min(use.limit, limit);
-    return Math.max(use.now.requests, use.before.requests) >= BUSY && use.rests_until <= monotonic;
+    return Math.max(use.now.requests, use.before.requests) >= this.#policy.busy && use.rests_until <= monotonic;
   }
 
   /** What a lease should have room for, and the limit that it is to be within. */
   wanted(counter: string, monotonic: number): Amounts & { readonly limit: number } {
     const { now, before, largest, limit, limit_before } = this.#at(counter, monotonic);
+    const { seconds, requests } = this.#policy;
     const want = (of: (amounts: Amounts) => number) =>
-      Math.min(Number.MAX_SAFE_INTEGER, Math.max(Math.max(of(now), of(before)) * SECONDS, of(largest) * LARGEST));
+      Math.min(Number.MAX_SAFE_INTEGER, Math.max(Math.max(of(now), of(before)) * seconds, of(largest) * requests));
     return {
       amount: want(({ amount }) => amount),
       most: want(({ most }) => most),
       requests: Math.max(
-        LARGEST,
-        want(({ requests }) => requests),
+        requests,
+        want((amounts) => amounts.requests),
       ),
       limit: Math.min(limit, limit_before),
     };

@@ -5,7 +5,7 @@ import { CounterList } from '../ledger/batch-request.ts';
 import { databaseTime, type LedgerStore } from '../ledger/ledger-statements.ts';
 import type { CounterNumbers } from '../limits/room.ts';
 import type { Amounts } from './counter-use.ts';
-import type { Granted, Placement, Return, Wish } from './leased-room.ts';
+import type { Granted, Placement, Return, Wish } from './lease-parts.ts';
 
 /** A placed request, and which leases it was placed in. */
 export interface LeasedRow {
@@ -40,7 +40,7 @@ interface StatementOptions {
 const ROW_VALUES = Array.from({ length: 18 }, (_, i) => `$${i + 1}`).join(', ');
 const PLACE = `call place_rows(${ROW_VALUES}, $19, $20, $21, $22)`;
 const PLACE_AGAIN = `call place_rows_again(${ROW_VALUES})`;
-const KEEP = `call keep_leases(${Array.from({ length: 16 }, (_, i) => `$${i + 1}`).join(', ')}, null)`;
+const KEEP = `call keep_leases(${Array.from({ length: 17 }, (_, i) => `$${i + 1}`).join(', ')}, null)`;
 
 /** The statements about leases, and about reservations that were placed in them. Errors are the database's. */
 export class LeaseStatements {
@@ -81,8 +81,16 @@ export class LeaseStatements {
     await this.#options.database.query('place_rows_again', PLACE_AGAIN, this.#rowValues(rows));
   }
 
-  /** Gives back, then takes. @returns what became of each wish. */
-  async keep(lease_id: string, returns: readonly Return[], wishes: readonly Wish[]): Promise<readonly Granted[]> {
+  /**
+   * Gives back, then takes, where `share` times as much is left.
+   * @returns what became of each wish.
+   */
+  async keep(
+    lease_id: string,
+    returns: readonly Return[],
+    wishes: readonly Wish[],
+    share: number,
+  ): Promise<readonly Granted[]> {
     const { database, process_id, clock, time_zone } = this.#options;
     const back = <Value>(of: (each: Return) => Value) => returns.map(of);
     const wish = <Value>(of: (each: Wish) => Value) => wishes.map(of);
@@ -96,7 +104,7 @@ export class LeaseStatements {
       ],
       ...namesOf(wish(({ name }) => name)),
       wish(({ limit }) => (Number.isFinite(limit) ? limit : null)),
-      ...[wish(({ amount }) => amount), wish(({ most }) => most), wish(({ requests }) => requests)],
+      ...[wish(({ amount }) => amount), wish(({ most }) => most), wish(({ requests }) => requests), share],
     ]);
     if (wishes.length === 0) return [];
     const answer = JSON.parse(row!.answer!) as (readonly [boolean, number, number | null, ...PackedNumbers])[];

@@ -1,65 +1,17 @@
 import type { CounterName, LimitDemand, LimitStatus, ReservationRequest } from '../../contract/services.ts';
-import { type CountedDemand, type CounterNumbers, isLimit, neededIn, statusesOf } from '../limits/room.ts';
-import { type Amounts, CounterUse } from './counter-use.ts';
-
-/** Room on a counter that this process has taken and not yet placed. */
-export interface Lease {
-  readonly counter: string;
-  readonly id: number;
-  /** What is free. */
-  readonly free: Amounts;
-  /** The largest limit that some of it was taken under; requests under a smaller one do not use it. */
-  limit: number;
-  /** Milliseconds since the epoch by the database's clock; infinity where it never ends. */
-  readonly ends_at: number;
-  /** The counter, with what is leased, as far as this process knows. */
-  numbers: { -readonly [Name in keyof CounterNumbers]: CounterNumbers[Name] };
-  /** Monotonic. */
-  used_at: number;
-}
-
-/** What a request takes of one counter. */
-export interface Part extends Amounts {
-  readonly counter: string;
-  readonly name: CounterName;
-  /** The smallest limit that the request comes under there, also in shadow mode; infinity without any. */
-  limit: number;
-}
-
-/** A request that was placed in leases. */
-export interface Placement {
-  readonly request: ReservationRequest;
-  readonly parts: readonly Part[];
-  /** In the order of the parts. */
-  readonly leases: readonly Lease[];
-}
-
-/** So much of a lease that is to be given back. */
-export interface Return extends Amounts {
-  readonly id: number;
-}
-
-/** So much that is to be leased. */
-export interface Wish extends Amounts {
-  readonly counter: string;
-  readonly name: CounterName;
-  readonly limit: number;
-}
-
-/** What became of a wish. */
-export interface Granted {
-  readonly taken: boolean;
-  readonly id: number;
-  readonly ends_at: number | null;
-  readonly numbers: CounterNumbers;
-}
-
-/** A moment by both clocks. */
-export interface Moment {
-  readonly monotonic: number;
-  /** By the database's clock, in milliseconds since the epoch. */
-  readonly database: number;
-}
+import { type CountedDemand, type CounterNumbers, isLimit, statusesOf } from '../limits/room.ts';
+import { type Amounts, CounterUse, LEASE_POLICY, type LeasePolicy } from './counter-use.ts';
+import {
+  counterName,
+  type Ending,
+  type Granted,
+  type Lease,
+  type Moment,
+  type Part,
+  type Placement,
+  type Return,
+  type Wish,
+} from './lease-parts.ts';
 
 /** Windows and grants end by the database's clock, which is known to about that. */
 const MARGIN_MS = 2000;
@@ -68,33 +20,19 @@ const IDLE_MS = 2000;
 const REFUSED_MS = 1000;
 const RECALLED_MS = 5000;
 
-/** Tells a counter from all others. */
-export function counterName({ scope, key, window, unit }: CounterName): string {
-  // Nothing but the last part can have a blank.
-  return `${scope} ${window} ${unit} ${key}`;
-}
-
-/** What a request takes of each of its counters. */
-export function partsOf(request: ReservationRequest): Part[] {
-  const parts: Part[] = [];
-  for (const demand of request.demands) {
-    const counter = counterName(demand);
-    const limit = demand.limit ?? Number.POSITIVE_INFINITY;
-    const known = parts.find((part) => part.counter === counter);
-    if (known !== undefined) known.limit = Math.min(known.limit, limit);
-    else parts.push({ counter, name: demand, limit, ...neededIn(demand.unit, request), requests: 1 });
-  }
-  return parts;
-}
-
 /** The room that a process has leased, in memory. */
 export class LeasedRoom {
-  readonly #use = new CounterUse();
+  readonly #use: CounterUse;
   readonly #leases = new Map<string, Lease>();
   readonly #hungry = new Map<string, CounterName>();
+  readonly #endings = new Set<Ending>();
   /** Counters whose leases were asked back, with until when nothing is taken there. */
   readonly #recalled = new Map<number, number>();
   #returns: Return[] = [];
+
+  constructor(policy: LeasePolicy = LEASE_POLICY) {
+    this.#use = new CounterUse(policy);
+  }
 
   /** Whether there is something to take or to give back. */
   get has_errands(): boolean {
@@ -156,22 +94,25 @@ export class LeasedRoom {
       const lease = this.#leases.get(counterName(status));
       if (lease === undefined) return status;
       const { spent, reserved, most, in_flight } = status;
-      Object.assign(lease.numbers, { spent, reserved, most, in_flight });
-      return { ...status, ...less(status, lease.free) };
+      this.#tell(lease, { ...lease.numbers, spent, reserved, most, in_flight });
+      return { ...status, spent: lease.numbers.spent, ...less(lease.numbers, lease.free) };
     });
   }
 
-  /** A request on some counters is over; it cost so much in their unit, and nothing where it was never sent. */
-  over(parts: readonly Part[], spent: (name: CounterName) => number): void {
-    for (const part of parts) {
-      const lease = this.#leases.get(part.counter);
-      if (lease === undefined) continue;
-      const { numbers } = lease;
-      numbers.spent += spent(part.name);
-      numbers.reserved = Math.max(0, numbers.reserved - part.amount);
-      numbers.most = Math.max(0, numbers.most - part.most);
-      numbers.in_flight = Math.max(0, numbers.in_flight - part.requests);
-    }
+  /**
+   * A request is over; it cost so much in the unit of each part. What the database tells does not include that before it is
+   * sent, and again what is told here does at once. `ended` when it is written.
+   */
+  over(parts: readonly Part[], spent: readonly number[]): Ending {
+    const ending: Ending = { parts, spent, sent: false };
+    this.#endings.add(ending);
+    for (let i = 0; i < parts.length; i++) this.#end(ending, i);
+    return ending;
+  }
+
+  /** What is known of an ending is in all that the database tells. */
+  ended(ending: Ending): void {
+    this.#endings.delete(ending);
   }
 
   /** What is to be leased now; it is the caller's to say what became of each. */
@@ -203,7 +144,7 @@ export class LeasedRoom {
     const known = this.#leases.get(counter);
     if (!taken) {
       this.#use.rest(counter, monotonic, REFUSED_MS);
-      if (known?.id === id) known.numbers = { ...numbers };
+      if (known?.id === id) this.#tell(known, numbers);
       return;
     }
     // It was asked back while it was on its way.
@@ -214,16 +155,18 @@ export class LeasedRoom {
     if (known?.id === id) {
       addTo(known.free, wish);
       known.limit = Math.max(known.limit, limit);
-      known.numbers = { ...numbers };
+      this.#tell(known, numbers);
       return;
     }
     if (known !== undefined) this.#close(known);
-    this.#leases.set(counter, {
+    const lease: Lease = {
       ...{ counter, id, limit, used_at: monotonic },
       free: amountsOf(wish),
       ends_at: ends_at ?? Number.POSITIVE_INFINITY,
       numbers: { ...numbers },
-    });
+    };
+    this.#leases.set(counter, lease);
+    this.#tell(lease, numbers);
   }
 
   /** Gives back what is leased on some counters, and takes nothing there for a time. */
@@ -260,6 +203,26 @@ export class LeasedRoom {
     this.#leases.clear();
     this.#returns = [];
     this.#hungry.clear();
+  }
+
+  /** The database told of a counter: what it could not know yet comes to it. */
+  #tell(lease: Lease, numbers: CounterNumbers): void {
+    lease.numbers = { ...numbers };
+    for (const ending of this.#endings) {
+      if (ending.sent) continue;
+      const at = ending.parts.findIndex(({ counter }) => counter === lease.counter);
+      if (at >= 0) this.#end(ending, at);
+    }
+  }
+
+  #end({ parts, spent }: Ending, at: number): void {
+    const { counter, amount, most, requests } = parts[at]!;
+    const numbers = this.#leases.get(counter)?.numbers;
+    if (numbers === undefined) return;
+    numbers.spent += spent[at]!;
+    numbers.reserved = Math.max(0, numbers.reserved - amount);
+    numbers.most = Math.max(0, numbers.most - most);
+    numbers.in_flight = Math.max(0, numbers.in_flight - requests);
   }
 
   #close(lease: Lease): void {

@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type {
   Clock,
-  CounterName,
   LimitStatus,
   Log,
   MoveDecision,
@@ -12,8 +11,18 @@ import type { Every } from '../../kit/clock.ts';
 import { createRetryPause } from '../../kit/retry-pause.ts';
 import type { Database } from '../../store/database.ts';
 import type { Heartbeat } from '../ledger/heartbeat.ts';
+import { LEASE_POLICY, type LeasePolicy } from './counter-use.ts';
+import {
+  counterName,
+  type Ending,
+  type Granted,
+  type Moment,
+  type Part,
+  type Placement,
+  type Wish,
+} from './lease-parts.ts';
 import type { LeaseStatements, LookedAt } from './lease-statements.ts';
-import { counterName, LeasedRoom, type Moment, type Part, type Placement } from './leased-room.ts';
+import { LeasedRoom } from './leased-room.ts';
 import { RowSender, type SentRow } from './row-sender.ts';
 
 /** Where processes ask each other for leases, with the ids of counters. */
@@ -33,6 +42,9 @@ export interface LeasesOptions {
   readonly every: Every;
   /** Asked each time, because a reload can change it. */
   readonly is_on: () => boolean;
+  readonly policy?: LeasePolicy | undefined;
+  /** Does something while nothing is settled or reserved. */
+  between(task: () => Promise<void>): Promise<void>;
 }
 
 /** A reservation that was placed in leases. */
@@ -55,7 +67,8 @@ export interface LeaseCounts {
 export class Leases {
   readonly counts: LeaseCounts = { leased: 0, waited: 0, taken: 0, refused: 0, recalled: 0 };
   readonly #options: LeasesOptions;
-  readonly #room = new LeasedRoom();
+  readonly #room: LeasedRoom;
+  readonly #share: number;
   readonly #sender: RowSender;
   readonly #retry = createRetryPause();
   readonly #stopTimer: () => void;
@@ -67,8 +80,10 @@ export class Leases {
   #closed = false;
 
   constructor(options: LeasesOptions) {
-    const { database, statements, log, every } = options;
+    const { database, statements, log, every, policy = LEASE_POLICY } = options;
     this.#options = options;
+    this.#room = new LeasedRoom(policy);
+    this.#share = policy.share;
     const onFailure = (error: unknown) => this.#startAnew(error);
     this.#sender = new RowSender({ lanes: database.lanes(), statements, log, onFailure });
     this.#stopTimer = every(TICK_MS, () => this.#tick());
@@ -115,9 +130,14 @@ export class Leases {
     return this.#room.is_empty ? statuses : this.#room.learn(statuses);
   }
 
-  /** A reservation is over, which came to so much in the unit of each counter. */
-  over(parts: readonly Part[], spent: (name: CounterName) => number): void {
-    if (!this.#room.is_empty) this.#room.over(parts, spent);
+  /** A reservation is over, which came to so much in the unit of each part; `ended` when that is written. */
+  over(parts: readonly Part[], spent: readonly number[]): Ending {
+    return this.#room.over(parts, spent);
+  }
+
+  /** The end of a reservation is written, or never will be. */
+  ended(ending: Ending): void {
+    this.#room.ended(ending);
   }
 
   /**
@@ -223,23 +243,27 @@ export class Leases {
   }
 
   async #keepNow(): Promise<void> {
-    // What comes in the same turn is for the same statement.
-    await new Promise((resolve) => setImmediate(resolve));
-    const { statements, clock } = this.#options;
-    const lease_id = this.#lease_id;
-    const returns = this.#room.takeReturns();
-    const wishes = this.#room.takeWishes(clock.monotonic());
-    if (returns.length + wishes.length === 0) return;
+    const { statements, clock, between } = this.#options;
     try {
-      const granted = await statements.keep(lease_id, returns, wishes);
-      if (lease_id !== this.#lease_id || this.#starting_anew !== undefined) return;
-      for (let i = 0; i < wishes.length; i++) {
-        this.#room.granted(wishes[i]!, granted[i]!, clock.monotonic());
-        if (granted[i]!.taken) this.counts.taken++;
-        else this.counts.refused++;
-      }
+      await between(async () => {
+        const lease_id = this.#lease_id;
+        const returns = this.#room.takeReturns();
+        const wishes = this.#room.takeWishes(clock.monotonic());
+        if (returns.length + wishes.length === 0) return;
+        const granted = await statements.keep(lease_id, returns, wishes, this.#share);
+        // At once: what is settled next is no part of what was told.
+        if (this.#starting_anew === undefined) this.#granted(wishes, granted);
+      });
     } catch (error) {
       this.#startAnew(error);
+    }
+  }
+
+  #granted(wishes: readonly Wish[], granted: readonly Granted[]): void {
+    for (let i = 0; i < wishes.length; i++) {
+      this.#room.granted(wishes[i]!, granted[i]!, this.#options.clock.monotonic());
+      if (granted[i]!.taken) this.counts.taken++;
+      else this.counts.refused++;
     }
   }
 

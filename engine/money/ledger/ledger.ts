@@ -20,8 +20,8 @@ import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 import { asStoreError, isPermanent } from '../../store/store-errors.ts';
 import { LeaseStatements } from '../leases/lease-statements.ts';
-import { type LeaseCounts, Leases } from '../leases/leases.ts';
-import { Batches } from './batches.ts';
+import { type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
+import { Batches, type Sendable } from './batches.ts';
 import { Heartbeat } from './heartbeat.ts';
 import { createLedgerGroups, type LedgerGroups } from './ledger-groups.ts';
 import { LedgerStatements, type LedgerStore } from './ledger-statements.ts';
@@ -41,7 +41,7 @@ export interface LedgerOptions {
   readonly process?: GatewayProcess;
   readonly every?: Every;
   /** Where reservations may be placed in leases; `spend_limits.lease`. Absent: each is waited for. */
-  readonly leases?: Pick<Database, 'lanes' | 'listen'> & { readonly is_on: () => boolean };
+  readonly leases?: Pick<Database, 'lanes' | 'listen'> & Pick<LeasesOptions, 'is_on' | 'policy'>;
 }
 
 const CLOSE_PATIENCE_MS = 3000;
@@ -99,8 +99,9 @@ export class DatabaseLedger implements Ledger, Books {
     this.#leases =
       options.leases &&
       new Leases({
-        ...{ database: options.leases, is_on: options.leases.is_on, clock, log, every, heartbeat: this.#heartbeat },
+        ...{ database: options.leases, ...options.leases, clock, log, every, heartbeat: this.#heartbeat },
         statements: new LeaseStatements({ database, clock, time_zone, process_id }),
+        between: (task) => this.#batches.between(task),
       });
     this.#batches = new Batches({
       ...{ statements, clock, reserve_timeout_ms, heartbeat: this.#heartbeat },
@@ -164,19 +165,20 @@ export class DatabaseLedger implements Ledger, Books {
   async settle(settlement: Settlement): Promise<void> {
     if (this.#unwritten++ === 0) this.#written_at = this.#clock.monotonic();
     const written = this.#reserving.written(settlement.request_id);
-    this.#reserving.over(settlement.request_id, settlement);
+    const ending = this.#reserving.over(settlement.request_id, settlement);
     try {
       // What could not be reserved is written all the same.
       const is_lost = (await written) === false;
-      await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement);
+      await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, ending);
     } finally {
+      this.#reserving.ended(ending);
       if (--this.#unwritten === 0) this.#onAllWritten();
     }
   }
 
   async release(request_id: string): Promise<void> {
     const written = this.#reserving.written(request_id);
-    this.#reserving.over(request_id);
+    const ending = this.#reserving.over(request_id);
     try {
       await written;
       await this.#groups.releases.run(request_id);
@@ -184,6 +186,7 @@ export class DatabaseLedger implements Ledger, Books {
       this.#log.debug({ err: error, request_id }, 'a reservation could not be released yet');
       this.#heartbeat.doubt();
     } finally {
+      this.#reserving.ended(ending);
       delete this.#live[request_id];
     }
   }
@@ -295,11 +298,11 @@ export class DatabaseLedger implements Ledger, Books {
     await waitAtMost(LEAVE_PATIENCE_MS, this.#heartbeat.leave());
   }
 
-  async #settleUntilWritten(settlement: Settlement): Promise<void> {
+  async #settleUntilWritten(settlement: Settlement, ending?: Sendable): Promise<void> {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const written = await this.#batches.settle(settlement, this.#live[request_id]?.makes_room === true);
+        const written = await this.#batches.settle(settlement, this.#live[request_id]?.makes_room === true, ending);
         this.#written_at = this.#clock.monotonic();
         this.#retry.reset();
         delete this.#live[request_id];

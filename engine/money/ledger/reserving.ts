@@ -5,7 +5,7 @@ import type {
   ReservationRequest,
   Settlement,
 } from '../../contract/services.ts';
-import { type Part, partsOf } from '../leases/leased-room.ts';
+import { type Ending, type Part, partsOf } from '../leases/lease-parts.ts';
 import type { Leases } from '../leases/leases.ts';
 import type { Batches } from './batches.ts';
 import { isCount } from './reservation.ts';
@@ -60,12 +60,18 @@ export class Reserving {
     return this.#open[request_id]?.written;
   }
 
-  /** A request is over, with what it came to where it was forwarded. */
-  over(request_id: string, settlement?: Settlement): void {
+  /** A request is over, with what it came to where it was forwarded; `ended` when that is written. */
+  over(request_id: string, settlement?: Settlement): Ending | undefined {
     const open = this.#open[request_id];
-    if (open === undefined) return;
+    if (open === undefined) return undefined;
     delete this.#open[request_id];
-    this.#leases!.over(open.parts, (name) => (settlement === undefined ? 0 : spentOn(name, settlement)));
+    const spent = open.parts.map(({ name }) => (settlement === undefined ? 0 : spentOn(name, settlement)));
+    return this.#leases!.over(open.parts, spent);
+  }
+
+  /** The end of a request is written, or never will be. */
+  ended(ending: Ending | undefined): void {
+    if (ending !== undefined) this.#leases!.ended(ending);
   }
 
   async #placeIn(

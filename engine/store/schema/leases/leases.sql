@@ -15,12 +15,12 @@ create index on reservation_leases (counter_id);
 -- Order of locks: reservations, counters by id, leases by counter id.
 
 -- Takes room from counters: p_amounts, p_most and p_requests say how much in the unit of each, p_limits the limit that it has to be
--- within. All of it or nothing for each counter, and only where sixteen times as much is left. The answer has a line per counter, in
+-- within. All of it or nothing for each counter, and only where p_share times as much is left. The answer has a line per counter, in
 -- the order given: [whether it was taken, id, until when it may be used or null, spent, reserved, in_flight, most, set, granted,
 -- resets_at], times in milliseconds since the epoch.
 create function take_leases(
   p_process uuid, p_lease uuid, p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[],
-  p_limits bigint[], p_amounts bigint[], p_most bigint[], p_requests integer[]
+  p_limits bigint[], p_amounts bigint[], p_most bigint[], p_requests integer[], p_share integer
 ) returns text
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -47,7 +47,7 @@ begin
     set reserved = s.reserved + w.amount, most = s.most + w.most, in_flight = s.in_flight + w.requests
     from wanted w
     where s.id = w.id and (w.lim is null
-      or s.spent + s.reserved + 16 * w.amount <= w.lim and s.spent + s.most + 16 * w.most <= w.lim)
+      or s.spent + s.reserved + p_share * w.amount <= w.lim and s.spent + s.most + p_share * w.most <= w.lim)
     returning s.id, w.amount, w.most, w.requests
   ), leased as (
     insert into reservation_leases as l (lease_id, counter_id, process_id, amount, most, requests)
@@ -136,7 +136,8 @@ create procedure keep_leases(
   p_process uuid, p_lease uuid, p_now timestamptz, p_time_zone text,
   p_ids bigint[], p_back bigint[], p_back_most bigint[], p_back_requests integer[],
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[],
-  p_limits bigint[], p_amounts bigint[], p_most bigint[], p_requests integer[], inout answer text
+  p_limits bigint[], p_amounts bigint[], p_most bigint[], p_requests integer[], p_share integer,
+  inout answer text
 )
 language plpgsql as $$
 begin
@@ -148,7 +149,8 @@ begin
   if cardinality(p_scopes) > 0 then
     perform set_config('synchronous_commit', 'off', true);
     answer := take_leases(
-      p_process, p_lease, p_now, p_time_zone, p_scopes, p_keys, p_kinds, p_units, p_limits, p_amounts, p_most, p_requests);
+      p_process, p_lease, p_now, p_time_zone, p_scopes, p_keys, p_kinds, p_units, p_limits, p_amounts, p_most, p_requests,
+      p_share);
     commit;
   end if;
   perform ensure_durable_commit();
