@@ -61,6 +61,10 @@ export const migrations: readonly SchemaMigration[] = [
   { name: '0007_requests', files: ['requests/audit-indexes.sql'] },
   { name: '0008_usage_hour_lines', files: ['reports/hour-lines.sql'] },
   { name: '0009_changes', files: ['changes/words.sql'] },
+  {
+    name: '0010_hot_path',
+    files: ['hot-path/counters.sql', 'hot-path/settlements.sql', 'hot-path/reservations.sql', 'hot-path/batches.sql'],
+  },
   { name: '0011_leases', files: ['leases/leases.sql', 'leases/rows.sql', 'leases/recovery.sql'] },
 ];
 

@@ -193,9 +193,11 @@ export function spoiltStore(
   const isMeant = (name: string, values: readonly unknown[]): boolean => {
     if (name === 'ledger_batch_late') return statement === 'settle';
     if (name !== 'ledger_batch') return name === statement;
-    // One statement does both; which it does now, its last two values say.
-    const [rows, requests] = values.slice(-2);
-    return (statement === 'settle' && rows !== '[]') || (statement === 'reserve' && requests !== '[]');
+    // One statement does both; which it does now, some of its values say.
+    const [settled, , rest] = values.slice(6);
+    return statement === 'settle'
+      ? settled !== '{}' || rest !== '[]'
+      : statement === 'reserve' && values.at(-1) !== '[]';
   };
   return {
     async query(name, text, values) {

@@ -24,7 +24,14 @@ export interface PackedReservation {
   readonly indexes: readonly number[];
   /** Positions of the request's counters in the batch. */
   readonly counters: readonly number[];
-  readonly row: object;
+  /** How many of these are of money. */
+  readonly money: number;
+  /** Per counter, the smallest limit of its demands. */
+  readonly limits: readonly (number | null)[];
+  /** Likewise in shadow mode; `undefined` without any. */
+  readonly shadow_limits: readonly (number | null)[] | undefined;
+  /** By how many millionths of a limit all that is in flight may pass it; `undefined` where nothing may. */
+  readonly ppm: number | undefined;
 }
 
 /** A counter as the database tells it. */
@@ -54,9 +61,39 @@ export interface BatchAnswer {
 
 const NOTHING_TO_TELL: BatchAnswer = { repeated: [], remarks: [], statuses: [] };
 
-/** Reads the answer to a batch; the database gives none when there is nothing to tell. */
-export function parseAnswer(row: { readonly answer: string | null } | undefined): BatchAnswer {
-  return row?.answer == null ? NOTHING_TO_TELL : (JSON.parse(row.answer) as BatchAnswer);
+/** What the database tells of a batch that there was room for; of any other what is in `BatchAnswer`. */
+interface ColumnAnswer extends BatchAnswer {
+  readonly counters?: readonly [
+    positions: readonly number[] | null,
+    spent: readonly number[],
+    reserved: readonly number[],
+    in_flight: readonly number[],
+    most: readonly number[],
+    set: readonly (number | null)[] | null,
+    granted: readonly (number | null)[] | null,
+  ];
+  /** By window. */
+  readonly resets?: readonly (number | null)[];
+}
+
+/**
+ * Reads the answer to a batch; the database gives none when there is nothing to tell.
+ * @param windows per counter, the index of its window, from 1
+ */
+export function parseAnswer(
+  row: { readonly answer: string | null } | undefined,
+  windows: readonly number[] = [],
+): BatchAnswer {
+  if (row?.answer == null) return NOTHING_TO_TELL;
+  const answer: ColumnAnswer = { ...NOTHING_TO_TELL, ...JSON.parse(row.answer) };
+  const [positions, spent, reserved, in_flight, most, set, granted] = answer.counters ?? [];
+  if (positions == null) return answer;
+  const statuses = positions.map((position, i) => {
+    const changed = [set?.[position - 1] ?? null, granted?.[position - 1] ?? null] as const;
+    const resets_at = answer.resets![windows[position - 1]! - 1]!;
+    return [position, spent![i]!, reserved![i]!, in_flight![i]!, most![i]!, ...changed, resets_at] as const;
+  });
+  return { ...answer, statuses };
 }
 
 /** A counter by its numbers. */

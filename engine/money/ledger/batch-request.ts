@@ -16,6 +16,10 @@ import { isCount, ledgerIdentity } from './reservation.ts';
 export class CounterList {
   /** Scopes, keys, windows, units. */
   readonly columns: readonly [string[], string[], string[], string[]] = [[], [], [], []];
+  /** Each window once. */
+  readonly windows: string[] = [];
+  /** Per counter, the index of its window, from 1. */
+  readonly window_ns: number[] = [];
   readonly #positions = new Map<string, number>();
 
   position({ scope, key, window, unit }: CounterName): number {
@@ -27,6 +31,7 @@ export class CounterList {
     scopes.push(scope);
     keys.push(storable(key));
     windows.push(window);
+    this.window_ns.push(this.windows.indexOf(window) + 1 || this.windows.push(window));
     const position = units.push(unit);
     this.#positions.set(name, position);
     return position;
@@ -57,11 +62,17 @@ export function packReservation(request: ReservationRequest, counters: CounterLi
       limits[index] = smaller(limits[index]!, demand.limit);
     }
   }
-  const { amount_nano_usd, most_nano_usd, tokens, overshoot_percent: percent } = request;
+  const { overshoot_percent: percent } = request;
   const ppm = percent === undefined ? undefined : percentToPpm(percent);
+  return { request, demands, indexes, counters: positions, money, limits, shadow_limits, ppm };
+}
+
+/** A reservation as `move_reservations` takes it. */
+export function reservationRow(packed: PackedReservation): object {
+  const { request, counters, money, limits, shadow_limits, ppm } = packed;
+  const { amount_nano_usd, most_nano_usd, tokens } = request;
   const needs = { amount_nano_usd, most_nano_usd, tokens, ppm };
-  const row = { ...ledgerIdentity(request), ...needs, counters: positions, money, limits, shadow_limits };
-  return { request, demands, indexes, counters: positions, row };
+  return { ...ledgerIdentity(request), ...needs, counters, money, limits, shadow_limits };
 }
 
 /** Ledger rows name the counters of money only, which therefore come first. */

@@ -14,7 +14,6 @@ import type { Database } from '../../store/database.ts';
 import { statusesOf } from '../limits/room.ts';
 import { addSpentByDay } from '../reports/spent-by-day.ts';
 import {
-  type BatchAnswer,
   type MovesAnswer,
   type PackedCounter,
   parseAnswer,
@@ -22,7 +21,8 @@ import {
   readMoves,
   unpackCounter,
 } from './batch-answer.ts';
-import { CounterList, packReservation, packSettlement } from './batch-request.ts';
+import { CounterList, packReservation, packSettlement, reservationRow } from './batch-request.ts';
+import { counterRows, isPlain, reservationRows, settlementRows } from './batch-rows.ts';
 
 /** What the ledger needs of the database. */
 export type LedgerStore = Pick<Database, 'query'>;
@@ -64,7 +64,7 @@ export interface RecentCost {
   readonly cost_nano_usd: number;
 }
 
-const BATCH = 'call run_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, null)';
+const BATCH = 'call carry_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, null)';
 const LATE_BATCH = `call run_batch(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, '[]', null)`;
 /** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
 const SAME_WINDOWS_MS = 900_000;
@@ -94,12 +94,19 @@ export class LedgerStatements {
     requests: readonly ReservationRequest[],
     valid_until?: Date,
   ): Promise<BatchResult> {
+    const { database, clock, time_zone, process_id } = this.#options;
     const counters = new CounterList();
-    const rows = settlements.map((each) => packSettlement(each, counters));
+    const plain = settlements.filter(isPlain);
+    const rest = settlements.filter((settlement) => !isPlain(settlement));
+    const rows = rest.map((each) => packSettlement(each, counters));
     const packed = requests.map((request) => packReservation(request, counters));
-    // The first says until when all of them may be made.
-    const wanted = packed.map(({ row }, i) => (i === 0 && valid_until !== undefined ? { ...row, valid_until } : row));
-    const answer = await this.#call('ledger_batch', BATCH, null, counters, rows, storableJson(wanted));
+    const values = [
+      ...[process_id, databaseTime(clock), time_zone(), valid_until ?? null],
+      ...[counters.windows, counterRows(packed, counters), ...settlementRows(plain), storableJson(rows)],
+      ...reservationRows(packed),
+    ];
+    const [row] = await database.query<{ answer: string | null }>('ledger_batch', BATCH, values);
+    const answer = parseAnswer(row, counters.window_ns);
     return {
       written: settlements.map(({ request_id }) => !answer.repeated.includes(request_id)),
       decisions: answer.late === true ? undefined : readDecisions(packed, answer),
@@ -125,23 +132,11 @@ export class LedgerStatements {
       return { ...packSettlement({ ...settlement, reserved: false }, counters, counted), at: new Date(at_ms) };
     });
     const counted_at = new Date(Math.min(...late.map(({ at_ms }) => at_ms)));
-    const { database_id } = late[0]!;
-    return (await this.#call('ledger_batch_late', LATE_BATCH, counted_at, counters, rows, database_id)).repeated;
-  }
-
-  async #call(
-    name: string,
-    text: string,
-    counted_at: Date | null,
-    counters: CounterList,
-    rows: readonly object[],
-    last: string,
-  ): Promise<BatchAnswer> {
     const { database, clock, time_zone, process_id } = this.#options;
     const when = [databaseTime(clock), counted_at, time_zone()];
-    const values = [process_id, ...when, ...counters.columns, storableJson(rows), last];
-    const [row] = await database.query<{ answer: string | null }>(name, text, values);
-    return parseAnswer(row);
+    const values = [process_id, ...when, ...counters.columns, storableJson(rows), late[0]!.database_id];
+    const [row] = await database.query<{ answer: string | null }>('ledger_batch_late', LATE_BATCH, values);
+    return parseAnswer(row).repeated;
   }
 
   /** Which database this is. */
@@ -166,7 +161,10 @@ export class LedgerStatements {
   async move(moves: readonly Move[]): Promise<readonly (MoveDecision | undefined)[]> {
     const counters = new CounterList();
     const packed = moves.map(({ request }) => packReservation(request, counters));
-    const rows = packed.map(({ row }, i) => (moves[i]!.held.length > 0 ? { ...row, held: moves[i]!.held } : row));
+    const rows = packed.map((each, i) => {
+      const { held } = moves[i]!;
+      return { ...reservationRow(each), ...(held.length > 0 && { held }) };
+    });
     const [row] = await this.#options.database.query<{ answer: string }>(
       'ledger_move',
       'select move_reservations($1, $2, $3, $4, $5, $6, $7) as answer',

@@ -22,18 +22,19 @@ export async function watchCounters(
   watched: Watched,
   limits: ByScope,
 ): Promise<() => Promise<ByScope>> {
-  const amount = watched.replace(/\w+/g, 'new.$&');
   const { user, team } = limits;
-  const limit = `case new.scope when 'user' then ${BigInt(user)} when 'team' then ${BigInt(team)} end`;
+  const limit = `case scope when 'user' then ${BigInt(user)} when 'team' then ${BigInt(team)} end`;
+  // Deferred, so that it sees what is committed, and not the steps of a transaction that nobody else sees.
   await database.knex.raw(`
     create table overshoots (scope text, passed_by bigint);
     create function note_overshoot() returns trigger language plpgsql as $$
     begin
-      insert into overshoots values (new.scope, ${amount} - ${limit});
+      insert into overshoots select scope, ${watched} - ${limit} from spend_counters
+      where id = new.id and unit = 'nano_usd' and ${watched} > ${limit};
       return null;
     end $$;
-    create trigger note_overshoot after update on spend_counters for each row
-    when (new.unit = 'nano_usd' and ${amount} > ${limit}) execute function note_overshoot();`);
+    create constraint trigger note_overshoot after update on spend_counters deferrable initially deferred
+    for each row execute function note_overshoot();`);
   return async () => {
     const rows: { scope: string; most: string }[] = await database
       .knex('overshoots')
