@@ -42,12 +42,12 @@ export async function ask(
 export async function warmUp(
   ledger: DatabaseLedger,
   demands: readonly LimitDemand[],
-  more: Partial<ReservationRequest> = {},
+  more: () => Partial<ReservationRequest> = () => ({}),
 ): Promise<number> {
   const before = ledger.lease_counts!.leased;
   let spent = 0;
   await until('requests are placed in leases', async () => {
-    const { request, decision } = await ask(ledger, demands, more);
+    const { request, decision } = await ask(ledger, demands, more());
     assertGranted(decision);
     await ledger.settle(settlement(request));
     spent += settlement(request).cost_nano_usd;

@@ -111,6 +111,13 @@ export class LeaseStatements {
     return answer.map(([taken, id, ends_at, ...numbers]) => ({ taken, id, ends_at, numbers: unpack(numbers) }));
   }
 
+  /** Takes a reservation back; false where it is not there any more and is in the ledger. */
+  async takeBack(request_id: string): Promise<boolean> {
+    const text = 'select take_row_back($1) as was_there';
+    const [row] = await this.#options.database.query<{ was_there: boolean }>('take_row_back', text, [request_id]);
+    return row!.was_there;
+  }
+
   /** Gives back all leases of this process, but for those of an id. */
   async returnAll(but: string | null): Promise<void> {
     const { database, process_id } = this.#options;

@@ -50,8 +50,6 @@ export interface LeasesOptions {
 /** A reservation that was placed in leases. */
 export interface Leased extends SentRow {
   readonly statuses: readonly LimitStatus[];
-  /** Whether the process slept while the row was sent, so that others may have given its leases away. */
-  readonly is_stale: boolean;
 }
 
 /** How reservations were made, and what was done about leases, since the start. */
@@ -85,7 +83,8 @@ export class Leases {
     this.#room = new LeasedRoom(policy);
     this.#share = policy.share;
     const onFailure = (error: unknown) => this.#startAnew(error);
-    this.#sender = new RowSender({ lanes: database.lanes(), statements, log, onFailure });
+    const mayBeSent = () => options.heartbeat.isFresh();
+    this.#sender = new RowSender({ lanes: database.lanes(), statements, log, mayBeSent, onFailure });
     this.#stopTimer = every(TICK_MS, () => this.#tick());
     void database.listen(
       LEASES_CHANNEL,
@@ -121,8 +120,20 @@ export class Leases {
       this.counts.waited++;
       return undefined;
     }
+    if (!this.#options.heartbeat.isFresh() && (await this.#takeBack(request, sent))) {
+      this.counts.waited++;
+      return undefined;
+    }
     this.counts.leased++;
-    return { ...sent, statuses, is_stale: !this.#options.heartbeat.isFresh() };
+    return { ...sent, statuses };
+  }
+
+  /**
+   * The process slept while a row was sent, and others may have given its leases away before. Where they recorded the request as one
+   * that nobody settles, its row had come before that. Raises store_unavailable.
+   */
+  async #takeBack({ request_id }: ReservationRequest, { written }: SentRow): Promise<boolean> {
+    return (await written) && this.#options.statements.takeBack(request_id);
   }
 
   /** What the database told of limits, without what is leased here. */

@@ -30,6 +30,8 @@ export interface RowSenderOptions {
   readonly lanes: Lanes;
   readonly statements: Pick<LeaseStatements, 'place' | 'placeAgain'>;
   readonly log: Log;
+  /** Asked at the last moment before rows are sent: whether they may be. */
+  mayBeSent(): boolean;
   /** Called when a statement failed. */
   onFailure(error: unknown): void;
 }
@@ -101,6 +103,7 @@ export class RowSender {
   }
 
   #pump(): void {
+    if (!this.#options.mayBeSent()) this.giveUp();
     while (this.#queue.length > 0) {
       const lane = this.#unanswered > FEW ? undefined : this.#options.lanes.free();
       if (lane === undefined) {

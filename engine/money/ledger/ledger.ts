@@ -109,7 +109,7 @@ export class DatabaseLedger implements Ledger, Books {
         if (!(request_id in this.#live)) await this.release(request_id);
       },
     });
-    this.#reserving = new Reserving(this.#batches, this.#leases, (request_id) => statements.release([request_id]));
+    this.#reserving = new Reserving(this.#batches, this.#leases);
     this.#groups = createLedgerGroups(statements);
   }
 

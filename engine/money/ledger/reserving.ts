@@ -21,19 +21,12 @@ interface Open {
 export class Reserving {
   readonly #batches: Pick<Batches, 'reserve'>;
   readonly #leases: Leases | undefined;
-  readonly #release: (request_id: string) => Promise<void>;
   /** By request. No Map: see the engine's `Bag`. */
   readonly #open: Record<string, Open> = Object.create(null);
 
-  /** @param release gives back a reservation that was made in the database. */
-  constructor(
-    batches: Pick<Batches, 'reserve'>,
-    leases: Leases | undefined,
-    release: (request_id: string) => Promise<void>,
-  ) {
+  constructor(batches: Pick<Batches, 'reserve'>, leases: Leases | undefined) {
     this.#batches = batches;
     this.#leases = leases;
-    this.#release = release;
   }
 
   /** As `Batches.reserve`. */
@@ -81,12 +74,7 @@ export class Reserving {
   ): Promise<ReservationDecision | undefined> {
     const leased = await leases.place(request, parts);
     if (leased === undefined) return undefined;
-    const { written, statuses, is_stale } = leased;
-    if (is_stale) {
-      await written;
-      await this.#release(request.request_id);
-      return undefined;
-    }
+    const { written, statuses } = leased;
     const open: Open = { parts, written };
     this.#open[request.request_id] = open;
     // A row that could not be written stays known as such.

@@ -93,3 +93,16 @@ begin
   perform ensure_durable_commit();
   perform pg_logical_emit_message(true, 'appscli', '');
 end $$;
+
+-- Takes a reservation back that should not have been made; false where it is not there any more, because its process was taken for
+-- dead and it is in the ledger.
+create function take_row_back(p_request_id text) returns boolean
+language plpgsql as $$
+begin
+  perform from reservations r where r.request_id = p_request_id for update;
+  if not found then
+    return false;
+  end if;
+  perform release_batch(array[p_request_id]);
+  return true;
+end $$;

@@ -1,0 +1,27 @@
+/**
+ * A process that places a request in leases, says so, and is killed in the same turn: `node leasing-child.ts URL TEAM`. Whatever would
+ * have been forwarded by then must be in the database.
+ * @module
+ */
+import { writeSync } from 'node:fs';
+import type { GatewayConfig } from '../../engine/contract/config.ts';
+import { openDatabase } from '../../engine/store/database.ts';
+import { ask, leasingLedger, teamLimit, warmUp } from './leasing.ts';
+import { quietLog } from './store.ts';
+
+const [url, team] = process.argv.slice(2) as [string, string];
+const config = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 10 } } } as GatewayConfig;
+const env = { TEST_DATABASE_URL: url };
+const database = await openDatabase({ config, env, log: quietLog, wait: 'until-ready' });
+const ledger = leasingLedger(database);
+const demands = [teamLimit(team, 1_000_000_000)];
+await warmUp(ledger, demands, () => ({ request_id: crypto.randomUUID() }));
+const placed = Array.from({ length: 5 }, async (_, i) => {
+  for (let turn = 0; turn < i; turn++) await new Promise(setImmediate);
+  const request_id = crypto.randomUUID();
+  const before = ledger.lease_counts!.leased;
+  await ask(ledger, demands, { request_id });
+  writeSync(1, `${request_id} ${ledger.lease_counts!.leased > before ? 'leased' : 'waited'}\n`);
+});
+await Promise.race(placed.slice(-2));
+process.kill(process.pid, 'SIGKILL');
