@@ -4,8 +4,8 @@ import type { Clock, CounterName, LimitUnit, LimitWindow } from '../../contract/
 import { generateGrantId } from '../../identity/tokens/token-format.ts';
 import { sessionEnded } from '../../identity/tokens/tokens.ts';
 import type { Database } from '../../store/database.ts';
+import { leasesBack } from '../leases/leases-back.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { leasesBack } from './leases-back.ts';
 import {
   ALIVE,
   amountInJson,

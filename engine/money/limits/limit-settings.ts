@@ -2,7 +2,7 @@ import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
 import { OperationError } from '../../contract/operation-error.ts';
 import type { CounterName } from '../../contract/services.ts';
 import { sessionEnded } from '../../identity/tokens/tokens.ts';
-import { leasesBack } from './leases-back.ts';
+import { leasesBack } from '../leases/leases-back.ts';
 import {
   ALIVE,
   amountInJson,

@@ -9,13 +9,13 @@ import { systemClock } from '../../../engine/kit/clock.ts';
 import type { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import type { Lane, SentStatement } from '../../../engine/store/lanes.ts';
-import { ask, assertAddsUp, GREEDY, leasedRequests, leasingLedger, teamLimit, warmUp } from '../../support/leasing.ts';
 import { assertGranted, ledgerRowsOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
+import { ask, assertAddsUp, GREEDY, leasedRequests, leasingLedger, teamLimit, warmUp } from './leasing.ts';
 
 const never = () => () => {};
-const CHILD = join(import.meta.dirname, '../../support/leasing-child.ts');
+const CHILD = join(import.meta.dirname, 'leasing-child.ts');
 
 let store: TestStore;
 const ledgers = useTestStore((opened) => {

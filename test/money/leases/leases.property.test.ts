@@ -4,9 +4,9 @@ import fc from 'fast-check';
 import type { LeasePolicy } from '../../../engine/money/leases/counter-use.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { LedgerScene, type SceneStep } from '../../support/ledger-scene.ts';
-import { anyBursts, change, end, move, reserve } from '../../support/ledger-steps.ts';
 import { openTestStore, type TestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
+import { anyBursts, change, end, move, reserve } from '../ledger/ledger-steps.ts';
 
 let store: TestStore;
 let databases: [Database, Database];

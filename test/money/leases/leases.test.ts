@@ -4,9 +4,9 @@ import type { LimitDemand } from '../../../engine/api.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import type { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { setLimit } from '../../../engine/money/limits/limit-settings.ts';
-import { ask, assertAddsUp, GREEDY, leasedRequests, leasingLedger, teamLimit, warmUp } from '../../support/leasing.ts';
 import { assertGranted, balanceOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
+import { ask, assertAddsUp, GREEDY, leasedRequests, leasingLedger, teamLimit, warmUp } from './leasing.ts';
 
 const never = () => () => {};
 let store: TestStore;

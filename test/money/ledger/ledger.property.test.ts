@@ -2,9 +2,9 @@ import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Database } from '../../../engine/store/database.ts';
 import { LedgerScene, type SceneStep } from '../../support/ledger-scene.ts';
-import { anyBursts, change, crash, end, move, reserve, wait } from '../../support/ledger-steps.ts';
 import { openTestStore, type TestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
+import { anyBursts, change, crash, end, move, reserve, wait } from './ledger-steps.ts';
 
 let store: TestStore;
 let databases: [Database, Database];

@@ -4,10 +4,10 @@
  * @module
  */
 import { writeSync } from 'node:fs';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import { openDatabase } from '../../engine/store/database.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { openDatabase } from '../../../engine/store/database.ts';
+import { quietLog } from '../../support/store.ts';
 import { ask, leasingLedger, teamLimit, warmUp } from './leasing.ts';
-import { quietLog } from './store.ts';
 
 const [url, team] = process.argv.slice(2) as [string, string];
 const config = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 10 } } } as GatewayConfig;

@@ -1,6 +1,6 @@
 /** What may happen in a `LedgerScene`, as properties choose it. */
 import fc from 'fast-check';
-import { MOST_EXPENSIVE, type SceneStep } from './ledger-scene.ts';
+import { MOST_EXPENSIVE, type SceneStep } from '../../support/ledger-scene.ts';
 
 /** One of two gateways. */
 export const gateway = fc.constantFrom(0 as const, 1 as const);

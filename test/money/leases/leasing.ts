@@ -1,14 +1,14 @@
 /** Ledgers that place reservations in leases, as gateways have them, and limits for them. */
 import assert from 'node:assert/strict';
-import type { LimitDemand, ReservationDecision, ReservationRequest } from '../../engine/api.ts';
-import type { Clock } from '../../engine/contract/services.ts';
-import { systemClock } from '../../engine/kit/clock.ts';
-import type { LeasePolicy } from '../../engine/money/leases/counter-use.ts';
-import { DatabaseLedger, type LedgerOptions } from '../../engine/money/ledger/ledger.ts';
-import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
-import type { Database } from '../../engine/store/database.ts';
-import { assertGranted, quietLog, reservation, settlement } from './store.ts';
-import { until } from './until.ts';
+import type { LimitDemand, ReservationDecision, ReservationRequest } from '../../../engine/api.ts';
+import type { Clock } from '../../../engine/contract/services.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import type { LeasePolicy } from '../../../engine/money/leases/counter-use.ts';
+import { DatabaseLedger, type LedgerOptions } from '../../../engine/money/ledger/ledger.ts';
+import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { assertGranted, quietLog, reservation, settlement } from '../../support/store.ts';
+import { until } from '../../support/until.ts';
 
 /** Leases of all that is left, from the first request on. */
 export const GREEDY: LeasePolicy = { busy: 1, seconds: 2, requests: 10, share: 1 };
