@@ -63,7 +63,13 @@ export const migrations: readonly SchemaMigration[] = [
   { name: '0009_changes', files: ['changes/words.sql'] },
   {
     name: '0010_hot_path',
-    files: ['hot-path/counters.sql', 'hot-path/settlements.sql', 'hot-path/reservations.sql', 'hot-path/batches.sql'],
+    files: [
+      'hot-path/counters.sql',
+      'hot-path/settlements.sql',
+      'hot-path/reservations.sql',
+      'hot-path/batches.sql',
+      'hot-path/waiting.sql',
+    ],
   },
   { name: '0011_leases', files: ['leases/leases.sql', 'leases/rows.sql', 'leases/recovery.sql'] },
 ];

@@ -194,7 +194,7 @@ export function spoiltStore(
     if (name === 'ledger_batch_late') return statement === 'settle';
     if (name !== 'ledger_batch') return name === statement;
     // One statement does both; which it does now, some of its values say.
-    const [settled, , rest] = values.slice(6);
+    const [settled, , rest] = values.slice(7);
     return statement === 'settle'
       ? settled !== '{}' || rest !== '[]'
       : statement === 'reserve' && values.at(-1) !== '[]';

@@ -65,10 +65,18 @@ function smaller(a: number | null, b: number | null): number | null {
   return a === null || (b !== null && b < a) ? b : a;
 }
 
-/** The counters of a batch as `carry_batch` takes them, with what is asked of each. */
-export function counterRows(packed: readonly PackedReservation[], counters: CounterList): string {
-  const [scopes, keys, , units] = counters.columns;
-  const asked: Asked[] = scopes.map(() => {
+/** Of a counter that nothing limits. */
+const UNLIMITED = 2n ** 63n - 1n;
+
+/** How far a limit may be passed by what is in flight, as `bound_of` has it. */
+function boundOf(limit: number, ppm: number): number | bigint {
+  if (ppm === 0) return limit;
+  const [whole, rest] = [BigInt(limit) / 1_000_000n, BigInt(limit) % 1_000_000n];
+  return BigInt(limit) + whole * BigInt(ppm) + (rest * BigInt(ppm)) / 1_000_000n;
+}
+
+function askedOf(packed: readonly PackedReservation[], counters: number): readonly Asked[] {
+  const asked: Asked[] = Array.from({ length: counters }, () => {
     return { requests: 0, amount: 0, most: 0, tokens: 0, limit: null, shadow_limit: null, ppm: null };
   });
   for (const { request, counters: positions, limits, shadow_limits, ppm = 0 } of packed) {
@@ -83,12 +91,26 @@ export function counterRows(packed: readonly PackedReservation[], counters: Coun
       counter.ppm = smaller(counter.ppm, ppm);
     }
   }
-  return rowArray(
-    asked.map(({ requests, amount, most, tokens, limit, shadow_limit, ppm }, i) => [
-      ...[scopes[i]!, keys[i]!, counters.window_ns[i]!, units[i]!],
-      ...[requests, amount, most, tokens, limit, shadow_limit, ppm],
-    ]),
-  );
+  return asked;
+}
+
+/** The counters of a batch as `carry_batch` takes them, and what is asked of each. */
+export function counterRows(
+  packed: readonly PackedReservation[],
+  counters: CounterList,
+): readonly [rows: string, asked: string] {
+  const [scopes, keys, , units] = counters.columns;
+  const asked = askedOf(packed, scopes.length);
+  const rows = asked.map(({ limit, shadow_limit, ppm }, i): readonly Cell[] => [
+    ...[scopes[i]!, keys[i]!, counters.window_ns[i]!, units[i]!, limit, shadow_limit, ppm],
+  ]);
+  const least = asked.map(({ limit, shadow_limit }) => smaller(limit, shadow_limit));
+  const columns = [
+    ...(['requests', 'amount', 'most', 'tokens'] as const).map((name) => asked.map((counter) => counter[name])),
+    least.map((limit) => limit ?? UNLIMITED),
+    least.map((limit, i) => (limit === null ? UNLIMITED : boundOf(limit, asked[i]!.ppm ?? 0))),
+  ];
+  return [rowArray(rows), `(${columns.map((column) => `"{${column.join(',')}}"`).join(',')})`];
 }
 
 /** Reservations as `carry_batch` takes them: rows, their counters, and what is needed where there is no room for all. */

@@ -64,7 +64,7 @@ export interface RecentCost {
   readonly cost_nano_usd: number;
 }
 
-const BATCH = 'call carry_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, null)';
+const BATCH = 'call carry_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, null)';
 const LATE_BATCH = `call run_batch(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, '[]', null)`;
 /** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
 const SAME_WINDOWS_MS = 900_000;
@@ -102,7 +102,7 @@ export class LedgerStatements {
     const packed = requests.map((request) => packReservation(request, counters));
     const values = [
       ...[process_id, databaseTime(clock), time_zone(), valid_until ?? null],
-      ...[counters.windows, counterRows(packed, counters), ...settlementRows(plain), storableJson(rows)],
+      ...[counters.windows, ...counterRows(packed, counters), ...settlementRows(plain), storableJson(rows)],
       ...reservationRows(packed),
     ];
     const [row] = await database.query<{ answer: string | null }>('ledger_batch', BATCH, values);

@@ -168,7 +168,7 @@ export class DatabaseLedger implements Ledger, Books {
     const ending = this.#reserving.over(settlement.request_id, settlement);
     try {
       // What could not be reserved is written all the same.
-      const is_lost = (await written) === false;
+      const is_lost = written !== undefined && !(await written);
       await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, ending);
     } finally {
       this.#reserving.ended(ending);
@@ -180,7 +180,7 @@ export class DatabaseLedger implements Ledger, Books {
     const written = this.#reserving.written(request_id);
     const ending = this.#reserving.over(request_id);
     try {
-      await written;
+      if (written !== undefined) await written;
       await this.#groups.releases.run(request_id);
     } catch (error) {
       this.#log.debug({ err: error, request_id }, 'a reservation could not be released yet');

@@ -1,19 +1,22 @@
 -- Counters of a batch: found once, and changed once, by what was settled and what is reserved together.
 
--- A counter of a batch; window_n is the index of its window. What is asked of it: by how many requests, how much together, the
--- least of their limits, the least in shadow mode, and by how many millionths these may be passed.
-create type batch_counter as (
-  scope text, key text, window_n integer, unit text,
-  requests integer, amount bigint, most bigint, tokens bigint, lim bigint, shadow_lim bigint, ppm bigint
+-- A counter of a batch; window_n is the index of its window. The least of the limits that requests have on it, the least in shadow
+-- mode, and by how many millionths these may be passed.
+create type batch_counter as (scope text, key text, window_n integer, unit text, lim bigint, shadow_lim bigint, ppm bigint);
+
+-- What is asked of each counter, in the order of their positions: by how many requests, how much together. It has room if with all
+-- of that it comes to the limit at most, and if everything in flight costs the most it can, to the bound at most.
+create type asked_counters as (
+  requests integer[], amount bigint[], most bigint[], tokens bigint[], limits bigint[], bounds bigint[]
 );
 
--- The counters of requests that were settled, as often as these name them: what a request cost and used, and what is no longer
--- reserved for it.
+-- How many requests were settled, and their counters, as often as these name them: of which request, what it cost and used, and
+-- what is no longer reserved for it.
 create type settled_counters as (
-  request_ids text[], ids bigint[], cost bigint[], used bigint[], amount bigint[], most bigint[], tokens bigint[]
+  requests bigint, request_ids text[], ids bigint[], cost bigint[], used bigint[], amount bigint[], most bigint[], tokens bigint[]
 );
 
--- Whether there is room for all that is asked, and counters of money with a limit as they are with it, by their positions.
+-- Whether there is room for all that is asked, and counters of money as they are with it, by their positions.
 create type changed_counters as (
   fits boolean, positions integer[], spent bigint[], reserved bigint[], in_flight integer[], most bigint[]
 );
@@ -32,7 +35,7 @@ begin
          exists (select from limit_settings) or exists (select from limit_grants where revoked_at is null)
   into ids, is_changed
   from unnest(p_counters) with ordinality as c (
-    scope, key, window_n, unit, requests, amount, most, tokens, lim, shadow_lim, ppm, position)
+    scope, key, window_n, unit, lim, shadow_lim, ppm, position)
   join spend_counters s
     on s.scope = c.scope and s.key = c.key and s.window_kind = p_windows[c.window_n]
     and s.window_start = p_starts[c.window_n] and s.unit = c.unit;
@@ -44,21 +47,28 @@ begin
   end if;
 end $$;
 
--- What was set and granted on counters, as limit_changes tells it.
-create function changes_of(
-  p_counters batch_counter[], p_windows text[], p_now timestamptz, out amounts bigint[], out granted bigint[]
+-- What was set and granted on counters, as limit_changes tells it, and limits and bounds with that.
+create function limits_with_changes(
+  p_counters batch_counter[], p_windows text[], p_now timestamptz,
+  out amounts bigint[], out granted bigint[], out limits bigint[], out bounds bigint[]
 )
-language sql as $$
-  select limit_changes(
+language plpgsql as $$
+begin
+  select c.amounts, c.granted into amounts, granted
+  from limit_changes(
     array(select c.scope from unnest(p_counters) as c), array(select c.key from unnest(p_counters) as c),
-    array(select p_windows[c.window_n] from unnest(p_counters) as c), array(select c.unit from unnest(p_counters) as c), p_now)
-$$;
+    array(select p_windows[c.window_n] from unnest(p_counters) as c), array(select c.unit from unnest(p_counters) as c),
+    p_now) as c;
+  select array_agg(coalesce(l.lim, 9223372036854775807)), array_agg(coalesce(bound_of(l.lim, l.ppm), 9223372036854775807))
+  into limits, bounds
+  from (
+    select least(limit_in_force(c.lim, amounts[c.position], granted[c.position]), c.shadow_lim) as lim, c.ppm
+    from unnest(p_counters) with ordinality as c (scope, key, window_n, unit, lim, shadow_lim, ppm, position)) as l;
+end $$;
 
 -- Puts what is settled and what shall be reserved into their counters, which are locked by that in the order of their ids. What
 -- does not fit may do so after all for one request after the other: decide_reservations knows.
-create function change_counters(
-  p_settled settled_counters, p_ids bigint[], p_counters batch_counter[], p_set bigint[], p_granted bigint[]
-) returns changed_counters
+create function change_counters(p_settled settled_counters, p_ids bigint[], p_asked asked_counters) returns changed_counters
 language plpgsql as $$
 declare
   v_changed changed_counters;
@@ -66,19 +76,19 @@ begin
   with change as materialized (
     select c.id, max(c.position) as position, sum_bigint(c.cost) as cost, sum_bigint(c.used) as used, sum(c.written) as written,
            sum_bigint(c.amount) as amount, sum_bigint(c.most) as most, sum_bigint(c.tokens) as tokens,
-           sum(c.requests) as requests, max(c.lim) as lim, max(c.shadow_lim) as shadow_lim, max(c.ppm) as ppm
+           sum(c.requests) as requests
     from (
-      select s.id, null::bigint as position, s.cost, s.used, 1 as written, -s.amount as amount, -s.most as most,
-             -s.tokens as tokens, -1 as requests, null::bigint as lim, null::bigint as shadow_lim, null::bigint as ppm
+      select s.id, null::integer as position, s.cost, s.used, 1 as written, -s.amount as amount, -s.most as most,
+             -s.tokens as tokens, -1 as requests
       from unnest(p_settled.ids, p_settled.cost, p_settled.used, p_settled.amount, p_settled.most, p_settled.tokens)
         as s (id, cost, used, amount, most, tokens)
       union all
-      select p_ids[a.position], a.position, 0, 0, 0, a.amount, a.most, a.tokens, a.requests,
-             limit_in_force(a.lim, p_set[a.position], p_granted[a.position]), a.shadow_lim, a.ppm
-      from unnest(p_counters) with ordinality as a (
-        scope, key, window_n, unit, requests, amount, most, tokens, lim, shadow_lim, ppm, position)
+      select a.id, a.position::integer, 0, 0, 0, a.amount, a.most, a.tokens, a.requests
+      from unnest(p_ids, p_asked.requests, p_asked.amount, p_asked.most, p_asked.tokens)
+        with ordinality as a (id, requests, amount, most, tokens, position)
       where a.requests > 0
     ) as c
+    where c.id is not null
     group by c.id
     order by c.id
   ), changed as (
@@ -87,14 +97,14 @@ begin
         reserved = s.reserved + in_unit(s.unit, c.amount, c.tokens, c.requests),
         most = s.most + in_unit(s.unit, c.most, c.tokens, c.requests), in_flight = s.in_flight + c.requests
     from change c where s.id = c.id
-    returning c.position, c.lim is not null and s.unit = 'nano_usd' as is_told, least(c.lim, c.shadow_lim) as least, c.ppm,
-      s.spent, s.reserved, s.in_flight, s.most
+    returning c.position, s.unit, s.spent, s.reserved, s.in_flight, s.most
   )
-  select coalesce(bool_and(c.spent + c.reserved <= c.least and c.spent + c.most <= bound_of(c.least, c.ppm)), true),
-         array_agg(c.position) filter (where c.is_told), array_agg(c.spent) filter (where c.is_told),
-         array_agg(c.reserved) filter (where c.is_told), array_agg(c.in_flight) filter (where c.is_told),
-         array_agg(c.most) filter (where c.is_told)
+  select coalesce(bool_and(
+           c.spent + c.reserved <= p_asked.limits[c.position] and c.spent + c.most <= p_asked.bounds[c.position]), true),
+         array_agg(c.position) filter (where c.unit = 'nano_usd'), array_agg(c.spent) filter (where c.unit = 'nano_usd'),
+         array_agg(c.reserved) filter (where c.unit = 'nano_usd'), array_agg(c.in_flight) filter (where c.unit = 'nano_usd'),
+         array_agg(c.most) filter (where c.unit = 'nano_usd')
   into v_changed
-  from changed c;
+  from changed c where c.position is not null;
   return v_changed;
 end $$;

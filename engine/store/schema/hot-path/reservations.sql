@@ -20,27 +20,51 @@ begin
   cross join unnest(p_requests) as r;
 end $$;
 
--- Takes back what insert_reserved and change_counters have just reserved.
-create function take_back(p_requests batch_request[], p_ids bigint[], p_counters batch_counter[]) returns void
+-- Takes what is asked from the counters again, after change_counters.
+create function take_back(p_ids bigint[], p_asked asked_counters) returns void
 language plpgsql as $$
 begin
-  delete from reservations where request_id = any (array(select r.request_id from unnest(p_requests) as r));
   update spend_counters s
   set reserved = s.reserved - in_unit(s.unit, a.amount, a.tokens, a.requests),
       most = s.most - in_unit(s.unit, a.most, a.tokens, a.requests), in_flight = s.in_flight - a.requests
-  from unnest(p_counters) with ordinality as a (
-    scope, key, window_n, unit, requests, amount, most, tokens, lim, shadow_lim, ppm, position)
-  where s.id = p_ids[a.position] and a.requests > 0;
+  from unnest(p_ids, p_asked.requests, p_asked.amount, p_asked.most, p_asked.tokens) as a (id, requests, amount, most, tokens)
+  where s.id = a.id and a.requests > 0;
 end $$;
 
--- Requests as make_reservations takes them. p_limits has the rest of each: {counters, money, limits, shadow_limits, ppm}.
-create function requests_of(p_requests batch_request[], p_limits jsonb) returns jsonb
-language sql as $$
-  select jsonb_agg(p_limits -> (r.position - 1)::integer || jsonb_build_object(
-    'request_id', r.request_id, 'amount_nano_usd', r.amount, 'most_nano_usd', r.most, 'tokens', r.tokens,
-    'protocol', r.protocol, 'principal_id', r.principal_id, 'user', r.user_email, 'team', r.team, 'project', r.project,
-    'token_id', r.token_id, 'model', r.model, 'upstream', r.upstream, 'upstream_model', r.upstream_model) order by r.position)
-  from unnest(p_requests) with ordinality as r (
-    request_id, amount, most, tokens, protocol, principal_id, user_email, team, project, token_id, model, upstream,
-    upstream_model, first, rates, last, position)
-$$;
+-- Decides on reservations one by one that insert_reserved has made and change_counters found to be too much together. p_limits
+-- has of each {counters, limits, shadow_limits, ppm}. remarks are those of decide_reservations.
+create function decide_reserved(
+  p_time_zone text, p_ids bigint[], p_asked asked_counters, p_set bigint[], p_granted bigint[],
+  p_requests batch_request[], p_at integer[], p_limits jsonb, out remarks jsonb, out changed changed_counters
+)
+language plpgsql as $$
+declare
+  v_granted integer[];
+begin
+  perform take_back(p_ids, p_asked);
+  select d.remarks, array(select (g ->> 'n')::integer from jsonb_array_elements(d.granted) as g) into remarks, v_granted
+  from decide_reservations(p_time_zone, p_ids, p_set, p_granted, (
+    select jsonb_agg(p_limits -> (r.position - 1)::integer || jsonb_build_object(
+      'n', r.position, 'amount_nano_usd', r.amount, 'most_nano_usd', r.most, 'tokens', r.tokens) order by r.position)
+    from unnest(p_requests) with ordinality as r (
+      request_id, amount, most, tokens, protocol, principal_id, user_email, team, project, token_id, model, upstream,
+      upstream_model, first, rates, last, position))) as d;
+  delete from reservations where request_id = any (array(
+    select p_requests[n].request_id from generate_subscripts(p_requests, 1) as n where n <> all (v_granted)));
+  with asked as (
+    select c.position, sum_bigint((g.r).amount) as amount, sum_bigint((g.r).most) as most, sum_bigint((g.r).tokens) as tokens,
+           count(*) as requests
+    from (select p_requests[n] as r from unnest(v_granted) as n offset 0) as g
+    cross join unnest(p_at[(g.r).first : (g.r).last]) as c (position)
+    group by c.position
+  ), added as (
+    update spend_counters s
+    set reserved = s.reserved + in_unit(s.unit, a.amount, a.tokens, a.requests),
+        most = s.most + in_unit(s.unit, a.most, a.tokens, a.requests), in_flight = s.in_flight + a.requests
+    from asked a where s.id = p_ids[a.position]
+    returning a.position, s.unit, s.spent, s.reserved, s.in_flight, s.most
+  )
+  select true, array_agg(a.position), array_agg(a.spent), array_agg(a.reserved), array_agg(a.in_flight), array_agg(a.most)
+  into changed.fits, changed.positions, changed.spent, changed.reserved, changed.in_flight, changed.most
+  from added a where a.unit = 'nano_usd';
+end $$;

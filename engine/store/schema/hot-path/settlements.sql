@@ -16,7 +16,9 @@ begin
   with gone as (
     delete from reservations r using unnest(p_settlements) as i
     where r.request_id = i.request_id and r.held is null
-    returning r.*, i.status, i.aborted, i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
+    returning r.request_id, r.reserved_at, r.amount_nano_usd, r.most_nano_usd, r.tokens, r.counter_ids, r.rate_counter_ids,
+      r.protocol, r.principal_id, r.user_email, r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model,
+      i.status, i.aborted, i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
       coalesce(i.cost, r.amount_nano_usd) as cost, i.upstream_ms, i.upstream_request_id, p_notes -> i.note_n as note
   ), written as (
     insert into ledger (
@@ -30,11 +32,11 @@ begin
            g.note ->> 'cache_effective_ttl', g.upstream_ms, g.upstream_request_id, g.counter_ids, g.reserved_at, p_now
     from gone g
   )
-  select array(select g.request_id from gone g), array_agg(c.id), array_agg(g.cost),
+  select count(*) filter (where c.n is null or c.n = 1), array_agg(g.request_id), array_agg(c.id), array_agg(g.cost),
          array_agg(g.input + g.output + g.cache_read + g.cache_write_5m + g.cache_write_1h),
          array_agg(g.amount_nano_usd), array_agg(g.most_nano_usd), array_agg(g.tokens)
   into v_settled
-  from gone g cross join unnest(g.counter_ids || g.rate_counter_ids) as c (id);
+  from gone g left join unnest(g.counter_ids || g.rate_counter_ids) with ordinality as c (id, n) on true;
   return v_settled;
 end $$;
 
@@ -47,7 +49,7 @@ language sql as $$
     'cost_nano_usd', i.cost, 'upstream_ms', i.upstream_ms, 'upstream_request_id', i.upstream_request_id)
     || (p_notes -> i.note_n)), '[]')
   from unnest(p_settlements) as i
-  where i.request_id <> all (p_written)
+  where i.request_id <> all (coalesce(p_written, '{}'))
 $$;
 
 -- Settles what write_reserved does not, as settle_and_reserve does. p_ids are all other counters that the batch will
