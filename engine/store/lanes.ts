@@ -24,6 +24,8 @@ export interface Lane {
 export interface Lanes {
   /** A lane on which nothing is unanswered; `undefined` where there is none now. */
   free(): Lane | undefined;
+  /** How many there are at most. */
+  readonly count: number;
   close(): void;
 }
 
@@ -52,6 +54,7 @@ export function openLanes(connections: PostgresConnections, count: number, log: 
   const closing = new AbortController();
   const lanes = Array.from({ length: count }, () => keepLane(connections, log, closing.signal));
   return {
+    count,
     free: () => lanes.find((lane) => lane.is_free)?.lane,
     close() {
       closing.abort();

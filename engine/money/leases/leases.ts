@@ -42,6 +42,8 @@ export interface LeasesOptions {
   readonly every: Every;
   /** Asked each time, because a reload can change it. */
   readonly is_on: () => boolean;
+  /** Windows are in it. */
+  readonly time_zone: () => string;
   readonly policy?: LeasePolicy | undefined;
   /** Does something while nothing is settled or reserved. */
   between(task: () => Promise<void>): Promise<void>;
@@ -76,15 +78,17 @@ export class Leases {
   #starting_anew: Promise<void> | undefined;
   #keeping: Promise<void> | undefined;
   #closed = false;
+  #time_zone: string;
 
   constructor(options: LeasesOptions) {
     const { database, statements, log, every, policy = LEASE_POLICY } = options;
     this.#options = options;
     this.#room = new LeasedRoom(policy);
     this.#share = policy.share;
+    this.#time_zone = options.time_zone();
     const onFailure = (error: unknown) => this.#startAnew(error);
     const mayBeSent = () => options.heartbeat.isFresh();
-    this.#sender = new RowSender({ lanes: database.lanes(), statements, log, mayBeSent, onFailure });
+    this.#sender = new RowSender({ lanes: database.lanes, statements, log, mayBeSent, onFailure });
     this.#stopTimer = every(TICK_MS, () => this.#tick());
     void database.listen(
       LEASES_CHANNEL,
@@ -205,14 +209,24 @@ export class Leases {
   }
 
   get #is_usable(): boolean {
-    return this.#starting_anew === undefined && !this.#closed && this.#options.is_on();
+    const { is_on, database } = this.#options;
+    return this.#starting_anew === undefined && !this.#closed && is_on() && database.lanes().count > 0;
   }
 
   #place(request: ReservationRequest, parts: readonly Part[]): Placement | undefined {
+    this.#noteTimeZone();
     if (!this.#is_usable || parts.length === 0 || this.#room.is_empty) return undefined;
     if (!this.#options.heartbeat.isFresh() || !this.#sender.is_well) return undefined;
     const at = this.#moment();
     return at && this.#room.place(request, parts, at);
+  }
+
+  /** In another time zone windows begin and end at other times: what was leased in them is of no use. */
+  #noteTimeZone(): void {
+    const time_zone = this.#options.time_zone();
+    if (time_zone === this.#time_zone) return;
+    this.#time_zone = time_zone;
+    this.#room.giveBackAll();
   }
 
   #moment(): Moment | undefined {
@@ -222,6 +236,7 @@ export class Leases {
 
   #tick(): void {
     if (!this.#options.is_on()) this.#room.giveBackAll();
+    this.#noteTimeZone();
     const at = this.#moment();
     if (at !== undefined) this.#room.giveBackIdle(at);
     if (this.#room.has_errands) this.#keepSoon();
@@ -258,12 +273,14 @@ export class Leases {
     try {
       await between(async () => {
         const lease_id = this.#lease_id;
+        const time_zone = this.#time_zone;
         const returns = this.#room.takeReturns();
         const wishes = this.#room.takeWishes(clock.monotonic());
         if (returns.length + wishes.length === 0) return;
         const granted = await statements.keep(lease_id, returns, wishes, this.#share);
         // At once: what is settled next is no part of what was told.
         if (this.#starting_anew === undefined) this.#granted(wishes, granted);
+        if (this.#time_zone !== time_zone) this.#room.giveBackAll();
       });
     } catch (error) {
       this.#startAnew(error);

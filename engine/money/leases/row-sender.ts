@@ -27,7 +27,8 @@ interface Unwritten {
 
 /** What a sender needs. */
 export interface RowSenderOptions {
-  readonly lanes: Lanes;
+  /** Opened when they are first needed. */
+  lanes(): Pick<Lanes, 'free'>;
   readonly statements: Pick<LeaseStatements, 'place' | 'placeAgain'>;
   readonly log: Log;
   /** Asked at the last moment before rows are sent: whether they may be. */
@@ -70,7 +71,7 @@ export class RowSender {
     if (this.#again.length > 0) return false;
     const late = performance.now() - OVERDUE_MS;
     for (const { at } of this.#sent) if (at < late) return false;
-    return this.#sent.size > 0 || this.#options.lanes.free() !== undefined;
+    return this.#sent.size > 0 || this.#options.lanes().free() !== undefined;
   }
 
   /** Resolves when the row is with the operating system, or with nothing where that takes too long: then it is not sent any more. */
@@ -105,7 +106,7 @@ export class RowSender {
   #pump(): void {
     if (!this.#options.mayBeSent()) this.giveUp();
     while (this.#queue.length > 0) {
-      const lane = this.#unanswered > FEW ? undefined : this.#options.lanes.free();
+      const lane = this.#unanswered > FEW ? undefined : this.#options.lanes().free();
       if (lane === undefined) {
         this.#watch();
         return;

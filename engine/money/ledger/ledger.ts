@@ -99,7 +99,7 @@ export class DatabaseLedger implements Ledger, Books {
     this.#leases =
       options.leases &&
       new Leases({
-        ...{ database: options.leases, ...options.leases, clock, log, every, heartbeat: this.#heartbeat },
+        ...{ database: options.leases, ...options.leases, time_zone, clock, log, every, heartbeat: this.#heartbeat },
         statements: new LeaseStatements({ database, clock, time_zone, process_id }),
         between: (task) => this.#batches.between(task),
       });

@@ -142,7 +142,7 @@ describe('trouble with leases', () => {
         const lane = database.lanes().free();
         return lane && { send: (...statement: Parameters<typeof lane.send>) => sendAsleep(lane, statement) };
       };
-      return { free, close() {} };
+      return { free, count: 1, close() {} };
     };
     const sendAsleep = (lane: Lane, statement: Parameters<Lane['send']>): SentStatement => {
       if (rest > 0) clock.slept_ms = 40_000;

@@ -143,6 +143,19 @@ describe('a ledger with leases', () => {
     await assertAddsUp(store.database);
   });
 
+  test('another time zone has other windows, and what was leased is of no use there', async () => {
+    let time_zone = 'UTC';
+    const ledger = await open({ every: never, time_zone: () => time_zone });
+    const demands = [teamLimit('zoned', 1_000_000_000)];
+    await warmUp(ledger, demands);
+    time_zone = 'Pacific/Auckland';
+    const { leased } = ledger.lease_counts!;
+    assertGranted((await ask(ledger, demands)).decision);
+    assert.equal(ledger.lease_counts!.leased, leased);
+    const windows = await store.database.knex('spend_counters').where({ key: 'zoned' });
+    assert.equal(windows.length, 2);
+  });
+
   test('leases are given back when a process stops', async () => {
     const ledger = await open({ policy: GREEDY, every: never });
     await warmUp(ledger, [teamLimit('stopped', 1_000_000)]);

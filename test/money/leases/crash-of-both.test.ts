@@ -7,10 +7,10 @@ import { test } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
+import { openAt, startMortalPostgres } from '../../e2e/support/fleet.ts';
 import { until } from '../../support/until.ts';
-import { openAt, startMortalPostgres } from '../support/fleet.ts';
 
-const CHILD = join(import.meta.dirname, '../../money/leases/leasing-child.ts');
+const CHILD = join(import.meta.dirname, 'leasing-child.ts');
 const LIMIT = 5000;
 const AMOUNT = 100;
 const TEAMS = ['a', 'b', 'c', 'd'];
