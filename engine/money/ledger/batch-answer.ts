@@ -61,7 +61,7 @@ export interface BatchAnswer {
 
 const NOTHING_TO_TELL: BatchAnswer = { repeated: [], remarks: [], statuses: [] };
 
-/** What the database tells of a batch that there was room for; of any other what is in `BatchAnswer`. */
+/** What `carry_batch` tells: counters as columns in place of `statuses`. */
 interface ColumnAnswer extends BatchAnswer {
   readonly counters?: readonly [
     positions: readonly number[] | null,

@@ -50,7 +50,7 @@ begin
       request_id, amount, most, tokens, protocol, principal_id, user_email, team, project, token_id, model, upstream,
       upstream_model, first, rates, last, position))) as d;
   delete from reservations where request_id = any (array(
-    select p_requests[n].request_id from generate_subscripts(p_requests, 1) as n where n <> all (v_granted)));
+    select (p_requests[n]).request_id from generate_subscripts(p_requests, 1) as n where n <> all (v_granted)));
   with asked as (
     select c.position, sum_bigint((g.r).amount) as amount, sum_bigint((g.r).most) as most, sum_bigint((g.r).tokens) as tokens,
            count(*) as requests

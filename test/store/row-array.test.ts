@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import fc from 'fast-check';
+import { storable } from '../../engine/kit/storable.ts';
+import { rowArray } from '../../engine/store/row-array.ts';
+import { openTestStore, type TestStore } from '../support/store.ts';
+import { times } from '../support/times.ts';
+
+let store: TestStore;
+before(async () => {
+  store = await openTestStore();
+  await store.database.knex.raw('create type test_row as (name text, number bigint, yes boolean, other text)');
+});
+after(() => store.close());
+
+describe('rows as a parameter', () => {
+  it('arrive as they are, whatever their texts have in them; what cannot be stored is replaced', async () => {
+    const text = fc.option(
+      fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('', 'NULL', '(', '",', "\\'", '\0', '\ud800', '{}')),
+    );
+    const row = fc.tuple(text, fc.option(fc.maxSafeInteger()), fc.option(fc.boolean()), text);
+    const check = fc.asyncProperty(fc.array(row), async (rows) => {
+      const read = await store.database.query<Record<string, unknown>>(
+        'test_rows',
+        'select name, number, yes, other from unnest($1::test_row[])',
+        [rowArray(rows)],
+      );
+      const expected = rows.map((each) => each.map((cell) => (typeof cell === 'string' ? storable(cell) : cell)));
+      assert.deepEqual(
+        read.map((each) => Object.values(each)),
+        expected,
+      );
+    });
+    await fc.assert(check, { numRuns: times(200) });
+  });
+});
