@@ -120,3 +120,28 @@ export class CounterUse {
     return use;
   }
 }
+
+/**
+ * A process that makes more reservations in a second than this makes them in batches that are full: it waits for them less than
+ * it would pay for leases.
+ */
+const CROWD = 2500;
+
+/** Knows whether so many reservations are asked for that they need no leases. */
+export class Crowd {
+  #second = 0;
+  #now = 0;
+  #before = 0;
+
+  /** @param more that are asked for now. */
+  isThere(monotonic: number, more = 0): boolean {
+    const second = Math.floor(monotonic / SECOND_MS);
+    if (this.#second !== second) {
+      this.#before = this.#second + 1 === second ? this.#now : 0;
+      this.#now = 0;
+      this.#second = second;
+    }
+    this.#now += more;
+    return Math.max(this.#now, this.#before) > CROWD;
+  }
+}

@@ -11,7 +11,7 @@ import type { Every } from '../../kit/clock.ts';
 import { createRetryPause } from '../../kit/retry-pause.ts';
 import type { Database } from '../../store/database.ts';
 import type { Heartbeat } from '../ledger/heartbeat.ts';
-import { LEASE_POLICY, type LeasePolicy } from './counter-use.ts';
+import { Crowd, LEASE_POLICY, type LeasePolicy } from './counter-use.ts';
 import {
   counterName,
   type Ending,
@@ -29,12 +29,6 @@ import { RowSender, type SentRow } from './row-sender.ts';
 export const LEASES_CHANNEL = 'appscli_leases';
 
 const TICK_MS = 500;
-/**
- * A process that makes more reservations in a second than this makes them in batches that are full: it waits for them less than
- * it would pay for leases.
- */
-const MOST_PER_SECOND = 2500;
-const SECOND_MS = 1000;
 /** Pauses before a limit that has leases is asked again; together what a refusal may wait for them. */
 const RECALL_PAUSES_MS = [2, 5, 10, 20, 40, 80, 160, 320, 320];
 
@@ -84,8 +78,7 @@ export class Leases {
   #starting_anew: Promise<void> | undefined;
   #keeping: Promise<void> | undefined;
   #closed = false;
-  /** Reservations asked for in a second of the monotonic clock, and in the one before. */
-  #asked = { second: 0, now: 0, before: 0 };
+  readonly #crowd = new Crowd();
   #time_zone: string;
 
   constructor(options: LeasesOptions) {
@@ -112,14 +105,16 @@ export class Leases {
 
   /** Takes note of a request, whichever way it goes. */
   note(parts: readonly Part[]): void {
-    if (!this.#is_usable || this.#isCrowded()) return;
-    this.#room.note(parts, this.#options.clock.monotonic());
+    const now = this.#options.clock.monotonic();
+    if (!this.#is_usable || this.#crowd.isThere(now)) return;
+    this.#room.note(parts, now);
     if (this.#room.has_errands) this.#keepSoon();
   }
 
   /** Places a request in leases and sends its row; `undefined` where that cannot be: nothing has happened then. */
   async place(request: ReservationRequest, parts: readonly Part[]): Promise<Leased | undefined> {
-    const placement = this.#isCrowded(1) ? undefined : this.#place(request, parts);
+    const is_crowded = this.#crowd.isThere(this.#options.clock.monotonic(), 1);
+    const placement = is_crowded ? undefined : this.#place(request, parts);
     if (placement === undefined) {
       this.counts.waited++;
       return undefined;
@@ -214,18 +209,6 @@ export class Leases {
   end(): void {
     this.#retry.end();
     this.#sender.end();
-  }
-
-  #isCrowded(more = 0): boolean {
-    const second = Math.floor(this.#options.clock.monotonic() / SECOND_MS);
-    const asked = this.#asked;
-    if (asked.second !== second) {
-      asked.before = asked.second + 1 === second ? asked.now : 0;
-      asked.now = 0;
-      asked.second = second;
-    }
-    asked.now += more;
-    return Math.max(asked.now, asked.before) > MOST_PER_SECOND;
   }
 
   get #is_usable(): boolean {
