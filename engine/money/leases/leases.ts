@@ -79,14 +79,14 @@ export class Leases {
   #keeping: Promise<void> | undefined;
   #closed = false;
   readonly #crowd = new Crowd();
-  #time_zone: string;
+  /** Known once it is first asked: leases are opened before the configuration is in force. */
+  #time_zone: string | undefined;
 
   constructor(options: LeasesOptions) {
     const { database, statements, log, every, policy = LEASE_POLICY } = options;
     this.#options = options;
     this.#room = new LeasedRoom(policy);
     this.#share = policy.share;
-    this.#time_zone = options.time_zone();
     const onFailure = (error: unknown) => this.#startAnew(error);
     const mayBeSent = () => options.heartbeat.isFresh();
     this.#sender = new RowSender({ lanes: database.lanes, statements, log, mayBeSent, onFailure });
@@ -228,8 +228,9 @@ export class Leases {
   #noteTimeZone(): void {
     const time_zone = this.#options.time_zone();
     if (time_zone === this.#time_zone) return;
+    const is_first = this.#time_zone === undefined;
     this.#time_zone = time_zone;
-    this.#room.giveBackAll();
+    if (!is_first) this.#room.giveBackAll();
   }
 
   #moment(): Moment | undefined {
@@ -276,14 +277,15 @@ export class Leases {
     try {
       await between(async () => {
         const lease_id = this.#lease_id;
-        const time_zone = this.#time_zone;
+        const { time_zone } = this.#options;
+        const zone = time_zone();
         const returns = this.#room.takeReturns();
         const wishes = this.#room.takeWishes(clock.monotonic());
         if (returns.length + wishes.length === 0) return;
         const granted = await statements.keep(lease_id, returns, wishes, this.#share);
         // At once: what is settled next is no part of what was told.
         if (this.#starting_anew === undefined) this.#granted(wishes, granted);
-        if (this.#time_zone !== time_zone) this.#room.giveBackAll();
+        if (time_zone() !== zone) this.#room.giveBackAll();
       });
     } catch (error) {
       this.#startAnew(error);
