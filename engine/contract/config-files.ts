@@ -303,6 +303,7 @@ export interface GatewayFile {
     readonly on_exceeded: 'deny';
     readonly on_store_error: 'deny' | 'allow';
     readonly store_timeout_seconds: number;
+    readonly lease: 'on' | 'off';
     readonly spool_dir: string;
     readonly reserve: 'worst_case' | 'typical';
     readonly overshoot_percent: number;

@@ -23,7 +23,8 @@ const SPOOL = { 'gateway.waiting.place': 'spool' } as const;
 export function observeServices(
   metrics: Metrics,
   services: {
-    readonly ledger: Pick<DatabaseLedger, 'waiting' | 'lag_ms' | 'is_alive'>;
+    readonly ledger: Pick<DatabaseLedger, 'waiting' | 'lag_ms' | 'is_alive'> &
+      Partial<Pick<DatabaseLedger, 'lease_counts'>>;
     readonly spooling: Pick<SpoolingLedger, 'depth'>;
     readonly audit: Pick<OpenAuditLog, 'waiting' | 'lost'>;
     readonly upstreams: Pick<UpstreamStates, 'list'>;
@@ -39,6 +40,20 @@ export function observeServices(
     { value: ledger.lag_ms / 1000, labels: MEMORY },
     { value: spooling.depth.lag_ms / 1000, labels: SPOOL },
   ]);
+  metrics.observe('gateway.reservations', () => {
+    const counts = ledger.lease_counts;
+    if (counts === undefined) return [];
+    return (['leased', 'waited'] as const).map((path) => {
+      return { value: counts[path], labels: { 'gateway.reservation.path': path } };
+    });
+  });
+  metrics.observe('gateway.leases', () => {
+    const counts = ledger.lease_counts;
+    if (counts === undefined) return [];
+    return (['taken', 'refused', 'recalled'] as const).map((event) => {
+      return { value: counts[event], labels: { 'gateway.lease.event': event } };
+    });
+  });
   metrics.observe('gateway.audit.waiting', () => [
     { value: audit.waiting, labels: MEMORY },
     { value: spooling.depth.records, labels: SPOOL },

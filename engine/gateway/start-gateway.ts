@@ -268,6 +268,7 @@ async function openServices(
     log,
     time_zone: () => limitsNow()?.time_zone ?? 'UTC',
     reserve_timeout_ms: () => (limitsNow()?.store_timeout_seconds ?? DEFAULT_STORE_TIMEOUT_SECONDS) * 1000,
+    leases: { lanes: database.lanes, listen: database.listen, is_on: () => limitsNow()?.lease !== 'off' },
   });
   opened('ledger', ledger);
   const known = await openKnownCallers({ ...given, access_tokens, revocations, ledger });

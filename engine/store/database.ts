@@ -4,6 +4,7 @@ import type { Log } from '../contract/services.ts';
 import { StartError } from '../contract/start-error.ts';
 import { type DatabaseServer, findServer } from './database-server.ts';
 import { createKnex, type Knex } from './knex.ts';
+import { type Lanes, openLanes } from './lanes.ts';
 import { createListener } from './listener.ts';
 import { migrate, NewerSchemaError } from './migrate.ts';
 import {
@@ -34,6 +35,8 @@ export interface Database {
    * not; `onReconnect` runs when listening begins late or again, since notifications may have been missed.
    */
   listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void>;
+  /** Connections of their own for statements that are sent and not waited for; opened when they are first asked for. */
+  lanes(): Lanes;
   /** Whether statements would run now; `detail` says why not, without credentials. */
   check(): Promise<{ ok: boolean; detail?: string }>;
   /** Closes every connection and, when this was its last user, the embedded server. Takes at most 5 seconds. */
@@ -45,6 +48,9 @@ const LAST_RETRY_MS = 2000;
 const DRAIN_MS = 500;
 const ADMIN_PATIENCE_SECONDS = 60;
 const LISTENERS = 1;
+/** One lane for so many connections, and at most three. */
+const CONNECTIONS_PER_LANE = 3;
+const MAX_LANES = 3;
 const DEFAULT_POOL_MAX = 10;
 
 /**
@@ -65,9 +71,11 @@ export async function openDatabase(options: {
   const connections = createConnections(server);
   const total = config.database.postgres?.pool_max ?? DEFAULT_POOL_MAX;
   const admins = total > 3 ? 2 : 1;
-  const pool = connections.createPool(Math.max(1, total - admins - LISTENERS), PATIENCE_SECONDS);
+  const lane_count = Math.min(MAX_LANES, Math.floor(total / CONNECTIONS_PER_LANE));
+  const pool = connections.createPool(Math.max(1, total - admins - LISTENERS - lane_count), PATIENCE_SECONDS);
   const adminPool = connections.createPool(admins, ADMIN_PATIENCE_SECONDS);
   let knex: Knex | undefined;
+  let lanes: Lanes | undefined;
   const listener = createListener(connections);
   const readiness = createReadiness({ server, log, prepare: () => migrate(connections) });
 
@@ -78,6 +86,10 @@ export async function openDatabase(options: {
       return knex;
     },
     listen: listener.listen,
+    lanes: () => {
+      lanes ??= openLanes(connections, lane_count, log);
+      return lanes;
+    },
     async query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
       for (let attempt = 0; ; attempt++) {
         await readiness.renewed();
@@ -103,6 +115,7 @@ export async function openDatabase(options: {
       }
     },
     async close() {
+      lanes?.close();
       const closed = Promise.allSettled([readiness.close(), listener.close(), adminPool.end(), pool.end()]);
       await Promise.race([closed, delay(DRAIN_MS, undefined, { ref: false })]);
       connections.cut();

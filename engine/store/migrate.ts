@@ -71,6 +71,7 @@ export const migrations: readonly SchemaMigration[] = [
       'hot-path/waiting.sql',
     ],
   },
+  { name: '0011_leases', files: ['leases/leases.sql', 'leases/rows.sql', 'leases/recovery.sql'] },
 ];
 
 /** What to do about a database of a later version. */

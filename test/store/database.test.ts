@@ -73,6 +73,7 @@ describe('an open database', () => {
       () => {},
       () => {},
     );
+    await until('a lane is free', () => database.lanes().free());
     const work = Promise.all([
       ...Array.from({ length: 40 }, () => database.query('slow', 'select pg_sleep(0.02)', [])),
       ...Array.from({ length: 10 }, () => database.knex.raw('select pg_sleep(0.02)')),

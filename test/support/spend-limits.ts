@@ -9,6 +9,7 @@ export function spendLimitsSection(keys: Partial<SpendLimitsConfig> = {}): Spend
     store_timeout_seconds: 2,
     spool_dir: 'spool',
     reserve: 'worst_case',
+    lease: 'on',
     overshoot_percent: 10,
     status: 429,
     time_zone: 'UTC',

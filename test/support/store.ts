@@ -21,7 +21,9 @@ export const quietLog: Log = { debug() {}, info() {}, warn() {}, error() {} };
 /** A database under test; `another` opens more connections to it, as another gateway would. */
 export interface TestStore {
   readonly database: Database;
-  another(): Promise<Database>;
+  readonly url: string;
+  /** @param through another way to the same database */
+  another(through?: string): Promise<Database>;
   close(): Promise<void>;
 }
 
@@ -29,15 +31,16 @@ export interface TestStore {
 export async function openTestStore(): Promise<TestStore> {
   const { url, drop } = await createTestDatabase();
   const opened: Database[] = [];
-  const another = async () => {
+  const another = async (through = url) => {
     const config = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 8 } } } as GatewayConfig;
-    const env = { TEST_DATABASE_URL: url };
+    const env = { TEST_DATABASE_URL: through };
     const database = await openDatabase({ config, env, log: quietLog, wait: 'until-ready' });
     opened.push(database);
     return database;
   };
   return {
     database: await another(),
+    url,
     another,
     async close() {
       await Promise.all(opened.map((database) => database.close()));

@@ -15,9 +15,22 @@ interface Wish {
   readonly reserve: ReservationRequest;
   given_up: boolean;
 }
-type Entry = Wish | { readonly settle: Settlement };
+/** Something else that is done while nothing is settled or reserved; it never rejects. */
+interface Errand {
+  run(): Promise<void>;
+}
+interface SettleEntry {
+  readonly settle: Settlement;
+  readonly ending: Sendable | undefined;
+}
+type Entry = Wish | SettleEntry | Errand;
 /** For a reservation what was decided, for a settlement whether it was written. */
 type EntryResult = ReservationDecision | boolean;
+
+/** Whether a settlement was sent, so that what the database tells from now on includes it. */
+export interface Sendable {
+  sent: boolean;
+}
 
 const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
 /** Nothing was reserved, and nothing will be. */
@@ -95,8 +108,23 @@ export class Batches {
   }
 
   /** Tries once. @returns whether the row was written; false for one that was there. */
-  settle(settle: Settlement, at_once: boolean): Promise<boolean> {
-    return (at_once ? this.#entries.run({ settle }) : this.#entries.runSoon({ settle })) as Promise<boolean>;
+  settle(settle: Settlement, at_once: boolean, ending?: Sendable): Promise<boolean> {
+    const entry: SettleEntry = { settle, ending };
+    return (at_once ? this.#entries.run(entry) : this.#entries.runSoon(entry)) as Promise<boolean>;
+  }
+
+  /** Does something while nothing is settled or reserved: what the database tells of counters then is in the order of all else. */
+  async between(task: () => Promise<void>): Promise<void> {
+    let failure: { readonly error: unknown } | undefined;
+    const run = async () => {
+      try {
+        await task();
+      } catch (error) {
+        failure = { error };
+      }
+    };
+    await this.#entries.run({ run });
+    if (failure !== undefined) throw failure.error;
   }
 
   /** Resolves when nothing that this process asked for can be reserved any more. */
@@ -105,12 +133,13 @@ export class Batches {
   }
 
   async #execute(entries: readonly Entry[]): Promise<readonly EntryResult[]> {
-    const settlements = entries.flatMap((entry) => ('settle' in entry ? [entry.settle] : []));
+    for (const entry of entries) if ('run' in entry) await entry.run();
+    const ended = entries.filter((entry) => 'settle' in entry);
     const wanted = () => entries.flatMap((entry) => ('reserve' in entry && !entry.given_up ? [entry] : []));
     if (wanted().length > 0) await this.#options.heartbeat.register();
     const wishes = wanted();
-    if (settlements.length + wishes.length === 0) return entries.map(() => GIVEN_UP);
-    const { written, decisions } = await this.#executeInTime(settlements, wishes);
+    if (ended.length + wishes.length === 0) return entries.map(() => GIVEN_UP);
+    const { written, decisions } = await this.#settleAndReserve(ended, wishes);
     let [settled, reserved] = [0, 0];
     return entries.map((entry) => {
       if ('settle' in entry) return written[settled++]!;
@@ -118,6 +147,22 @@ export class Batches {
       reserved++;
       return decisions?.[reserved - 1] ?? LATE;
     });
+  }
+
+  async #settleAndReserve(ended: readonly SettleEntry[], wishes: readonly Wish[]): Promise<BatchResult> {
+    const note = (sent: boolean) => {
+      for (const { ending } of ended) if (ending !== undefined) ending.sent = sent;
+    };
+    note(true);
+    try {
+      return await this.#executeInTime(
+        ended.map(({ settle }) => settle),
+        wishes,
+      );
+    } catch (error) {
+      note(false);
+      throw error;
+    }
   }
 
   async #executeInTime(settlements: readonly Settlement[], wishes: readonly Wish[]): Promise<BatchResult> {

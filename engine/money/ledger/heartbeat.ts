@@ -14,6 +14,8 @@ const BEATS_BETWEEN_MINUTES = 12;
 /** Few enough that nobody waits for their locks. */
 const MINUTE_BATCH = 1000;
 const MAX_MINUTE_BATCHES = 100;
+/** Far less than others have patience for: a clock may be wrong, and a beat late. */
+const FRESH_MS = 12_000;
 /** For how many beats a doubt lasts: longer than a statement can run after its connection broke. */
 const BEATS_OF_DOUBT = 6;
 const MAX_RECOVERED = 500;
@@ -30,6 +32,10 @@ export interface HeartbeatOptions {
   readonly statements: Pick<LedgerStatements, 'release'>;
   /** Done once the database is known to be there; it may fail. */
   onFirstBeat(): Promise<void>;
+  /** Called when the database hears of this process again that others may have taken for dead. */
+  onLapse?(): void;
+  /** Done by every beat that follows trouble. */
+  onDoubt?(): Promise<void>;
 }
 
 /** How a process stays known as alive, and how the money of dead ones is recorded. It beats by itself until it is stopped. */
@@ -43,6 +49,8 @@ export class Heartbeat {
   #is_alive = false;
   /** How far the database's clock is ahead of the monotonic one. */
   #ahead_ms: number | undefined;
+  /** When the last statement was sent that told the database of this process, by both clocks of this machine. */
+  #heard: { readonly monotonic: number; readonly now: number } | undefined;
   #stopTimer: () => void;
 
   constructor(options: HeartbeatOptions) {
@@ -68,6 +76,7 @@ export class Heartbeat {
   async sayAlive(): Promise<void> {
     const { database, clock, process_id, process } = this.#options;
     const asked_at = clock.monotonic();
+    const asked_now = clock.now();
     const [row] = await database.query<{ heartbeat_at: Date }>(
       'process_alive',
       `insert into processes (id, machine, identity, heartbeat_at) values ($1, $2, $3, coalesce($4, now()))
@@ -75,6 +84,8 @@ export class Heartbeat {
       [process_id, process.machine, process.identity, databaseTime(clock)],
     );
     this.#is_alive = true;
+    if (this.#heard !== undefined && !this.isFresh()) this.#options.onLapse?.();
+    this.#heard = { monotonic: asked_at, now: asked_now };
     // A stopped clock says nothing about the server's, and of the others the answer was on its way a little.
     if (!clock.frozen && row !== undefined) this.#ahead_ms = row.heartbeat_at.getTime() - asked_at;
   }
@@ -89,6 +100,7 @@ export class Heartbeat {
     }
     if (this.#doubtful_beats > 0) {
       await this.#releaseUnknown();
+      await this.#options.onDoubt?.();
       this.#doubtful_beats--;
     }
     if (this.#beats % BEATS_BETWEEN_PARTITIONS === 0) {
@@ -109,6 +121,24 @@ export class Heartbeat {
    */
   databaseTimeOf(at: number): Date | undefined {
     return this.#ahead_ms === undefined ? undefined : new Date(this.#ahead_ms + at);
+  }
+
+  /** The time by the database's clock, in milliseconds since the epoch, as far as that is known. */
+  databaseNow(): number | undefined {
+    const { clock } = this.#options;
+    if (clock.frozen) return clock.now();
+    return this.#ahead_ms === undefined ? undefined : this.#ahead_ms + clock.monotonic();
+  }
+
+  /**
+   * Whether the database heard of this process so lately that nobody takes it for dead. The monotonic clock stands still
+   * while a machine sleeps, and the other one may be set.
+   */
+  isFresh(): boolean {
+    const { clock } = this.#options;
+    if (this.#heard === undefined) return false;
+    const { monotonic, now } = this.#heard;
+    return clock.monotonic() - monotonic < FRESH_MS && Math.abs(clock.now() - now) < FRESH_MS;
   }
 
   /** Says that there may be reservations of this process that it knows nothing of; the next beats release them. */

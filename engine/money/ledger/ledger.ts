@@ -14,15 +14,19 @@ import type {
   Settlement,
 } from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
-import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 import { type GatewayProcess, ownProcess } from '../../kit/process/gateway-process.ts';
 import { createRetryPause } from '../../kit/retry-pause.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
+import type { Database } from '../../store/database.ts';
 import { asStoreError, isPermanent } from '../../store/store-errors.ts';
-import { Batches } from './batches.ts';
+import { LeaseStatements } from '../leases/lease-statements.ts';
+import { type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
+import { Batches, type Sendable } from './batches.ts';
 import { Heartbeat } from './heartbeat.ts';
-import { type LateSettlement, LedgerStatements, type LedgerStore, type Move, type TopUp } from './ledger-statements.ts';
+import { createLedgerGroups, type LedgerGroups } from './ledger-groups.ts';
+import { LedgerStatements, type LedgerStore } from './ledger-statements.ts';
 import { assertReservable, BookedReservation, type Books, isCount, nothingReserved } from './reservation.ts';
+import { Reserving } from './reserving.ts';
 import { TypicalCosts } from './typical-cost.ts';
 
 /** What a ledger needs. It needs no database yet when it is opened. */
@@ -36,19 +40,13 @@ export interface LedgerOptions {
   readonly reserve_timeout_ms?: () => number;
   readonly process?: GatewayProcess;
   readonly every?: Every;
+  /** Where reservations may be placed in leases; `spend_limits.lease`. Absent: each is waited for. */
+  readonly leases?: Pick<Database, 'lanes' | 'listen'> & Pick<LeasesOptions, 'is_on' | 'policy'>;
 }
 
-const MAX_BATCH = 500;
-/** They are done one by one, and every version of a counter within a transaction makes the next one slower to find. */
-const MOVES_MAX = 32;
-/** One late settlement waits for the disk while another works. */
-const LATE_LANES = 2;
 const CLOSE_PATIENCE_MS = 3000;
 const LEAVE_PATIENCE_MS = 500;
 const RESERVE_TIMEOUT_MS = 5000;
-
-/** What is topped up within this time shares a statement. */
-const TOP_UP_PATIENCE_MS = 20;
 
 /**
  * The ledger of one process, in the database. Any number of them share a database. Windows are calendar windows in
@@ -72,10 +70,9 @@ export class DatabaseLedger implements Ledger, Books {
   #onAllWritten = () => {};
   readonly #retry = createRetryPause();
   readonly #batches: Batches;
-  readonly #late: GroupCommit<LateSettlement, boolean>;
-  readonly #moves: GroupCommit<Move, MoveDecision | undefined>;
-  readonly #releases: GroupCommit<string, void>;
-  readonly #top_ups: GroupCommit<TopUp, void>;
+  readonly #leases: Leases | undefined;
+  readonly #reserving: Reserving;
+  readonly #groups: LedgerGroups;
 
   constructor(options: LedgerOptions) {
     const {
@@ -96,29 +93,24 @@ export class DatabaseLedger implements Ledger, Books {
       ...{ database, clock, log, every, process_id, process, statements },
       isLive: (request_id) => request_id in this.#live,
       onFirstBeat: () => this.#learnRecentCosts(),
+      onLapse: () => this.#leases?.lapse(),
+      onDoubt: async () => this.#leases?.returnOthers(),
     });
+    this.#leases =
+      options.leases &&
+      new Leases({
+        ...{ database: options.leases, ...options.leases, time_zone, clock, log, every, heartbeat: this.#heartbeat },
+        statements: new LeaseStatements({ database, clock, time_zone, process_id }),
+        between: (task) => this.#batches.between(task),
+      });
     this.#batches = new Batches({
       ...{ statements, clock, reserve_timeout_ms, heartbeat: this.#heartbeat },
       giveBack: async (request_id) => {
         if (!(request_id in this.#live)) await this.release(request_id);
       },
     });
-    const batches = { max_items: MAX_BATCH, isolates: isPermanent };
-    this.#late = createGroupCommit({ ...batches, lanes: LATE_LANES, execute: (late) => statements.settleLate(late) });
-    this.#moves = createGroupCommit({
-      ...batches,
-      max_items: MOVES_MAX,
-      lanes: 1,
-      execute: (moves) => statements.move(moves),
-    });
-    this.#releases = createGroupCommit({
-      ...{ ...batches, lanes: 1 },
-      execute: async (ids) => Array<void>(ids.length).fill(await statements.release(ids)),
-    });
-    this.#top_ups = createGroupCommit({
-      ...{ ...batches, lanes: 1, patience_ms: TOP_UP_PATIENCE_MS },
-      execute: async (top_ups) => Array<void>(top_ups.length).fill(await statements.topUp(top_ups)),
-    });
+    this.#reserving = new Reserving(this.#batches, this.#leases);
+    this.#groups = createLedgerGroups(statements);
   }
 
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
@@ -126,7 +118,7 @@ export class DatabaseLedger implements Ledger, Books {
     const { request_id } = request;
     this.#live[request_id] = { makes_room: makesRoom(request) };
     try {
-      const decision = await this.#batches.reserve(request);
+      const decision = await this.#reserving.reserve(request);
       if (decision.exceeded.length === 0)
         return { ...decision, reservation: new BookedReservation(this, request, true) };
       delete this.#live[request_id];
@@ -145,7 +137,11 @@ export class DatabaseLedger implements Ledger, Books {
 
   topUp(request_id: string, amount_nano_usd: number): void {
     if (!isCount(amount_nano_usd)) throw new RangeError(`an amount in nano-USD cannot be ${amount_nano_usd}`);
-    this.#top_ups.runSoon({ request_id, amount_nano_usd }).catch((error) => {
+    const raise = async () => {
+      await this.#reserving.written(request_id);
+      await this.#groups.top_ups.runSoon({ request_id, amount_nano_usd });
+    };
+    raise().catch((error) => {
       this.#log.debug({ err: error, request_id }, 'a reservation could not be topped up');
     });
   }
@@ -153,7 +149,11 @@ export class DatabaseLedger implements Ledger, Books {
   async move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<MoveDecision> {
     assertReservable(request);
     try {
-      const decision = await this.#batches.inTime(this.#moves.run({ request, held }));
+      const moved = async () => {
+        await this.#reserving.written(request.request_id);
+        return this.#reserving.move(() => this.#groups.moves.run({ request, held }));
+      };
+      const decision = await this.#batches.inTime(moved());
       if (decision === undefined) throw nothingReserved();
       if (decision.exceeded.length === 0) this.#live[request.request_id] = { makes_room: makesRoom(request) };
       return decision;
@@ -164,20 +164,29 @@ export class DatabaseLedger implements Ledger, Books {
 
   async settle(settlement: Settlement): Promise<void> {
     if (this.#unwritten++ === 0) this.#written_at = this.#clock.monotonic();
+    const written = this.#reserving.written(settlement.request_id);
+    const ending = this.#reserving.over(settlement.request_id, settlement);
     try {
-      await this.#settleUntilWritten(settlement);
+      // What could not be reserved is written all the same.
+      const is_lost = written !== undefined && !(await written);
+      await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, ending);
     } finally {
+      this.#reserving.ended(ending);
       if (--this.#unwritten === 0) this.#onAllWritten();
     }
   }
 
   async release(request_id: string): Promise<void> {
+    const written = this.#reserving.written(request_id);
+    const ending = this.#reserving.over(request_id);
     try {
-      await this.#releases.run(request_id);
+      if (written !== undefined) await written;
+      await this.#groups.releases.run(request_id);
     } catch (error) {
       this.#log.debug({ err: error, request_id }, 'a reservation could not be released yet');
       this.#heartbeat.doubt();
     } finally {
+      this.#reserving.ended(ending);
       delete this.#live[request_id];
     }
   }
@@ -202,7 +211,7 @@ export class DatabaseLedger implements Ledger, Books {
     at_ms: number,
     database_id: string,
   ): Promise<boolean> {
-    const written = await this.#late.run({ settlement, counters, at_ms, database_id }).catch(raiseStoreError);
+    const written = await this.#groups.late.run({ settlement, counters, at_ms, database_id }).catch(raiseStoreError);
     if (written) this.#learn(settlement);
     return written;
   }
@@ -215,6 +224,11 @@ export class DatabaseLedger implements Ledger, Books {
   /** For how long they have waited without one being written, in milliseconds. */
   get lag_ms(): number {
     return this.#unwritten === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
+  }
+
+  /** How reservations were made, and what was done about leases. */
+  get lease_counts(): LeaseCounts | undefined {
+    return this.#leases?.counts;
   }
 
   /** Whether the database took the last heartbeat. */
@@ -265,6 +279,7 @@ export class DatabaseLedger implements Ledger, Books {
   /** Writes what is still unwritten, for at most 3 seconds, and leaves. What can't be written becomes an orphan. */
   async close(): Promise<void> {
     this.#heartbeat.stop();
+    const given_back = this.#leases?.close();
     const decided = this.#batches.over();
     if (this.#unwritten > 0) {
       const all_written = new Promise<void>((resolve) => {
@@ -274,6 +289,8 @@ export class DatabaseLedger implements Ledger, Books {
     }
     await decided;
     this.#retry.end();
+    this.#leases?.end();
+    await waitAtMost(LEAVE_PATIENCE_MS, given_back ?? Promise.resolve());
     if (this.#unwritten > 0) {
       const fields = { requests: this.#unwritten };
       this.#log.error(fields, 'some requests could not be settled; they will be recorded as estimates');
@@ -281,11 +298,11 @@ export class DatabaseLedger implements Ledger, Books {
     await waitAtMost(LEAVE_PATIENCE_MS, this.#heartbeat.leave());
   }
 
-  async #settleUntilWritten(settlement: Settlement): Promise<void> {
+  async #settleUntilWritten(settlement: Settlement, ending?: Sendable): Promise<void> {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const written = await this.#batches.settle(settlement, this.#live[request_id]?.makes_room === true);
+        const written = await this.#batches.settle(settlement, this.#live[request_id]?.makes_room === true, ending);
         this.#written_at = this.#clock.monotonic();
         this.#retry.reset();
         delete this.#live[request_id];

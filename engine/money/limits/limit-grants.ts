@@ -4,6 +4,7 @@ import type { Clock, CounterName, LimitUnit, LimitWindow } from '../../contract/
 import { generateGrantId } from '../../identity/tokens/token-format.ts';
 import { sessionEnded } from '../../identity/tokens/tokens.ts';
 import type { Database } from '../../store/database.ts';
+import { leasesBack } from '../leases/leases-back.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import {
   ALIVE,
@@ -138,7 +139,10 @@ export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant>
   );
   if (!outcome!.alive) throw sessionEnded();
   const { revoked_at } = outcome!;
-  if (revoked_at !== null) return { ...known, revoked_at, state: 'revoked' };
+  if (revoked_at !== null) {
+    await leasesBack(by, name);
+    return { ...known, revoked_at, state: 'revoked' };
+  }
   if (state === 'active') throw new OperationError(`the grant ${id} has just been ended by somebody else`, 'conflict');
   const since = (known.revoked_at ?? known.expires_at).toISOString();
   throw new OperationError(`the grant ${id} is ${state} already, since ${since}`, 'conflict');

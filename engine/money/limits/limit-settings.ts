@@ -2,6 +2,7 @@ import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
 import { OperationError } from '../../contract/operation-error.ts';
 import type { CounterName } from '../../contract/services.ts';
 import { sessionEnded } from '../../identity/tokens/tokens.ts';
+import { leasesBack } from '../leases/leases-back.ts';
 import {
   ALIVE,
   amountInJson,
@@ -49,6 +50,7 @@ export async function setLimit(by: Changing, { name, amount, reason }: LimitChan
     ],
   );
   if (!outcome!.alive) throw sessionEnded();
+  await leasesBack(by, name);
   return outcome!.previous;
 }
 
@@ -72,7 +74,10 @@ export async function clearLimit(by: Changing, name: CounterName): Promise<numbe
     [...counterParameters(by, name), ...noteParameters(by, describeName(name), name.unit)],
   );
   if (!outcome!.alive) throw sessionEnded();
-  if (outcome!.previous !== null) return outcome!.previous;
+  if (outcome!.previous !== null) {
+    await leasesBack(by, name);
+    return outcome!.previous;
+  }
   const kind = name.unit === 'nano_usd' ? 'limit' : `limit of ${name.unit}`;
   throw new OperationError(
     `no ${kind} is set for ${describeName(name)}: what gateway.yaml says is in force already`,

@@ -95,7 +95,7 @@ from (select count(*) as ledger_rows, coalesce(sum(cost_nano_usd), 0)::text as c
       from reservations) as r`;
 
 /*
- * What was spent of requests and tokens is in no ledger row, and rows of before `?` were dropped; reservations are always complete.
+ * What is reserved on a counter is reservations and leases. What was spent of requests and tokens is in no ledger row, and rows of before `?` were dropped; reservations are always complete.
  */
 const DIFFERENCES = `
 with moved as (
@@ -117,12 +117,16 @@ with moved as (
   select id, sum(spent) as spent, sum(nano_usd) as nano_usd, sum(most) as most, sum(tokens) as tokens,
          sum(requests) as requests
   from moved group by id
+), leased as (
+  select counter_id as id, sum(amount) as amount, sum(most) as most, sum(requests) as requests
+  from reservation_leases group by 1
 ), compared as (
   select s.*, coalesce(s.id, r.id) as counter_id, coalesce(s.unit, 'nano_usd') as counted_in,
          coalesce(r.spent, 0) as money, coalesce(r.nano_usd, 0) as nano_usd, coalesce(r.most, 0) as most_nano_usd,
          coalesce(r.tokens, 0) as tokens, coalesce(r.requests, 0) as requests,
+         coalesce(l.amount, 0) as leased, coalesce(l.most, 0) as most_leased, coalesce(l.requests, 0) as requests_leased,
          coalesce(s.unit = 'nano_usd' and s.window_start >= cast(? as timestamptz), s.id is null) as complete
-  from spend_counters s full join recomputed r on r.id = s.id
+  from spend_counters s full join recomputed r on r.id = s.id left join leased l on l.id = s.id
 )
 select c.counter_id::text as counter_id, c.scope, c.key, c.window_kind as "window", c.unit,
        case when isfinite(c.window_start) then c.window_start end as window_start,
@@ -130,9 +134,9 @@ select c.counter_id::text as counter_id, c.scope, c.key, c.window_kind as "windo
 from compared c
 cross join lateral (values
   ('spent', case when c.complete then coalesce(c.spent, 0) end, c.money),
-  ('reserved', coalesce(c.reserved, 0), case c.counted_in when 'nano_usd' then c.nano_usd when 'tokens' then c.tokens else c.requests end),
-  ('most', coalesce(c.most, 0), case c.counted_in when 'nano_usd' then c.most_nano_usd when 'tokens' then c.tokens else c.requests end),
-  ('in_flight', coalesce(c.in_flight, 0), c.requests)) as d (amount, kept, recomputed)
+  ('reserved', coalesce(c.reserved, 0), c.leased + case c.counted_in when 'nano_usd' then c.nano_usd when 'tokens' then c.tokens else c.requests end),
+  ('most', coalesce(c.most, 0), c.most_leased + case c.counted_in when 'nano_usd' then c.most_nano_usd when 'tokens' then c.tokens else c.requests end),
+  ('in_flight', coalesce(c.in_flight, 0), c.requests_leased + c.requests)) as d (amount, kept, recomputed)
 where d.kept <> d.recomputed
 order by abs(d.kept - d.recomputed) desc, 1, array_position(array['spent', 'reserved', 'most', 'in_flight'], d.amount)
 limit ${MAX_FOUND}`;

@@ -19,6 +19,16 @@ export const LABEL_ATTRIBUTES = {
     meaning: 'Where rows and records wait for the database',
     values: ['memory', 'spool'],
   },
+  'gateway.reservation.path': {
+    kind: 'string',
+    meaning: 'Whether a reservation was placed in leased room, or waited for the database',
+    values: ['leased', 'waited'],
+  },
+  'gateway.lease.event': {
+    kind: 'string',
+    meaning: 'What happened to leases: taken, refused because too little is left, or asked for before a refusal',
+    values: ['taken', 'refused', 'recalled'],
+  },
   'nodejs.eventloop.state': {
     kind: 'string',
     meaning: 'What the event loop did',

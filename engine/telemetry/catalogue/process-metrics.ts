@@ -91,6 +91,19 @@ export const PROCESS_METRICS = {
       'For how long requests that are over have waited for the ledger with none being written; 0 when none waits',
     labels: [PLACE],
   },
+  'gateway.reservations': {
+    kind: 'counter',
+    unit: '{reservation}',
+    meaning:
+      'Reservations that this process asked for, by whether they were placed in leased room (spend_limits.lease)',
+    labels: ['gateway.reservation.path'],
+  },
+  'gateway.leases': {
+    kind: 'counter',
+    unit: '{lease}',
+    meaning: 'What this process did about room that it leases of limits',
+    labels: ['gateway.lease.event'],
+  },
   'gateway.audit.waiting': {
     kind: 'gauge',
     unit: '{record}',

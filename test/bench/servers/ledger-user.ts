@@ -47,7 +47,8 @@ const COST_NANO_USD = 6_500_000;
 const silent = { debug: () => {}, info: () => {}, warn: console.error, error: console.error };
 const config = { database: { postgres: { url_env: 'BENCH_DATABASE_URL', pool_max: 10 } } } as GatewayConfig;
 const database = await openDatabase({ config, env: process.env, log: silent, wait: 'until-ready' });
-const ledger = new DatabaseLedger({ database, clock: systemClock, log: silent });
+const leases = { lanes: database.lanes, listen: database.listen, is_on: () => process.env.BENCH_LEASE !== 'off' };
+const ledger = new DatabaseLedger({ database, clock: systemClock, log: silent, leases });
 await ledger.beat();
 
 function demandsOf(user: string, team: string, limits: Population['limits']): LimitDemand[] {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import type { Database } from '../../../engine/store/database.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { answerCrowd, assertBooks, CROWD_MODELS, Crowd, makeCallers, numbersSeen } from '../support/crowd.ts';
@@ -16,6 +17,16 @@ const USER_USD = 32;
 
 /** One user has a fifth of the callers, and more to do than may be spent. */
 const USERS = Array.from({ length: CALLERS }, (_, index) => `user-${index < CALLERS / 5 ? 0 : index % 50}@example.com`);
+
+/** Who asks, and how much each of them, and all together, may spend. */
+interface People {
+  readonly users: readonly string[];
+  readonly user_usd: number;
+  readonly team_usd: number;
+}
+const MANY: People = { users: USERS, user_usd: USER_USD, team_usd: TEAM_USD };
+/** Everybody asks in one name and has so much left that nearly all is placed in leases, until the limit is lowered. */
+const ONE: People = { users: USERS.map(() => USERS[0]!), user_usd: 20_000, team_usd: 20_000 };
 
 /** What goes wrong, one thing after every so many requests. */
 type Trouble = { readonly after: number } & ({ readonly gateway: number } | { readonly database: 'cleanly' | 'crash' });
@@ -45,6 +56,7 @@ async function cause(
   crowd: Crowd,
   fleet: Fleet,
   postgres: MortalPostgres,
+  beforeEach: () => Promise<void>,
 ): Promise<void> {
   const mend = async (trouble: Trouble) => {
     if ('gateway' in trouble) return fleet.kill(trouble.gateway);
@@ -56,9 +68,11 @@ async function cause(
   for (const trouble of troubles) {
     const goal = crowd.done + trouble.after;
     await until(`${goal} requests are done`, () => crowd.done >= goal, PATIENCE_MS);
+    await beforeEach();
     crowd.repaired = mend(trouble);
     await crowd.repaired;
   }
+  await beforeEach();
   const goal = crowd.done + LAST_REQUESTS;
   await until(`${goal} requests are done`, () => crowd.done >= goal, PATIENCE_MS);
 }
@@ -69,15 +83,25 @@ const RULES = [
   { name: 'per-minute', scope: ['user', 'model'], requests_per_minute: 100_000, tokens_per_minute: 1_000_000_000_000 },
 ];
 
+/** Sets everybody's limit to what is spent of it. */
+async function lowerLimit({ knex }: Database): Promise<void> {
+  await knex.raw(
+    `insert into limit_settings (scope, key, window_kind, unit, amount, set_at, set_by)
+     select scope, key, window_kind, unit, spent, now(), 'test' from spend_counters
+     where scope = 'user' and window_kind = 'day' and unit = 'nano_usd'`,
+  );
+}
+
 /** Lets 200 callers ask three gateways while everything goes wrong, and returns what the counters passed. */
 async function surviveTrouble(
   troubles: readonly Trouble[],
   limits: object,
   watched: Watched,
-): Promise<{ passed_by: ByScope; bound: ByScope }> {
+  { users, user_usd, team_usd }: People = MANY,
+): Promise<{ passed_by: ByScope; bound: ByScope; leased: number }> {
   const postgres = await startMortalPostgres();
   upstream.requests.length = 0;
-  const defaults = { user_daily_usd: USER_USD, team_monthly_usd: TEAM_USD };
+  const defaults = { user_daily_usd: user_usd, team_monthly_usd: team_usd };
   let fleet: Fleet | undefined;
   try {
     fleet = await startFleet({
@@ -88,10 +112,16 @@ async function surviveTrouble(
     });
     const { database } = fleet;
     const bound = await boundOf(fleet.config_file);
-    const passedBy = await watchCounters(database, watched, { user: USER_USD * USD, team: TEAM_USD * USD });
-    const callers = await makeCallers(database, USERS, 'pool');
+    const passedBy = await watchCounters(database, watched, { user: user_usd * USD, team: team_usd * USD });
+    const callers = await makeCallers(database, users, 'pool');
     const crowd = new Crowd(fleet.urls);
-    await crowd.run(callers, 0, cause(troubles, crowd, fleet, postgres));
+    let [leased, times_left] = [0, troubles.length];
+    const beforeEach = async () => {
+      const [row] = await database.knex('reservation_leases').sum({ requests: 'requests' });
+      leased += Number(row?.requests ?? 0);
+      if (times_left-- === 0 && users === ONE.users) await lowerLimit(database);
+    };
+    await crowd.run(callers, 0, cause(troubles, crowd, fleet, postgres, beforeEach));
     await nothingReserved(database);
     const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
     assert.ok(estimates > 0, 'requests were under way when gateways died');
@@ -99,7 +129,7 @@ async function surviveTrouble(
     const { differences, repeated, uncounted, attempts, left } = await verifyLedger({ database, clock: systemClock });
     for (const found of [differences, repeated, uncounted, attempts, left])
       assert.deepEqual(found, { total: 0, first: [] });
-    return { passed_by: await passedBy(), bound };
+    return { passed_by: await passedBy(), bound, leased };
   } finally {
     await fleet?.close();
     await postgres.close();
@@ -108,8 +138,16 @@ async function surviveTrouble(
 
 describe('three gateways, 200 callers at once; gateways are killed, the database is stopped and crashes', () => {
   test('worst_case: no limit is passed at any moment, and what was forwarded has exactly one row', async () => {
-    const { passed_by } = await surviveTrouble(ALL_TROUBLE, { reserve: 'worst_case' }, 'spent + reserved');
+    const limits = { reserve: 'worst_case', lease: 'off' };
+    const { passed_by, leased } = await surviveTrouble(ALL_TROUBLE, limits, 'spent + reserved');
+    assert.deepEqual({ passed_by, leased }, { passed_by: { user: 0, team: 0 }, leased: 0 });
+  });
+
+  test('in leases: the same, and all that was leased is given back', async () => {
+    const limits = { reserve: 'worst_case' };
+    const { passed_by, leased } = await surviveTrouble(ALL_TROUBLE, limits, 'spent + reserved', ONE);
     assert.deepEqual(passed_by, { user: 0, team: 0 });
+    assert.ok(leased > 0, 'reservations were placed in leases');
   });
 
   test('typical: no limit is passed by more than check says, and what was forwarded has exactly one row', async () => {

@@ -50,6 +50,7 @@ const TYPICAL: SpendLimitsConfig = {
   store_timeout_seconds: 2,
   spool_dir: 'spool',
   reserve: 'typical',
+  lease: 'on',
   overshoot_percent: 0,
   status: 429,
   time_zone: 'UTC',

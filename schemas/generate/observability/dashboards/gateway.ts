@@ -182,6 +182,16 @@ export const GATEWAY: Dashboard = {
           unit: 'short',
         }),
         lines({
+          title: 'Reservations and leases',
+          description:
+            'Reservations by whether they were placed in leased room or waited for the database, and what happened to leases.',
+          queries: [
+            [q.rate('gateway.reservations', ['gateway.reservation.path']), '{{gateway_reservation_path}}'],
+            [q.rate('gateway.leases', ['gateway.lease.event']), 'leases {{gateway_lease_event}}'],
+          ],
+          unit: 'reqps',
+        }),
+        lines({
           title: 'Spool',
           description: 'Size on the disk. It empties when the database is back.',
           queries: [[`max ${EACH} (${q.gauge('gateway.spool.size')})`, '{{instance}}']],

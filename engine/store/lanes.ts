@@ -1,0 +1,142 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import type { Log } from '../contract/services.ts';
+import { PATIENCE_SECONDS, type PostgresConnections } from './postgres-client.ts';
+
+/** A statement on its way. */
+export interface SentStatement {
+  /** Resolves when all of it is with the operating system, which delivers it whatever becomes of this process; absent: it is. */
+  readonly handed: Promise<void> | undefined;
+  /** Rejects with pg's own errors, and where no answer comes. */
+  readonly answered: Promise<void>;
+}
+
+/** A connection with at most one unanswered statement. */
+export interface Lane {
+  /** Sends a named prepared statement; only to be called while the lane is free. */
+  send(name: string, text: string, values: readonly unknown[]): SentStatement;
+}
+
+/**
+ * Connections for statements that must be executed even if this process ends as soon as they are sent. Each has at most one
+ * unanswered statement: a backend that cannot give its answer to anybody executes nothing that comes after it.
+ */
+export interface Lanes {
+  /** A lane on which nothing is unanswered; `undefined` where there is none now. */
+  free(): Lane | undefined;
+  /** How many there are at most. */
+  readonly count: number;
+  close(): void;
+}
+
+const FIRST_RETRY_MS = 100;
+const LAST_RETRY_MS = 5000;
+
+/**
+ * Nothing ends these statements but themselves: nobody may be there to send them again. Each is planned once: they look rows up by
+ * key. Settings that a server does not know are left out.
+ */
+const SETTINGS = `
+select set_config(s.name, s.setting, false)
+from (values ('statement_timeout', '0'), ('lock_timeout', '0'), ('idle_session_timeout', '0'),
+  ('client_connection_check_interval', '0'), ('jit', 'off'), ('plan_cache_mode', 'force_generic_plan'),
+  ('enable_seqscan', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) as s (name, setting)
+where s.name in (select k.name from pg_settings k)`;
+
+/** The parts of a client that pg has no types for. */
+interface OpenClient {
+  readonly processID: number | null;
+  readonly connection: { readonly stream: { readonly writableLength: number; destroy(): void } };
+}
+
+/** Opens lanes, in the background. Behind a connection pooler there are none, since it may keep what was sent to itself. */
+export function openLanes(connections: PostgresConnections, count: number, log: Log): Lanes {
+  const closing = new AbortController();
+  const lanes = Array.from({ length: count }, () => keepLane(connections, log, closing.signal));
+  return {
+    count,
+    free: () => lanes.find((lane) => lane.is_free)?.lane,
+    close() {
+      closing.abort();
+      for (const lane of lanes) lane.end();
+    },
+  };
+}
+
+function keepLane(connections: PostgresConnections, log: Log, closing: AbortSignal) {
+  let client: pg.Client | undefined;
+  let is_busy = false;
+  let pause = FIRST_RETRY_MS;
+
+  const connect = async () => {
+    const next = new pg.Client(connections.settings());
+    next.on('error', () => {});
+    try {
+      await next.connect();
+      await next.query(SETTINGS);
+      const { rows } = await next.query<{ pid: number }>('select pg_backend_pid() as pid');
+      if (rows[0]!.pid !== (next as unknown as OpenClient).processID) return leave(next);
+    } catch (error) {
+      next.end().catch(() => {});
+      throw error;
+    }
+    const lost = new Promise((resolve) => next.once('end', resolve));
+    client = next;
+    is_busy = false;
+    pause = FIRST_RETRY_MS;
+    await lost;
+    client = undefined;
+  };
+  /** Never again: what is between does not go away. */
+  const leave = async (pooled: pg.Client) => {
+    log.info({}, 'a connection pooler is in front of the database; reservations are not placed in leases');
+    await pooled.end().catch(() => {});
+    await new Promise((resolve) => closing.addEventListener('abort', resolve));
+  };
+  const keep = async () => {
+    while (!closing.aborted) {
+      await connect().catch(() => {});
+      await delay(pause, undefined, { signal: closing, ref: false }).catch(() => {});
+      pause = Math.min(pause * 2, LAST_RETRY_MS);
+    }
+  };
+  void keep();
+
+  const lane: Lane = {
+    send(name, text, values) {
+      const through = client!;
+      const { stream } = (through as unknown as OpenClient).connection;
+      is_busy = true;
+      const answered = new Promise<void>((resolve, reject) => {
+        const too_late = setTimeout(() => stream.destroy(), PATIENCE_SECONDS * 1000);
+        through.query({ name, text, values: values as unknown[] }, (error) => {
+          clearTimeout(too_late);
+          // On the next turn the client is ready for another one.
+          is_busy = false;
+          if (error) {
+            if (!(error instanceof pg.DatabaseError)) stream.destroy();
+            reject(error);
+          } else resolve();
+        });
+      });
+      return { handed: stream.writableLength === 0 ? undefined : written(stream), answered };
+    },
+  };
+  return {
+    lane,
+    get is_free() {
+      // pg says so itself: a statement in its queue would be one that was not sent.
+      return client !== undefined && !is_busy && (client as unknown as { readyForQuery: boolean }).readyForQuery;
+    },
+    end: () => void client?.end().catch(() => {}),
+  };
+}
+
+/** Over TLS it takes a turn of the event loop or two; over a slow network longer. */
+async function written(stream: { readonly writableLength: number; readonly destroyed?: boolean }): Promise<void> {
+  while (stream.writableLength > 0) {
+    if (stream.destroyed === true) throw new Error('the connection was lost before a statement was sent');
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  if (stream.destroyed === true) throw new Error('the connection was lost before a statement was sent');
+}

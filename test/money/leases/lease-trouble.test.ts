@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { describe, test } from 'node:test';
+import type { Clock } from '../../../engine/contract/services.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import type { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import type { Lane, SentStatement } from '../../../engine/store/lanes.ts';
+import { assertGranted, ledgerRowsOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
+import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { until } from '../../support/until.ts';
+import { ask, assertAddsUp, GREEDY, leasedRequests, leasingLedger, teamLimit, warmUp } from './leasing.ts';
+
+const never = () => () => {};
+const CHILD = join(import.meta.dirname, 'leasing-child.ts');
+
+let store: TestStore;
+const ledgers = useTestStore((opened) => {
+  store = opened;
+});
+
+function open(database: Database, more: Parameters<typeof leasingLedger>[1] = {}): DatabaseLedger {
+  const ledger = leasingLedger(database, { every: never, ...more });
+  ledgers.push(ledger);
+  return ledger;
+}
+
+/** A database behind a relay that a test cuts. */
+async function behindRelay(): Promise<{ readonly relay: TcpRelay; readonly database: Database }> {
+  const url = new URL(store.url);
+  const relay = await startRelay(Number(url.port));
+  url.port = String(relay.port);
+  return { relay, database: await store.another(url.href) };
+}
+
+/** A clock that a test sets forward, as when a process was stopped. */
+function sleepyClock(): Clock & { slept_ms: number } {
+  const clock = {
+    ...systemClock,
+    slept_ms: 0,
+    now: () => systemClock.now() + clock.slept_ms,
+    monotonic: () => systemClock.monotonic() + clock.slept_ms,
+  };
+  return clock;
+}
+
+/** What becomes of the processes that have leases on the counters of a team when they are taken for dead. */
+async function takeForDead(team: string): Promise<void> {
+  await store.database.knex.raw(
+    `select recover_orphans(null, array(
+       select l.process_id from reservation_leases l join spend_counters s on s.id = l.counter_id where s.key = ?),
+       interval '30 seconds', '-infinity')`,
+    [team],
+  );
+}
+
+describe('trouble with leases', () => {
+  test('a row that was sent and lost is written again, and its request is settled once', async () => {
+    const { relay, database } = await behindRelay();
+    const ledger = open(database);
+    const demands = [teamLimit('cut', 1_000_000_000)];
+    await warmUp(ledger, demands);
+    relay.fallSilent();
+    const { leased } = ledger.lease_counts!;
+    const more = { user: 'cut off' };
+    const { request, decision } = await ask(ledger, demands, more);
+    assertGranted(decision);
+    assert.equal(ledger.lease_counts!.leased, leased + 1);
+    const settled = ledger.settle(settlement(request));
+    ledger.topUp(request.request_id, 100);
+    await relay.stop();
+    await relay.start();
+    await settled;
+    assert.equal((await ledgerRowsOf(store.database, more.user)).length, 1);
+    await until('leases are given back', async () => (await leasedRequests(store.database, 'cut')) === 0);
+    await assertAddsUp(store.database);
+    await warmUp(ledger, demands);
+    await assertAddsUp(store.database);
+    await ledger.close();
+    await relay.stop();
+  });
+
+  test('while rows are not answered the way without leases decides', async () => {
+    const { relay, database } = await behindRelay();
+    const ledger = open(database, { reserve_timeout_ms: () => 700 });
+    const demands = [teamLimit('silent', 1_000_000_000)];
+    await warmUp(ledger, demands);
+    relay.fallSilent();
+    const { request } = await ask(ledger, demands);
+    const refused = until('a request is refused', async () => {
+      try {
+        await ask(ledger, demands);
+        return undefined;
+      } catch (error) {
+        return error as { code: string };
+      }
+    });
+    assert.equal((await refused).code, 'store_unavailable');
+    relay.speakAgain();
+    await ledger.settle(settlement(request));
+    await ledger.close();
+    await relay.stop();
+  });
+
+  test('a process that was stopped for long uses no lease when it goes on, and no limit is passed', async () => {
+    const clock = sleepyClock();
+    const ledger = open(store.database, { policy: GREEDY, clock });
+    const limit = 10_000;
+    const demands = [teamLimit('stopped', limit)];
+    const spent = await warmUp(ledger, demands);
+    assert.ok((await leasedRequests(store.database, 'stopped')) > 0);
+    clock.slept_ms = 40_000;
+    await takeForDead('stopped');
+    const rest = limit - spent;
+    const other = await ask(open(store.database), demands, { amount_nano_usd: rest, most_nano_usd: rest });
+    assertGranted(other.decision);
+    const { decision } = await ask(ledger, demands);
+    assert.equal(decision.exceeded.length, 1);
+    await ledger.beat();
+    assert.equal((await ask(ledger, demands)).decision.exceeded.length, 1);
+    await assertAddsUp(store.database);
+  });
+
+  /** A ledger that sleeps, and is taken for dead, before or after it sends a row. */
+  async function sleepsAt(when: 'before' | 'after', team: string) {
+    const clock = sleepyClock();
+    const { database } = store;
+    const demands = [teamLimit(team, 10_000)];
+    let rest = 0;
+    const sleep = async () => {
+      if (rest === 0) return;
+      await takeForDead(team);
+      const more = { amount_nano_usd: rest - 100, most_nano_usd: rest - 100 };
+      rest = 0;
+      assertGranted((await ask(open(database), demands, more)).decision);
+    };
+    const lanes = () => {
+      const free = () => {
+        const lane = database.lanes().free();
+        return lane && { send: (...statement: Parameters<typeof lane.send>) => sendAsleep(lane, statement) };
+      };
+      return { free, count: 1, close() {} };
+    };
+    const sendAsleep = (lane: Lane, statement: Parameters<Lane['send']>): SentStatement => {
+      if (rest > 0) clock.slept_ms = 40_000;
+      if (when === 'after') {
+        const answered = lane.send(...statement).answered.then(sleep);
+        return { answered, handed: answered };
+      }
+      const sent = sleep().then(() => lane.send(...statement));
+      return { answered: sent.then(({ answered }) => answered), handed: sent.then(({ handed }) => handed) };
+    };
+    const ledger = open({ ...database, lanes }, { policy: GREEDY, clock, database });
+    rest = 10_000 - (await warmUp(ledger, demands));
+    const { leased } = ledger.lease_counts!;
+    const { decision, request } = await ask(ledger, demands);
+    assertGranted(decision);
+    assert.equal((await ask(ledger, demands)).decision.exceeded.length, 1);
+    await ledger.settle(settlement(request));
+    await assertAddsUp(database);
+    return ledger.lease_counts!.leased - leased;
+  }
+
+  test('a process that was stopped before it sent a row takes it back, and asks', async () => {
+    assert.equal(await sleepsAt('before', 'sending'), 0);
+  });
+
+  test('a process that was stopped when it had sent a row goes on as one whose reservation was recorded', async () => {
+    assert.equal(await sleepsAt('after', 'sent'), 1);
+  });
+
+  test('a row whose lease is gone counts on its counters', async () => {
+    const ledger = open(store.database);
+    const demands = [teamLimit('gone', 1_000_000_000)];
+    await warmUp(ledger, demands);
+    await store.database.knex.raw(
+      `select return_all_leases(array(
+         select l.process_id from reservation_leases l join spend_counters s on s.id = l.counter_id where s.key = 'gone'), null)`,
+    );
+    const { request, decision } = await ask(ledger, demands);
+    assertGranted(decision);
+    await until('the row is written', async () => {
+      const [row] = await store.database.knex('reservations').where({ request_id: request.request_id });
+      return row !== undefined;
+    });
+    await assertAddsUp(store.database);
+    await ledger.settle(settlement(request));
+    await assertAddsUp(store.database);
+  });
+
+  test('what was placed is in the database, however soon its process is killed', async () => {
+    const kill = async () => {
+      const child = spawn(process.execPath, [CHILD, store.url, 'killed'], { stdio: ['ignore', 'pipe', 'inherit'] });
+      const [said, [, signal]] = await Promise.all([text(child.stdout), once(child, 'exit')]);
+      assert.equal(signal, 'SIGKILL');
+      return said
+        .trim()
+        .split('\n')
+        .map((line) => line.split(' ') as [id: string, how: string]);
+    };
+    const placed = (await Promise.all(Array.from({ length: 4 }, kill))).flat();
+    assert.ok(placed.filter(([, how]) => how === 'leased').length >= 4);
+    for (const [request_id] of placed) {
+      // One of them may have recorded what another one left.
+      await until('the row is written', async () => {
+        const rows = await Promise.all(
+          ['reservations', 'ledger'].map((table) => store.database.knex(table).where({ request_id })),
+        );
+        return rows.flat().length === 1;
+      });
+    }
+    await takeForDead('killed');
+    const rows = await store.database.knex('ledger').whereIn(
+      'request_id',
+      placed.map(([id]) => id),
+    );
+    assert.equal(rows.length, placed.length);
+    assert.equal(await leasedRequests(store.database, 'killed'), 0);
+    await assertAddsUp(store.database);
+  });
+});

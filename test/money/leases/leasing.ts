@@ -1,0 +1,74 @@
+/** Ledgers that place reservations in leases, as gateways have them, and limits for them. */
+import assert from 'node:assert/strict';
+import type { LimitDemand, ReservationDecision, ReservationRequest } from '../../../engine/api.ts';
+import type { Clock } from '../../../engine/contract/services.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import type { LeasePolicy } from '../../../engine/money/leases/counter-use.ts';
+import { DatabaseLedger, type LedgerOptions } from '../../../engine/money/ledger/ledger.ts';
+import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import type { Database } from '../../../engine/store/database.ts';
+import { assertGranted, quietLog, reservation, settlement } from '../../support/store.ts';
+import { until } from '../../support/until.ts';
+
+/** Leases of all that is left, from the first request on. */
+export const GREEDY: LeasePolicy = { busy: 1, seconds: 2, requests: 10, share: 1 };
+
+/** A ledger with leases; `close` it. */
+export function leasingLedger(
+  database: Database,
+  more: Partial<LedgerOptions> & { readonly policy?: LeasePolicy; readonly is_on?: () => boolean } = {},
+): DatabaseLedger {
+  const { policy, is_on = () => true, ...options } = more;
+  const leases = { lanes: database.lanes, listen: database.listen, is_on, policy };
+  return new DatabaseLedger({ database, clock: systemClock, log: quietLog, leases, ...options });
+}
+
+/** The monthly limit of a team. */
+export function teamLimit(team: string, limit: number): LimitDemand {
+  return { scope: 'team', key: team, window: 'month', unit: 'nano_usd', limit, rule: 'team' };
+}
+
+/** Asks for something. */
+export async function ask(
+  ledger: DatabaseLedger,
+  demands: readonly LimitDemand[],
+  more: Partial<ReservationRequest> = {},
+): Promise<{ readonly request: ReservationRequest; readonly decision: ReservationDecision }> {
+  const request = reservation({ demands, ...more });
+  return { request, decision: await ledger.reserve(request) };
+}
+
+/** Asks and settles until requests are placed in leases. @returns what was settled, in nano-USD. */
+export async function warmUp(
+  ledger: DatabaseLedger,
+  demands: readonly LimitDemand[],
+  more: () => Partial<ReservationRequest> = () => ({}),
+): Promise<number> {
+  const before = ledger.lease_counts!.leased;
+  let spent = 0;
+  await until('requests are placed in leases', async () => {
+    const { request, decision } = await ask(ledger, demands, more());
+    assertGranted(decision);
+    await ledger.settle(settlement(request));
+    spent += settlement(request).cost_nano_usd;
+    return ledger.lease_counts!.leased > before;
+  });
+  return spent;
+}
+
+/** Fails unless counters, reservations, leases and ledger agree. */
+export async function assertAddsUp(database: Database, clock: Clock = systemClock): Promise<void> {
+  const { differences, repeated, uncounted, attempts } = await verifyLedger({ database, clock });
+  for (const found of [differences, repeated, uncounted, attempts]) assert.deepEqual(found, { total: 0, first: [] });
+}
+
+/** For how many requests there are leases on the counters of a key. */
+export async function leasedRequests(database: Database, key: string): Promise<number> {
+  const [row] = await database.query<{ requests: number }>(
+    'test_leased',
+    `select coalesce(sum(l.requests), 0)::bigint as requests
+     from reservation_leases l join spend_counters s on s.id = l.counter_id where s.key = $1`,
+    [key],
+  );
+  return row!.requests;
+}
