@@ -7,9 +7,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import type { RequestsJob, RequestsResult, Target } from './load/generator.ts';
-import { startChild, stopChildren } from './processes.ts';
-import type { ProcessUsage } from './servers/parent.ts';
+import type { RequestsJob, RequestsResult } from './load/generator.ts';
+import { startChild, startGoverned, stopChildren } from './processes.ts';
+import { cpuOfAll, descendantsOf, type ProcessUsage } from './servers/process-usage.ts';
 import { median } from './statistics.ts';
 
 const { values } = parseArgs({
@@ -24,7 +24,7 @@ const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
 try {
   const upstream = await startChild<{ url: string }>('servers/upstream.ts');
   const bare = await startChild<{ url: string }>('servers/bare-hop.ts', { args: [upstream.ready.url] });
-  const governed = await startChild<Target>('servers/governed.ts', { args: [upstream.ready.url, directory] });
+  const governed = await startGoverned({ upstream: upstream.ready.url, directory });
   const load = await startChild<object>('load/generator.ts');
   const subjects = ['bare', 'on', 'off'] as const;
   const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -45,11 +45,11 @@ try {
         if (name !== 'bare') await governed.ask('configure', { spend_limits: { ...LIMITS, lease: name } });
         await pause(SETTLE_MS);
         await ask(ROUND_MS / 2);
-        const database = async () => (name === 'bare' ? 0 : await governed.ask<number>('database_cpu'));
-        const [database_before, before] = [await database(), await child.ask<ProcessUsage>('usage')];
+        const database = () => (name === 'bare' ? 0 : cpuOfAll(descendantsOf(governed.pid)));
+        const [database_before, before] = [database(), await child.ask<ProcessUsage>('usage')];
         const result = await ask(ROUND_MS);
         await pause(60);
-        const [after, database_after] = [await child.ask<ProcessUsage>('usage'), await database()];
+        const [after, database_after] = [await child.ask<ProcessUsage>('usage'), database()];
         if (round < 0) continue;
         if (result.failed > 0) throw new Error(`${result.failed} requests failed`);
         rounds.push({
