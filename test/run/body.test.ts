@@ -74,6 +74,35 @@ describe('a replaced body', () => {
   });
 });
 
+describe('a skimmed body', () => {
+  const long = 'text '.repeat(400);
+
+  it('is all of the body but the ends of long texts in it', async () => {
+    const { body } = held(JSON.stringify({ top: long, in: [{ text: long, short: 'é' }] }));
+    const { json, text } = await body.skim();
+    const { top, in: inner } = json as { top: string; in: { text: string; short: string }[] };
+    assert.equal(top, long);
+    assert.equal(inner[0]!.short, 'é');
+    assert.match(inner[0]!.text, /^(?:text ?)+.{0,4}…$/);
+    assert.ok(text.length < body.bytes.length);
+  });
+
+  it('says of a fault what is said of the whole, and nothing of one in the end of a long text', async () => {
+    for (const text of [
+      `{"in":["${long}","\\x"]}`,
+      `{"in":["${long}",01]}`,
+      `{"in":["${long}"`,
+      `{"in":["\\x${long}"]}`,
+    ]) {
+      const said = await held(text).body.json().catch(String);
+      assert.match(String(said), /^StageError: The request body /);
+      assert.equal(await held(text).body.skim().catch(String), said, text.slice(-20));
+    }
+    const { json } = await held(`{"in":["${long}\\x"]}`).body.skim();
+    assert.ok(json);
+  });
+});
+
 /** Strings under `a` and under `é` at any depth below `in`. */
 const WANTED = (() => {
   const keys = new Map<string, { found?: string; within?: WantedTexts<string> }>([['é', { found: 'e' }]]);

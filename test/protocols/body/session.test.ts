@@ -82,6 +82,23 @@ describe('the session of a request', () => {
     fc.assert(check, { numRuns: 200 });
   });
 
+  it('is told by how a prompt begins, however long its texts are', async () => {
+    const text = fc.oneof(fc.constantFrom('a'.repeat(600), 'b'.repeat(5000), 'é'.repeat(2500)), fc.string());
+    const parts = fc.oneof(text, fc.array(fc.record({ type: fc.constant('text'), text }), { maxLength: 3 }));
+    const message = fc.record({ role: fc.constantFrom('system', 'developer', 'user'), content: parts });
+    const tool = fc.record({ name: fc.string(), description: text });
+    const check = fc.asyncProperty(
+      fc.record({ system: parts, messages: fc.array(message), tools: fc.array(tool) }, { requiredKeys: ['messages'] }),
+      async (any) => {
+        const whole = { model: 'coder-1', max_tokens: 1, ...any };
+        const body = new HeldBody(Buffer.from(JSON.stringify(whole)), () => {});
+        const { session } = await readBodyFacts('messages', body, { session_headers: {} });
+        assert.equal(session!.key, keyOf(whole));
+      },
+    );
+    await fc.assert(check, { numRuns: 200 });
+  });
+
   it('continues a stored response or conversation', () => {
     const stored = (body: Body) => readSession(body, {}).continues;
     assert.equal(stored({ conversation: { id: 'conv_1' } }), stored({ conversation: 'conv_1' }));
