@@ -24,7 +24,7 @@ export interface Effort {
 export const FULL: Effort = {
   rounds: 15,
   body_seconds: 40,
-  warm_up_ms: 5000,
+  warm_up_ms: 20_000,
   single_ms: 120,
   parallel_ms: 300,
   stream_rounds: 6,
@@ -38,7 +38,7 @@ export const QUICK: Effort = {
   ...FULL,
   rounds: 8,
   body_seconds: 15,
-  warm_up_ms: 2000,
+  warm_up_ms: 4000,
   stream_rounds: 2,
   stream_seconds: 10,
   profile_ms: 3000,

@@ -206,8 +206,8 @@ describe('explain', () => {
     assert.deepEqual(
       sent.headers.filter(([name]: string[]) => ['x-trace', 'host'].includes(name!)),
       [
-        ['x-trace', 'seen'],
         ['host', 'api.example.com'],
+        ['x-trace', 'seen'],
       ],
     );
     assert.doesNotMatch(stdout, /secret-of-somebody/);

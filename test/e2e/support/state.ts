@@ -57,9 +57,17 @@ export async function auditRecord(database: Database, request_id: string): Promi
   );
 }
 
-/** What is reserved in all counters, in nano-USD, and how many reservations are open. */
+/** What is reserved in all counters for requests, in nano-USD, without room that is leased, and how many reservations are open. */
 export async function reserved(database: Database): Promise<{ nano_usd: number; reservations: number }> {
-  const [counters] = await database.knex('spend_counters').where({ unit: 'nano_usd' }).sum({ reserved: 'reserved' });
+  const [counters] = await database
+    .knex('spend_counters')
+    .where({ unit: 'nano_usd' })
+    .select(
+      database.knex.raw(
+        `coalesce(sum(reserved - coalesce(
+           (select sum(amount) from reservation_leases l where l.counter_id = spend_counters.id), 0)), 0) as reserved`,
+      ),
+    );
   const [open] = await database.knex('reservations').count({ count: '*' });
   return { nano_usd: Number(counters?.reserved ?? 0), reservations: Number(open?.count ?? 0) };
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { estimate, estimateRatio, width } from './statistics.ts';
+import { estimate, estimateRatio, width } from '../statistics.ts';
 
 const values = (least: number) => fc.array(fc.integer({ min: 1, max: 100_000 }), { minLength: least, maxLength: 40 });
 
