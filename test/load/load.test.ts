@@ -170,6 +170,7 @@ describe('gateway.yaml', () => {
     });
     assert.deepEqual(config.spend_limits, {
       defaults: { user_daily_usd: 50 },
+      lease: 'on',
       on_exceeded: 'deny',
       on_store_error: 'deny',
       store_timeout_seconds: 2,
