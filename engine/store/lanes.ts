@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Log } from '../contract/services.ts';
-import { PATIENCE_SECONDS, type PostgresConnections } from './postgres-client.ts';
+import { isTrouble, PATIENCE_SECONDS, type PostgresConnections } from './postgres-client.ts';
 
 /** A statement on its way. */
 export interface SentStatement {
@@ -24,13 +24,15 @@ export interface Lane {
 export interface Lanes {
   /** A lane on which nothing is unanswered; `undefined` where there is none now. */
   free(): Lane | undefined;
-  /** How many there are at most. */
+  /** How many there are at most; none behind a connection pooler. */
   readonly count: number;
   close(): void;
 }
 
 const FIRST_RETRY_MS = 100;
 const LAST_RETRY_MS = 5000;
+/** Where it takes more turns of the event loop until all is sent, they are not spent on looking. */
+const FEW_TURNS = 20;
 
 /**
  * Nothing ends these statements but themselves: nobody may be there to send them again. Each is planned once: they look rows up by
@@ -54,7 +56,9 @@ export function openLanes(connections: PostgresConnections, count: number, log: 
   const closing = new AbortController();
   const lanes = Array.from({ length: count }, () => keepLane(connections, log, closing.signal));
   return {
-    count,
+    get count() {
+      return lanes.filter((lane) => !lane.is_pooled).length;
+    },
     free: () => lanes.find((lane) => lane.is_free)?.lane,
     close() {
       closing.abort();
@@ -66,6 +70,7 @@ export function openLanes(connections: PostgresConnections, count: number, log: 
 function keepLane(connections: PostgresConnections, log: Log, closing: AbortSignal) {
   let client: pg.Client | undefined;
   let is_busy = false;
+  let is_pooled = false;
   let pause = FIRST_RETRY_MS;
 
   const connect = async () => {
@@ -73,9 +78,10 @@ function keepLane(connections: PostgresConnections, log: Log, closing: AbortSign
     next.on('error', () => {});
     try {
       await next.connect();
-      await next.query(SETTINGS);
       const { rows } = await next.query<{ pid: number }>('select pg_backend_pid() as pid');
       if (rows[0]!.pid !== (next as unknown as OpenClient).processID) return leave(next);
+      // Not before it is known whose connection it is: a pooler gives it to others, with its settings.
+      await next.query(SETTINGS);
     } catch (error) {
       next.end().catch(() => {});
       throw error;
@@ -89,6 +95,7 @@ function keepLane(connections: PostgresConnections, log: Log, closing: AbortSign
   };
   /** Never again: what is between does not go away. */
   const leave = async (pooled: pg.Client) => {
+    is_pooled = true;
     log.info({}, 'a connection pooler is in front of the database; reservations are not placed in leases');
     await pooled.end().catch(() => {});
     await new Promise((resolve) => closing.addEventListener('abort', resolve));
@@ -114,7 +121,8 @@ function keepLane(connections: PostgresConnections, log: Log, closing: AbortSign
           // On the next turn the client is ready for another one.
           is_busy = false;
           if (error) {
-            if (!(error instanceof pg.DatabaseError)) stream.destroy();
+            // As in the pool: what it remembers of the database may be outdated, or the server read-only by now.
+            if (isTrouble(error)) stream.destroy();
             reject(error);
           } else resolve();
         });
@@ -124,6 +132,9 @@ function keepLane(connections: PostgresConnections, log: Log, closing: AbortSign
   };
   return {
     lane,
+    get is_pooled() {
+      return is_pooled;
+    },
     get is_free() {
       // pg says so itself: a statement in its queue would be one that was not sent.
       return client !== undefined && !is_busy && (client as unknown as { readyForQuery: boolean }).readyForQuery;
@@ -134,9 +145,10 @@ function keepLane(connections: PostgresConnections, log: Log, closing: AbortSign
 
 /** Over TLS it takes a turn of the event loop or two; over a slow network longer. */
 async function written(stream: { readonly writableLength: number; readonly destroyed?: boolean }): Promise<void> {
-  while (stream.writableLength > 0) {
+  for (let turn = 0; stream.writableLength > 0; turn++) {
     if (stream.destroyed === true) throw new Error('the connection was lost before a statement was sent');
-    await new Promise((resolve) => setImmediate(resolve));
+    if (turn < FEW_TURNS) await new Promise((resolve) => setImmediate(resolve));
+    else await delay(1, undefined, { ref: false });
   }
   if (stream.destroyed === true) throw new Error('the connection was lost before a statement was sent');
 }

@@ -24,6 +24,8 @@ export interface Part extends Amounts {
   readonly name: CounterName;
   /** The smallest limit that the request comes under there, also in shadow mode; infinity without any. */
   limit: number;
+  /** Whether one of them is in shadow mode. */
+  is_shadowed: boolean;
 }
 
 /** A request that was placed in leases. */
@@ -82,9 +84,14 @@ export function partsOf(request: ReservationRequest): Part[] {
   for (const demand of request.demands) {
     const counter = counterName(demand);
     const limit = demand.limit ?? Number.POSITIVE_INFINITY;
+    const { shadow: is_shadowed = false } = demand;
     const known = parts.find((part) => part.counter === counter);
-    if (known !== undefined) known.limit = Math.min(known.limit, limit);
-    else parts.push({ counter, name: demand, limit, ...neededIn(demand.unit, request), requests: 1 });
+    if (known === undefined) {
+      parts.push({ counter, name: demand, limit, is_shadowed, ...neededIn(demand.unit, request), requests: 1 });
+      continue;
+    }
+    known.limit = Math.min(known.limit, limit);
+    known.is_shadowed ||= is_shadowed;
   }
   return parts;
 }

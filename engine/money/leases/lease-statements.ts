@@ -1,4 +1,4 @@
-import type { Clock, CounterName } from '../../contract/services.ts';
+import type { Clock, CounterName, LimitStatus } from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import type { Lane, SentStatement } from '../../store/lanes.ts';
 import { CounterList } from '../ledger/batch-request.ts';
@@ -174,4 +174,13 @@ function namesOf(names: readonly CounterName[]): CounterList['columns'] {
 
 function unpack([spent, reserved, in_flight, most, set, granted, resets_at]: PackedNumbers): CounterNumbers {
   return { spent, reserved, in_flight, most, set, granted: granted ?? 0, resets_at };
+}
+
+/** Whether a limit may have room by now that had none when it was decided. */
+export function hasMoreRoom({ numbers }: LookedAt, decided: LimitStatus): boolean {
+  return (
+    numbers.spent + numbers.reserved < decided.spent + decided.reserved ||
+    numbers.spent + numbers.most < decided.spent + decided.most ||
+    numbers.in_flight < decided.in_flight
+  );
 }

@@ -227,8 +227,8 @@ export class LeasedRoom {
 
   #close(lease: Lease): void {
     this.#leases.delete(lease.counter);
-    const { amount, most, requests } = lease.free;
-    if (amount > 0 || most > 0 || requests > 0) this.#returns.push({ id: lease.id, amount, most, requests });
+    // Also where nothing is left: the row of the lease ends with it.
+    this.#returns.push({ id: lease.id, ...amountsOf(lease.free) });
   }
 
   /** Whether less than half is left of what a lease should have room for. */
@@ -241,8 +241,10 @@ export class LeasedRoom {
   }
 }
 
-function hasRoom({ free, limit, ends_at }: Lease, part: Part, now: number): boolean {
+function hasRoom({ free, limit, ends_at, numbers }: Lease, part: Part, now: number): boolean {
   return (
+    // What is set and granted is no part of a limit in shadow mode, and a lease is within what is in force.
+    (!part.is_shadowed || (numbers.set === null && numbers.granted === 0)) &&
     free.requests >= part.requests &&
     free.amount >= part.amount &&
     free.most >= part.most &&

@@ -21,7 +21,7 @@ import {
   type Placement,
   type Wish,
 } from './lease-parts.ts';
-import type { LeaseStatements, LookedAt } from './lease-statements.ts';
+import { hasMoreRoom, type LeaseStatements } from './lease-statements.ts';
 import { LeasedRoom } from './leased-room.ts';
 import { RowSender, type SentRow } from './row-sender.ts';
 
@@ -47,6 +47,8 @@ export interface LeasesOptions {
   readonly policy?: LeasePolicy | undefined;
   /** Does something while nothing is settled or reserved. */
   between(task: () => Promise<void>): Promise<void>;
+  /** What was sent already, or store_unavailable when the database takes too long. */
+  inTime<Answer>(sent: Promise<Answer>): Promise<Answer>;
 }
 
 /** A reservation that was placed in leases. */
@@ -77,6 +79,7 @@ export class Leases {
   /** The leases of an id that is given up are on their way back. */
   #starting_anew: Promise<void> | undefined;
   #keeping: Promise<void> | undefined;
+  #returning_others = false;
   #closed = false;
   readonly #crowd = new Crowd();
   /** Known once it is first asked: leases are opened before the configuration is in force. */
@@ -106,7 +109,8 @@ export class Leases {
   /** Takes note of a request, whichever way it goes. */
   note(parts: readonly Part[]): void {
     const now = this.#options.clock.monotonic();
-    if (!this.#is_usable || this.#crowd.isThere(now)) return;
+    // Without a lane nothing can be placed: behind a connection pooler, or while the server has no connection to spare.
+    if (!this.#is_usable || !this.#sender.is_well || this.#crowd.isThere(now)) return;
     this.#room.note(parts, now);
     if (this.#room.has_errands) this.#keepSoon();
   }
@@ -127,7 +131,8 @@ export class Leases {
       this.counts.waited++;
       return undefined;
     }
-    if (!this.#options.heartbeat.isFresh() && (await this.#takeBack(request, sent))) {
+    const is_sure = sent.is_handed && this.#options.heartbeat.isFresh();
+    if (!is_sure && (await this.#options.inTime(this.#takeBack(request, sent)))) {
       this.counts.waited++;
       return undefined;
     }
@@ -136,7 +141,8 @@ export class Leases {
   }
 
   /**
-   * The process slept while a row was sent, and others may have given its leases away before. Where they recorded the request as one
+   * The process slept while a row was sent, and others may have given its leases away before; or the row may not have been sent at
+   * all. Where they recorded the request as one
    * that nobody settles, its row had come before that. Raises store_unavailable.
    */
   async #takeBack({ request_id }: ReservationRequest, { written }: SentRow): Promise<boolean> {
@@ -169,15 +175,18 @@ export class Leases {
     is_moved: boolean,
   ): Promise<Decision> {
     let decision = first;
-    for (const [turn, pause_ms] of RECALL_PAUSES_MS.entries()) {
+    // What others fill at once, whenever some of it is free, is no reason to decide for ever.
+    let was_leased = true;
+    for (const pause_ms of RECALL_PAUSES_MS) {
       const { exceeded } = decision;
       if (exceeded.length === 0) break;
       if (exceeded.some((limit) => this.#room.giveBack(counterName(limit), this.#options.clock.monotonic())))
         await this.#keep();
       const looked_at = await this.#options.statements.recall(exceeded);
       const is_leased = looked_at.some(({ leased }) => leased);
-      const has_changed = is_moved ? turn === 0 : looked_at.some((counter, i) => hasMoreRoom(counter, exceeded[i]!));
-      if (!is_leased && !has_changed) break;
+      const has_changed = is_moved || looked_at.some((counter, i) => hasMoreRoom(counter, exceeded[i]!));
+      if (!is_leased && !(was_leased && has_changed)) break;
+      was_leased = is_leased;
       this.counts.recalled++;
       if (is_leased) await delay(pause_ms);
       decision = await decide();
@@ -186,8 +195,13 @@ export class Leases {
   }
 
   /** Gives back what may have been leased under other ids; for times of doubt. */
-  returnOthers(): Promise<void> {
-    return this.#options.statements.returnAll(this.#lease_id);
+  async returnOthers(): Promise<void> {
+    this.#returning_others = true;
+    try {
+      await this.#options.statements.returnAll(this.#lease_id);
+    } finally {
+      this.#returning_others = false;
+    }
   }
 
   /** The process was away for so long that others may have given its leases away. */
@@ -315,8 +329,8 @@ export class Leases {
   async #returnAll(): Promise<void> {
     while (!this.#retry.over) {
       await this.#retry.wait();
-      // Rows that were sent take their amounts from the leases they were placed in.
-      if (this.#sender.unwritten > 0 || this.#keeping !== undefined) continue;
+      // Rows that were sent take their amounts from the leases they were placed in, and what returns others knows the id so far.
+      if (this.#sender.unwritten > 0 || this.#keeping !== undefined || this.#returning_others) continue;
       try {
         await this.#options.heartbeat.sayAlive();
         await this.#options.statements.returnAll(null);
@@ -328,13 +342,4 @@ export class Leases {
       }
     }
   }
-}
-
-/** Whether a limit may have room by now that had none when it was decided. */
-function hasMoreRoom({ numbers }: LookedAt, decided: LimitStatus): boolean {
-  return (
-    numbers.spent + numbers.reserved < decided.spent + decided.reserved ||
-    numbers.spent + numbers.most < decided.spent + decided.most ||
-    numbers.in_flight < decided.in_flight
-  );
 }

@@ -6,6 +6,8 @@ import type { LeasedRow, LeaseStatements } from './lease-statements.ts';
 
 /** A row that is on its way to the database, whatever becomes of this process. */
 export interface SentRow {
+  /** Whether all of it is known to be with the operating system. */
+  readonly is_handed: boolean;
   /** Resolves with whether the row could be written; it is tried until it can. Never rejects. */
   readonly written: Promise<boolean>;
 }
@@ -74,7 +76,10 @@ export class RowSender {
     return this.#sent.size > 0 || this.#options.lanes().free() !== undefined;
   }
 
-  /** Resolves when the row is with the operating system, or with nothing where that takes too long: then it is not sent any more. */
+  /**
+   * Resolves when the row is with the operating system or its connection broke on the way, or with nothing where no lane was free
+   * for too long: then it is not sent any more.
+   */
   send(row: LeasedRow): Promise<SentRow | undefined> {
     return new Promise((resolve) => {
       this.#queue.push({ row, since: performance.now(), resolve });
@@ -129,8 +134,8 @@ export class RowSender {
     const sent = { at: performance.now(), rows: rows.length };
     this.#sent.add(sent);
     this.#unanswered += rows.length;
-    const tell = (is_sent: boolean) => {
-      for (let i = 0; i < batch.length; i++) batch[i]!.resolve(is_sent ? { written: rows[i]!.written } : undefined);
+    const tell = (is_handed: boolean) => {
+      for (let i = 0; i < batch.length; i++) batch[i]!.resolve({ is_handed, written: rows[i]!.written });
     };
     let is_told = statement.handed === undefined;
     if (is_told) tell(true);
@@ -148,8 +153,8 @@ export class RowSender {
       if (!is_told) tell(true);
       this.#written(rows);
     } catch (error) {
-      // Whether all of it was sent is not known: it is written, and whoever waits for it may go on.
-      if (!is_told) tell(true);
+      // Whether all of it was sent is not known: it is written, and whoever waits for it takes it back.
+      if (!is_told) tell(false);
       this.#options.onFailure(error);
       this.#again.push(...rows);
       void this.#tryAgain();

@@ -102,6 +102,7 @@ export class DatabaseLedger implements Ledger, Books {
         ...{ database: options.leases, ...options.leases, time_zone, clock, log, every, heartbeat: this.#heartbeat },
         statements: new LeaseStatements({ database, clock, time_zone, process_id }),
         between: (task) => this.#batches.between(task),
+        inTime: (sent) => this.#batches.inTime(sent),
       });
     this.#batches = new Batches({
       ...{ statements, clock, reserve_timeout_ms, heartbeat: this.#heartbeat },
