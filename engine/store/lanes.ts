@@ -41,6 +41,7 @@ const FEW_TURNS = 20;
 const SETTINGS = `
 select set_config(s.name, s.setting, false)
 from (values ('statement_timeout', '0'), ('lock_timeout', '0'), ('idle_session_timeout', '0'),
+  ('transaction_timeout', '0'),
   ('client_connection_check_interval', '0'), ('jit', 'off'), ('plan_cache_mode', 'force_generic_plan'),
   ('enable_seqscan', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) as s (name, setting)
 where s.name in (select k.name from pg_settings k)`;

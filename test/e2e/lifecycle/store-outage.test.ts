@@ -15,7 +15,8 @@ let gateway: Outage['gateway'];
 let upstream: Outage['upstream'];
 
 before(async () => {
-  scene = await startOutage({ on_store_error: 'deny', store_timeout_seconds: STORE_TIMEOUT_SECONDS });
+  // What requests are told that wait for the database; those with leased room do not.
+  scene = await startOutage({ on_store_error: 'deny', store_timeout_seconds: STORE_TIMEOUT_SECONDS, lease: 'off' });
   ({ gateway, upstream } = scene);
 });
 after(() => scene?.close());

@@ -85,14 +85,18 @@ begin
     select r.id, sum(r.amount)::bigint as amount, sum(r.most)::bigint as most, sum(r.requests)::integer as requests
     from unnest(p_ids, p_amounts, p_most, p_requests) as r (id, amount, most, requests) group by r.id
   ), locked as (
-    select l.counter_id from reservation_leases l where l.lease_id = p_lease and l.counter_id = any (p_ids)
+    select l.* from reservation_leases l where l.lease_id = p_lease and l.counter_id = any (p_ids)
     order by l.counter_id for update
+  ), taken as (
+    -- Never more than is there: others may have given some of it away.
+    select b.id, least(b.amount, k.amount) as amount, least(b.most, k.most) as most, least(b.requests, k.requests) as requests
+    from locked k join back b on b.id = k.counter_id
   ), returned as (
     update reservation_leases l
-    set amount = l.amount - b.amount, most = l.most - b.most, requests = l.requests - b.requests
-    from locked k join back b on b.id = k.counter_id
-    where l.lease_id = p_lease and l.counter_id = k.counter_id
-    returning b.*
+    set amount = l.amount - t.amount, most = l.most - t.most, requests = l.requests - t.requests
+    from taken t
+    where l.lease_id = p_lease and l.counter_id = t.id
+    returning t.*
   )
   update spend_counters s
   set reserved = s.reserved - r.amount, most = s.most - r.most, in_flight = s.in_flight - r.requests
