@@ -142,8 +142,7 @@ export class Leases {
 
   /**
    * The process slept while a row was sent, and others may have given its leases away before; or the row may not have been sent at
-   * all. Where they recorded the request as one
-   * that nobody settles, its row had come before that. Raises store_unavailable.
+   * all. Where they recorded the request as one that nobody settles, its row had come before that. Raises store_unavailable.
    */
   async #takeBack({ request_id }: ReservationRequest, { written }: SentRow): Promise<boolean> {
     return (await written) && this.#options.statements.takeBack(request_id);

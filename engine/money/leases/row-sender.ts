@@ -50,7 +50,7 @@ const FEW = 8;
 export class RowSender {
   readonly #options: RowSenderOptions;
   readonly #queue: Waiting[] = [];
-  readonly #sent = new Set<{ readonly at: number; readonly rows: number }>();
+  readonly #sent = new Set<{ readonly at: number }>();
   readonly #again: Unwritten[] = [];
   readonly #retry = createRetryPause();
   #unanswered = 0;
@@ -131,7 +131,7 @@ export class RowSender {
   }
 
   async #follow(statement: SentStatement, batch: readonly Waiting[], rows: readonly Unwritten[]): Promise<void> {
-    const sent = { at: performance.now(), rows: rows.length };
+    const sent = { at: performance.now() };
     this.#sent.add(sent);
     this.#unanswered += rows.length;
     const tell = (is_handed: boolean) => {
