@@ -46,7 +46,8 @@ describe('the trace of a request', () => {
     assert.equal(server.parent_span_id, span.spanContext().spanId);
     const turn = await scene.collector.span("the client's", ({ name }) => name === 'turn');
     assert.deepEqual([attempts[0]!.trace_id, attempts[0]!.parent_span_id], [turn.trace_id, server.span_id]);
-    assert.ok(turn.began_at <= server.began_at && server.ended_at <= turn.ended_at, 'one is within the other');
+    // The gateway's own may end a little after the client has its answer.
+    assert.ok(turn.began_at <= server.began_at && server.began_at <= turn.ended_at, 'one began within the other');
   });
 
   test("keeps the caller's tracestate, and is sent whether the caller's own span is or not", async () => {
