@@ -11,6 +11,7 @@ import {
   createConnections,
   describeTrouble,
   isOutdated,
+  isPartitionNew,
   isSchemaMissing,
   isTrouble,
   isWriteTrouble,
@@ -100,7 +101,8 @@ export async function openDatabase(options: {
           return rows;
         } catch (error) {
           // Each connection of the pool may know what is gone, and none but the last can be asked about the tables.
-          const again = isOutdated(error) ? attempt < pool.options.max : isSchemaMissing(error) && attempt === 0;
+          const passes = isOutdated(error) || isPartitionNew(error);
+          const again = passes ? attempt < pool.options.max : isSchemaMissing(error) && attempt === 0;
           const judged = readiness.judge(error);
           if (!again) throw judged;
         }

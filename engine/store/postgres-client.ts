@@ -112,6 +112,7 @@ const UNDEFINED = /^(42P01|42883|42703|42704|3F000)$/;
 /** A prepared statement that is gone or outdated, and what a plan refers to that is gone. */
 const OUTDATED = /^(26000|0A000)$/;
 const GONE = /cache lookup failed|could not open relation/;
+const CHECK_VIOLATION = '23514';
 const WRITE_TROUBLE = /^(25006|53100|58030)$/;
 
 /** Whether an error means that the database could not be used, as opposed to a statement it refused. */
@@ -132,6 +133,14 @@ export function isSchemaMissing(error: unknown): boolean {
 export function isOutdated(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError)) return false;
   return OUTDATED.test(error.code ?? '') || (error.code === 'XX000' && GONE.test(error.message));
+}
+
+/**
+ * Whether a row was refused, and nothing was written, because the partition it belongs in was made while it waited for the default
+ * one: the next attempt finds it. A check of ours has a name.
+ */
+export function isPartitionNew(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === CHECK_VIOLATION && error.constraint === undefined;
 }
 
 /** Whether an error means that the database can be read at most: it is read-only, or its disk is full. */
