@@ -6,7 +6,7 @@ import { type DatabaseServer, findServer } from './database-server.ts';
 import { createKnex, type Knex } from './knex.ts';
 import { type Lanes, openLanes } from './lanes.ts';
 import { createListener } from './listener.ts';
-import { migrate, NewerSchemaError } from './migrate.ts';
+import { migrate } from './migrate.ts';
 import {
   createConnections,
   describeTrouble,
@@ -59,7 +59,7 @@ const DEFAULT_POOL_MAX = 10;
  * With 'until-ready' it raises StartError when that fails. With 'in-background' it resolves after the first attempt
  * whatever came of it, and after 5 seconds at the latest; it is then tried again for ever, while `query` raises
  * store_unavailable. Raises StartError either way when the configuration or the embedded server itself is
- * unusable, or the schema newer than this program.
+ * unusable, the schema newer than this program, or the server too old for it.
  */
 export async function openDatabase(options: {
   config: GatewayConfig;
@@ -160,7 +160,7 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
   let preparing: Promise<void> | undefined;
   let renewing: Promise<void> | undefined;
   let trouble: string | undefined;
-  let hopeless: NewerSchemaError | undefined;
+  let hopeless: StartError | undefined;
 
   const unusable = (error: unknown, remedy: string, exit_code?: number) =>
     new StartError(`cannot use the database at ${server.label()}: ${explain(error)}${remedy}`, {
@@ -183,7 +183,7 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
         prepared = true;
         return up();
       } catch (error) {
-        if (error instanceof NewerSchemaError) hopeless = error;
+        if (error instanceof StartError) hopeless = error;
         down(explain(error));
       } finally {
         attempted();

@@ -77,12 +77,14 @@ export const migrations: readonly SchemaMigration[] = [
 /** What to do about a database of a later version. */
 export const NEWER_SCHEMA_REMEDY = 'run that version or a later one, or restore a backup from before the upgrade';
 
-/** A database has migrations that this program does not know. Waiting does not help. */
-export class NewerSchemaError extends StartError {
-  constructor(unknown: readonly string[]) {
-    super(`it was migrated by a newer version of this program (it has ${unknown.join(', ')}); ${NEWER_SCHEMA_REMEDY}`);
-    this.name = 'NewerSchemaError';
-  }
+/** The oldest PostgreSQL, by its major version, that takes the schema. */
+export const OLDEST_POSTGRES = 15;
+
+/** A database has migrations that this program does not know. */
+function newerSchema(unknown: readonly string[]): StartError {
+  return new StartError(
+    `it was migrated by a newer version of this program (it has ${unknown.join(', ')}); ${NEWER_SCHEMA_REMEDY}`,
+  );
 }
 
 /** Any number will do, as long as it never changes: it names the lock that migrating processes share. */
@@ -95,15 +97,15 @@ const TABLE = 'schema_migrations';
 
 /**
  * Brings the schema up to date, one migration after the other, each of them whole or not at all: so the locks of one end before
- * the next begins. Several processes may do this at once: one migrates, the others wait for it. Raises NewerSchemaError when the
- * database is newer than this program.
+ * the next begins. Several processes may do this at once: one migrates, the others wait for it. Raises StartError where no waiting
+ * helps: the server is too old, or the database newer than this program.
  */
 export async function migrate(connections: PostgresConnections): Promise<void> {
   const client = new pg.Client({ ...connections.settings(), query_timeout: QUERY_PATIENCE_SECONDS * 1000 });
   client.on('error', () => {});
   const isComplete = async () => {
     const { applied, unknown } = await migrationState((text) => client.query(text));
-    if (unknown.length > 0) throw new NewerSchemaError(unknown);
+    if (unknown.length > 0) throw newerSchema(unknown);
     return applied === migrations.length;
   };
   try {
@@ -123,7 +125,17 @@ export async function migrate(connections: PostgresConnections): Promise<void> {
   }
 }
 
+async function demandVersion(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ number: number; version: string }>(
+    "select current_setting('server_version_num')::integer as number, current_setting('server_version') as version",
+  );
+  const { number, version } = rows[0]!;
+  if (number >= OLDEST_POSTGRES * 10_000) return;
+  throw new StartError(`it is PostgreSQL ${version}, and the gateway needs ${OLDEST_POSTGRES} or later; upgrade it`);
+}
+
 async function applyNext(client: pg.Client): Promise<void> {
+  await demandVersion(client);
   await client.query(
     `create table if not exists ${TABLE} (name text primary key, applied_at timestamptz not null default now())`,
   );

@@ -221,6 +221,24 @@ describe('migrations', () => {
     }
     await drop();
   });
+
+  test('refuse a server that is too old', async () => {
+    const { url, drop } = await createTestDatabase({ migrated: false });
+    // A setting of the server that nobody can change; but what is asked for it can be another function.
+    await outside(
+      url,
+      `create schema older;
+       create function older.current_setting(name text) returns text language sql
+         as $$ select case name when 'server_version_num' then '140022' else '14.22' end $$;
+       do $$ begin execute format('alter database %I set search_path = older, public, pg_catalog', current_database()); end $$`,
+    );
+    const { host, pathname } = new URL(url);
+    const message = `cannot use the database at ${host}${pathname}: it is PostgreSQL 14.22, and the gateway needs 15 or later; upgrade it`;
+    for (const wait of ['until-ready', 'in-background'] as const) {
+      await assert.rejects(open(url, { wait }), { name: 'StartError', exit_code: 69, message });
+    }
+    await drop();
+  });
 });
 
 test('every bigint is read exactly or refused', () => {

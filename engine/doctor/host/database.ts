@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { OLDEST_POSTGRES } from '../../store/migrate.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { type DatabaseFacts, readDatabaseFacts } from './database-facts.ts';
 import { type Host, placeOf } from './host.ts';
@@ -65,19 +66,13 @@ export function judgeDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 
   return JUDGES.flatMap((judge) => judge(facts, host) ?? []);
 }
 
-/** `gen_random_uuid()` is built in from this one on. */
-const OLDEST_THAT_WORKS = 13;
-/** The oldest that PostgreSQL's own project still corrects. */
-const OLDEST_MAINTAINED = 14;
-
 function judgeVersion({ version }: DatabaseFacts): Diagnosis | undefined {
-  const base = { id: 'database.version', title: 'version of PostgreSQL' };
-  const remedy = 'upgrade the server to a version that is still maintained';
-  if (version < OLDEST_THAT_WORKS) {
-    return { ...base, verdict: 'failed', found: `${version}: the gateway needs ${OLDEST_THAT_WORKS} or later`, remedy };
-  }
-  if (version >= OLDEST_MAINTAINED) return undefined;
-  return { ...base, verdict: 'warning', found: `${version}, which gets no corrections any more`, remedy };
+  if (version >= OLDEST_POSTGRES) return undefined;
+  return {
+    ...{ id: 'database.version', title: 'version of PostgreSQL', verdict: 'failed' },
+    found: `${version}: the gateway needs ${OLDEST_POSTGRES} or later`,
+    remedy: 'upgrade the server to a version that is still maintained',
+  };
 }
 
 function judgeWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {

@@ -93,8 +93,7 @@ test('nothing is said against a database that is as it should be', () => {
 });
 
 test('each fault of a database is told by itself, with what to do', () => {
-  assert.match(wrong({ version: 12 }), /^failed database\.version: 12: the gateway needs 13/);
-  assert.match(wrong({ version: 13 }), /^warning database\.version/);
+  assert.match(wrong({ version: 14 }), /^failed database\.version: 14: the gateway needs 15/);
   assert.match(wrong({ is_standby: true }), /^failed database\.writable: it is a standby/);
   assert.match(wrong({ is_read_only: true }), /^failed database\.writable: .*read-only/);
   assert.match(wrong({ may_create: false }), /^failed database\.rights: .*coming months/);
