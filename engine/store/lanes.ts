@@ -55,7 +55,13 @@ interface OpenClient {
 /** Opens lanes, in the background. Behind a connection pooler there are none, since it may keep what was sent to itself. */
 export function openLanes(connections: PostgresConnections, count: number, log: Log): Lanes {
   const closing = new AbortController();
-  const lanes = Array.from({ length: count }, () => keepLane(connections, log, closing.signal));
+  let is_told = false;
+  const onPooled = () => {
+    if (!is_told)
+      log.info({}, 'a connection pooler is in front of the database; reservations are not placed in leases');
+    is_told = true;
+  };
+  const lanes = Array.from({ length: count }, () => keepLane(connections, onPooled, closing.signal));
   return {
     get count() {
       return lanes.filter((lane) => !lane.is_pooled).length;
@@ -68,7 +74,7 @@ export function openLanes(connections: PostgresConnections, count: number, log: 
   };
 }
 
-function keepLane(connections: PostgresConnections, log: Log, closing: AbortSignal) {
+function keepLane(connections: PostgresConnections, onPooled: () => void, closing: AbortSignal) {
   let client: pg.Client | undefined;
   let is_busy = false;
   let is_pooled = false;
@@ -97,7 +103,7 @@ function keepLane(connections: PostgresConnections, log: Log, closing: AbortSign
   /** Never again: what is between does not go away. */
   const leave = async (pooled: pg.Client) => {
     is_pooled = true;
-    log.info({}, 'a connection pooler is in front of the database; reservations are not placed in leases');
+    onPooled();
     await pooled.end().catch(() => {});
     await new Promise((resolve) => closing.addEventListener('abort', resolve));
   };
