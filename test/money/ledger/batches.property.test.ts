@@ -73,7 +73,7 @@ async function stateOf(database: Database) {
     reservations: `select to_jsonb(r) - 'counter_ids' - 'rate_counter_ids' as row, ${named('r.counter_ids')} as money,
       ${named('r.rate_counter_ids')} as rates from reservations r order by request_id`,
     ledger: `select to_jsonb(l) - 'counter_ids' as row, ${named('l.counter_ids')} as counters from ledger l
-      order by request_id, kind, cost_nano_usd`,
+      order by request_id, (to_jsonb(l) - 'counter_ids')::text`,
     waiting: 'select to_jsonb(w) as row from usage_waiting w order by to_jsonb(w)::text',
   };
   const state: Record<string, unknown> = {};
