@@ -47,6 +47,14 @@ function sleepyClock(): Clock & { slept_ms: number } {
   return clock;
 }
 
+/** Whether so many statements wait for the locks of others. */
+async function waiting(statements: number): Promise<boolean> {
+  const { rows } = await store.database.knex.raw(
+    'select from pg_stat_activity where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0',
+  );
+  return rows.length >= statements;
+}
+
 /** What becomes of the processes that have leases or reservations on the counters of a team when they are taken for dead. */
 async function takeForDead(team: string): Promise<void> {
   await store.database.knex.raw(
@@ -190,6 +198,49 @@ describe('trouble with leases', () => {
     });
     await assertAddsUp(store.database);
     await ledger.settle(settlement(request));
+    await assertAddsUp(store.database);
+  });
+
+  test('a process that is heard of while its leases are given away has what it takes after that', async () => {
+    const { knex } = store.database;
+    const process_id = crypto.randomUUID();
+    const counters = await knex('spend_counters')
+      .insert(
+        ['given-away', 'taken'].map((key) => ({
+          ...{ scope: 'team', key, window_kind: 'month', window_start: '2026-01-01', unit: 'nano_usd' },
+          ...{ spent: 0, reserved: 100, most: 100, in_flight: 1 },
+        })),
+      )
+      .returning<{ id: number }[]>('id');
+    const lease = (counter: number) =>
+      knex('reservation_leases').insert({
+        ...{ lease_id: crypto.randomUUID(), counter_id: counters[counter]!.id, process_id },
+        ...{ amount: 100, most: 100, requests: 1 },
+      });
+    const asleep = { machine: 'm', identity: 'i', heartbeat_at: knex.raw("now() - interval '1 minute'") };
+    await knex('processes').insert({ id: process_id, ...asleep });
+    await lease(0);
+    const holder = await knex.transaction();
+    await holder('spend_counters').where({ id: counters[0]!.id }).forUpdate();
+    const given_away = store.database.query(
+      'test_lapse',
+      "select recover_orphans(null, '{}', '30 s', '-infinity')",
+      [],
+    );
+    await until('the counter is waited for', () => waiting(1));
+    let taken = false;
+    const back = store.database
+      .query('test_back', 'update processes set heartbeat_at = now() where id = $1', [process_id])
+      .then(() => lease(1))
+      .then(() => {
+        taken = true;
+      });
+    await until('the process takes a lease, or waits to be heard of', async () => taken || waiting(2));
+    await holder.commit();
+    await Promise.all([given_away, back]);
+    assert.equal(await leasedRequests(store.database, 'given-away'), 0);
+    assert.equal(await leasedRequests(store.database, 'taken'), 1);
+    await takeForDead('taken');
     await assertAddsUp(store.database);
   });
 

@@ -23,6 +23,10 @@ begin
   ), gone as (
     delete from reservations r using orphans o where r.request_id = o.request_id returning r as reservation
   ) select coalesce(array_agg(gone.reservation), '{}') into v_gone from gone;
+  -- A process that is heard of again takes leases after that: until all is done here it can't be heard of.
+  perform from processes p
+  where p.id in (select l.process_id from reservation_leases l) and p_server_started < v_lapse and p.heartbeat_at < v_lapse
+  order by p.id for update;
   v_ended := array(
     select distinct l.process_id from reservation_leases l left join processes p on p.id = l.process_id
     where l.process_id = any (p_dead)
