@@ -49,8 +49,6 @@ const LAST_RETRY_MS = 2000;
 const DRAIN_MS = 500;
 const ADMIN_PATIENCE_SECONDS = 60;
 const LISTENERS = 1;
-/** One lane for so many connections, and at most three. */
-const CONNECTIONS_PER_LANE = 3;
 const MAX_LANES = 3;
 const DEFAULT_POOL_MAX = 10;
 
@@ -71,9 +69,8 @@ export async function openDatabase(options: {
   const server = await findServer({ config, env, log, supervise: wait === 'in-background' });
   const connections = createConnections(server);
   const total = config.database.postgres?.pool_max ?? DEFAULT_POOL_MAX;
-  const admins = total > 3 ? 2 : 1;
-  const lane_count = Math.min(MAX_LANES, Math.floor(total / CONNECTIONS_PER_LANE));
-  const pool = connections.createPool(Math.max(1, total - admins - LISTENERS - lane_count), PATIENCE_SECONDS);
+  const { admins, lane_count, statements } = shareOut(total);
+  const pool = connections.createPool(statements, PATIENCE_SECONDS);
   const adminPool = connections.createPool(admins, ADMIN_PATIENCE_SECONDS);
   let knex: Knex | undefined;
   let lanes: Lanes | undefined;
@@ -132,6 +129,14 @@ export async function openDatabase(options: {
     throw error;
   });
   return database;
+}
+
+/** What each of the connections is for: of those that requests have, fewer than half are lanes. */
+function shareOut(total: number) {
+  const admins = total > 3 ? 2 : 1;
+  const for_requests = total - admins - LISTENERS;
+  const lane_count = Math.min(MAX_LANES, Math.floor((for_requests - 1) / 2));
+  return { admins, lane_count, statements: for_requests - lane_count };
 }
 
 interface Readiness {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
 import pg from 'pg';
+import type { GatewayConfig } from '../../engine/contract/config.ts';
 import { PACKAGE_ROOT } from '../../engine/kit/package-root.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { migrate, migrations } from '../../engine/store/migrate.ts';
@@ -67,28 +68,34 @@ describe('an open database', () => {
     assert.deepEqual(await pids(), before);
   });
 
-  test('never holds more connections than pool_max', async () => {
-    await database.listen(
-      'counted',
-      () => {},
-      () => {},
-    );
-    await until('a lane is free', () => database.lanes().free());
-    const work = Promise.all([
-      ...Array.from({ length: 40 }, () => database.query('slow', 'select pg_sleep(0.02)', [])),
-      ...Array.from({ length: 10 }, () => database.knex.raw('select pg_sleep(0.02)')),
-    ]);
-    const sql = `select count(*)::int as count from pg_stat_activity where datname = current_database() and application_name = 'appscli'`;
-    const counts: number[] = [];
-    let working = true;
-    const watching = (async () => {
-      while (working) counts.push((await outside<{ count: number }>(url, sql))[0]!.count);
-    })();
-    await work;
-    working = false;
-    await watching;
-    assert.equal(Math.max(...counts), POOL_MAX);
-  });
+  for (const pool_max of [3, 4, POOL_MAX, 6, 9]) {
+    test(`never holds more connections than pool_max: ${pool_max}`, async () => {
+      const own = await createTestDatabase();
+      const postgres = { url_env: 'TEST_DATABASE_URL', pool_max };
+      const small = await open(own.url, { config: { database: { postgres } } as GatewayConfig });
+      const nothing = () => {};
+      await small.listen('counted', nothing, nothing);
+      // They open in the background.
+      small.lanes();
+      const work = Promise.all([
+        ...Array.from({ length: 40 }, () => small.query('slow', 'select pg_sleep(0.01)', [])),
+        ...Array.from({ length: 10 }, () => small.knex.raw('select pg_sleep(0.01)')),
+      ]);
+      const sql = `select count(*)::int as count from pg_stat_activity where datname = current_database() and application_name = 'appscli'`;
+      const counts: number[] = [];
+      let working = true;
+      const watching = (async () => {
+        while (working) counts.push((await outside<{ count: number }>(own.url, sql))[0]!.count);
+      })();
+      await work;
+      await until('all are open', () => Math.max(...counts) >= pool_max);
+      working = false;
+      await watching;
+      await small.close();
+      await own.drop();
+      assert.equal(Math.max(...counts), pool_max);
+    });
+  }
 
   test('goes on after all its connections were cut', async () => {
     await database.query('fine', 'select 1', []);
