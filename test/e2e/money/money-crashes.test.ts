@@ -83,12 +83,24 @@ const RULES = [
   { name: 'per-minute', scope: ['user', 'model'], requests_per_minute: 100_000, tokens_per_minute: 1_000_000_000_000 },
 ];
 
+/** Asks a database that was stopped until it answers: a connection may be one from before. */
+function whenBack<Answer>(ask: () => PromiseLike<Answer>): Promise<Answer> {
+  return until('the database answers', async () => {
+    try {
+      return await ask();
+    } catch {
+      return undefined;
+    }
+  });
+}
+
 /** Sets everybody's limit to what is spent of it. */
 async function lowerLimit({ knex }: Database): Promise<void> {
   await knex.raw(
     `insert into limit_settings (scope, key, window_kind, unit, amount, set_at, set_by)
      select scope, key, window_kind, unit, spent, now(), 'test' from spend_counters
-     where scope = 'user' and window_kind = 'day' and unit = 'nano_usd'`,
+     where scope = 'user' and window_kind = 'day' and unit = 'nano_usd'
+     on conflict do nothing`,
   );
 }
 
@@ -117,9 +129,9 @@ async function surviveTrouble(
     const crowd = new Crowd(fleet.urls);
     let [leased, times_left] = [0, troubles.length];
     const beforeEach = async () => {
-      const [row] = await database.knex('reservation_leases').sum({ requests: 'requests' });
+      const [row] = await whenBack(() => database.knex('reservation_leases').sum({ requests: 'requests' }));
       leased += Number(row?.requests ?? 0);
-      if (times_left-- === 0 && users === ONE.users) await lowerLimit(database);
+      if (times_left-- === 0 && users === ONE.users) await whenBack(() => lowerLimit(database).then(() => true));
     };
     await crowd.run(callers, 0, cause(troubles, crowd, fleet, postgres, beforeEach));
     await nothingReserved(database);
