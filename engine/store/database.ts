@@ -89,7 +89,7 @@ export async function openDatabase(options: {
       return lanes;
     },
     async query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
-      for (let attempt = 0; ; attempt++) {
+      for (let [passed, renewals] = [0, 0]; ; ) {
         await readiness.renewed();
         readiness.demand();
         try {
@@ -99,7 +99,7 @@ export async function openDatabase(options: {
         } catch (error) {
           // Each connection of the pool may know what is gone, and none but the last can be asked about the tables.
           const passes = isOutdated(error) || isPartitionNew(error);
-          const again = passes ? attempt < pool.options.max : isSchemaMissing(error) && attempt === 0;
+          const again = passes ? passed++ < pool.options.max : isSchemaMissing(error) && renewals++ === 0;
           const judged = readiness.judge(error);
           if (!again) throw judged;
         }
