@@ -89,7 +89,8 @@ export async function openDatabase(options: {
       return lanes;
     },
     async query<Row>(name: string, text: string, values: readonly unknown[]): Promise<Row[]> {
-      for (let [passed, renewals] = [0, 0]; ; ) {
+      let [repeats, renewals] = [0, 0];
+      for (;;) {
         await readiness.renewed();
         readiness.demand();
         try {
@@ -98,8 +99,8 @@ export async function openDatabase(options: {
           return rows;
         } catch (error) {
           // Each connection of the pool may know what is gone, and none but the last can be asked about the tables.
-          const passes = isOutdated(error) || isPartitionNew(error);
-          const again = passes ? passed++ < pool.options.max : isSchemaMissing(error) && renewals++ === 0;
+          const is_passing = isOutdated(error) || isPartitionNew(error);
+          const again = is_passing ? repeats++ < pool.options.max : isSchemaMissing(error) && renewals++ === 0;
           const judged = readiness.judge(error);
           if (!again) throw judged;
         }

@@ -23,7 +23,7 @@ begin
   ), gone as (
     delete from reservations r using orphans o where r.request_id = o.request_id returning r as reservation
   ) select coalesce(array_agg(gone.reservation), '{}') into v_gone from gone;
-  -- A process that is heard of again takes leases after that: until all is done here it can't be heard of.
+  -- A process that comes back says that it lives before it takes leases again, and waits here until its old ones are returned.
   perform from processes p
   where p.id in (select l.process_id from reservation_leases l) and p_server_started < v_lapse and p.heartbeat_at < v_lapse
   order by p.id for update;
