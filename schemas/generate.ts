@@ -17,7 +17,6 @@ import { json } from './generate/json.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { observabilityFiles } from './generate/observability/files.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
-import { requirementsPage } from './generate/requirements.ts';
 import { telemetryPage } from './generate/telemetry.ts';
 import { translationPage } from './generate/translation.ts';
 import { definitionsOf, typeOfFile, typesOf } from './generate/types.ts';
@@ -63,7 +62,6 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     ['reference/headers.md', headersPage()],
     ['reference/telemetry.md', telemetryPage()],
     ['reference/diagnostics.md', diagnosticsPage(printed)],
-    ['reference/requirements.md', requirementsPage()],
     ...observabilityFiles().map(([path, text]) => [`../../examples/observability/${path}`, text] as const),
   ]);
 }

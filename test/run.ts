@@ -1,41 +1,77 @@
 /**
- * Runs the tests: `npm test [-- files or options of node --test]`; `npm run test:slow` and `test:fast` run one lane of the
- * two. Starts one PostgreSQL for all of them, and a few processes that take the files in turn.
+ * Runs the tests: `node test/run.ts [quick | slow | deep | measures | files] [options]`, the quick tier by default.
+ *
+ *   --seed=N      what is left to chance; every run prints its own
+ *   --beside=N    beside N busy processes
+ *   --date=TIME   when the tests begin, on a clock of their own
+ *   --name=value  any option of `node --test`
+ *
+ * Starts one PostgreSQL for all of them and a few processes that take the files in turn. Whatever the tests start ends with
+ * this process, also when it is killed.
  * @module
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { openSuiteServer } from './support/database.ts';
-import { lanes } from './support/lanes.ts';
+import { makeSuiteDirectory } from './support/postgres.ts';
+import { SEED_NAME } from './support/random.ts';
+import { BEGINNING, clockEnvironment } from './support/suite-clock.ts';
+import { type FileGroup, filesOf, isTier } from './support/tiers.ts';
+
+const MARK = 'APPSCLI_TEST_RUN';
+const SEEDS = 2 ** 31;
+/** A test that takes longer hangs. */
+const TEST_TIMEOUT_MS = 240_000;
+/** Once for each of them, in the deep tier. */
+const DEEP_SEEDS = 3;
 
 const started = performance.now();
 process.chdir(join(import.meta.dirname, '..'));
 const given = process.argv.slice(2);
-const options = given.filter((argument) => argument.startsWith('-'));
-const named = given.filter((argument) => !argument.startsWith('-'));
-const lane = named.length === 1 && (named[0] === 'slow' || named[0] === 'fast') ? named[0] : undefined;
-const files = named.length > 0 && lane === undefined ? { alone: [], slow: [], fast: named } : lanes(lane);
+const optionOf = (name: string) => given.find((text) => text.startsWith(`--${name}=`))?.slice(name.length + 3);
+const node_options = given.filter((text) => text.startsWith('-') && !/^--(?:seed|beside|date)=/.test(text));
+const named = given.filter((text) => !text.startsWith('-'));
+const tier = named.length === 0 ? 'quick' : named.length === 1 && isTier(named[0]!) ? named[0] : undefined;
+const cores = availableParallelism();
+const first_seed = Number(optionOf('seed') ?? randomInt(SEEDS));
+const beginning = optionOf('date') ?? BEGINNING;
 
-const alone = [...files.alone];
-const slow = [...files.slow];
-const fast = [...files.fast];
+if (!Number.isInteger(first_seed) || first_seed < 0 || first_seed >= SEEDS)
+  fail('--seed takes a whole number below 2^31');
+if (Number.isNaN(Date.parse(beginning))) fail(`--date takes a moment such as ${BEGINNING}`);
+
+function fail(message: string): never {
+  console.error(message);
+  process.exit(64);
+}
+
+const directory = await makeSuiteDirectory();
+const mark = randomBytes(8).toString('hex');
+// In a session of its own, so that what ends this process does not end the one that cleans up.
+const reaper = spawn(process.execPath, ['test/support/reaper.ts', `${MARK}=${mark}`, directory], {
+  detached: true,
+  stdio: ['pipe', 'pipe', 'inherit'],
+});
+const left_behind = text(reaper.stdout);
 const running = new Set<ChildProcess>();
-let interrupted = false;
-// Ctrl-C in a terminal reaches the processes by itself, and being told twice does no harm.
+let interrupted: NodeJS.Signals | undefined;
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.on(signal, () => {
-    interrupted = true;
-    for (const queue of [alone, slow, fast]) queue.length = 0;
-    for (const worker of running) worker.kill(signal);
+    interrupted = signal;
+    for (const child of running) child.kill('SIGKILL');
   });
 }
 
-const server = await openSuiteServer();
+// The machine's clock, which PostgreSQL has, too, is behind that of the tests from here on.
+Object.assign(process.env, { [MARK]: mark }, clockEnvironment(beginning));
+const server = await openSuiteServer(directory);
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
-const temporary = join(server.directory, 'tmp');
+const temporary = join(directory, 'tmp');
 mkdirSync(temporary, { recursive: true });
 const environment = {
   ...process.env,
@@ -44,33 +80,35 @@ const environment = {
   TZ: 'UTC',
   TMPDIR: temporary,
   NODE_COMPILE_CACHE: join(temporary, 'compiled'),
+  ...(tier === 'deep' ? { APPSCLI_TEST_RUNS: '10', APPSCLI_TEST_DEEP: '1' } : {}),
 };
 
-/** What a process printed after its last file: its counts and its failures. */
+/** What each process printed after its last file: its counts and its failures. */
 const summaries: string[] = [];
 
 /** Runs files in a process of their own until none is left; resolves with its exit code. Prints whole files at a time. */
-async function runFiles(takeFile: () => string | undefined): Promise<number> {
+async function runFiles(seed: number, takeFile: () => string | undefined): Promise<number> {
   const args = [
-    '--test-randomize',
+    `--test-random-seed=${seed}`,
     '--test-reporter=spec',
-    '--test-timeout=240000',
-    ...options,
+    `--test-timeout=${TEST_TIMEOUT_MS}`,
+    ...node_options,
     'test/support/worker.ts',
   ];
-  const worker = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit', 'ipc'], env: environment });
+  const env = { ...environment, [SEED_NAME]: String(seed) };
+  const worker = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit', 'ipc'], env });
   running.add(worker);
   let printed = '';
   /** Empty once there are none left for it. */
   let file: string | undefined;
-  worker.stdout!.setEncoding('utf8').on('data', (text: string) => {
-    printed += text;
+  worker.stdout!.setEncoding('utf8').on('data', (chunk: string) => {
+    printed += chunk;
   });
   worker.on('message', () => {
     const lines = printed.lastIndexOf('\n') + 1;
     process.stdout.write(printed.slice(0, lines));
     printed = printed.slice(lines);
-    file = takeFile() ?? '';
+    file = (interrupted === undefined ? takeFile() : undefined) ?? '';
     worker.send(file);
   });
   // One that ended cannot be sent to; its end is what counts.
@@ -86,24 +124,37 @@ async function runFiles(takeFile: () => string | undefined): Promise<number> {
   return file === '' ? (status ?? 130) : Math.max(status ?? 130, 1);
 }
 
-/** The slow files, each that needs it in a process of its own, and then what is left of the others. */
-async function runSlow(): Promise<number> {
-  let worst = 0;
-  for (let file = alone.shift(); file !== undefined; file = alone.shift()) {
-    const only = [file];
-    worst = Math.max(worst, await runFiles(() => only.shift()));
-  }
-  return slow.length + fast.length === 0 ? worst : Math.max(worst, await runFiles(() => slow.shift() ?? fast.shift()));
+/** Runs the files of a group in as many processes at the same time as it says; resolves with the worst exit code. */
+async function runGroup({ files, is_isolated, processes }: FileGroup, seed: number): Promise<number> {
+  const queue = [...files];
+  const takeTurns = async () => {
+    if (!is_isolated) return await runFiles(seed, () => queue.shift());
+    let worst = 0;
+    while (queue.length > 0 && interrupted === undefined) {
+      const only = [queue.shift()!];
+      worst = Math.max(worst, await runFiles(seed, () => only.shift()));
+    }
+    return worst;
+  };
+  return Math.max(...(await Promise.all(Array.from({ length: processes }, takeTurns))));
 }
 
-// Slow tests wait most of the time, and the others as long as they compute: two cores are worth four processes, and
-// with more the slowest file takes three times as long.
-const of_slow = Math.min(2, alone.length + slow.length);
-const of_fast = Math.min(Math.max(2, availableParallelism() - 1), fast.length);
-const codes = await Promise.all([
-  ...Array.from({ length: of_slow }, runSlow),
-  ...Array.from({ length: of_fast }, () => runFiles(() => fast.shift() ?? slow.shift())),
-]);
+const busy = Array.from({ length: Number(optionOf('beside') ?? 0) }, () =>
+  spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore', env: { ...process.env, NODE_OPTIONS: '' } }),
+);
+const seeds = Array.from({ length: tier === 'deep' ? DEEP_SEEDS : 1 }, (_, i) => (first_seed + i) % SEEDS);
+const what = `seed ${seeds.join(', ')}${busy.length > 0 ? `, beside ${busy.length} busy processes` : ''}`;
+console.log(`${tier ?? 'named files'}: ${what}; the tests begin on ${new Date(beginning).toUTCString()}\n`);
+let worst = 0;
+for (const seed of seeds) {
+  const groups =
+    tier === undefined
+      ? [{ files: named, is_isolated: false, processes: Math.min(cores, named.length) }]
+      : filesOf(tier, cores, seed);
+  for (const group of groups) worst = Math.max(worst, await runGroup(group, seed));
+}
+for (const child of busy) child.kill('SIGKILL');
+
 await server.close();
 process.stdout.write(summaries.join(''));
 const count = (name: string) =>
@@ -111,8 +162,14 @@ const count = (name: string) =>
     .flatMap((text) => [...text.matchAll(new RegExp(`^ℹ ${name} (\\d+)$`, 'gm'))])
     .reduce((sum, [, n]) => sum + Number(n), 0);
 const failed = count('fail') + count('cancelled');
-const worst = Math.max(...codes, interrupted ? 130 : 0);
+reaper.stdin.end();
+const left = (await left_behind).trim();
+if (left !== '' && interrupted === undefined) {
+  console.log(`\n✖ tests left processes behind:\n${left}`);
+  worst = Math.max(worst, 1);
+}
+if (interrupted !== undefined) worst = Math.max(worst, 130);
 const unless = worst > 0 && failed === 0 ? ', and not everything was run: see above' : '';
 console.log(`\n${count('pass')} passed, ${failed} failed${unless}`);
-console.log(`tests took ${((performance.now() - started) / 1000).toFixed(1)} s`);
+console.log(`tests took ${((performance.now() - started) / 1000).toFixed(1)} s; ${what}`);
 process.exitCode = worst;

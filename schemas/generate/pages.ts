@@ -42,7 +42,6 @@ export function indexPage(): string {
         [link('Headers', 'headers.md'), 'which headers of an upstream are kept from clients, and why'],
         [link('Telemetry', 'telemetry.md'), 'every span, event, attribute and metric of the gateway'],
         [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
-        [link('Requirements', 'requirements.md'), 'what is asked of the gateway, and the test that shows each line'],
       ],
     ),
   ]);

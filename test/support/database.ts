@@ -1,11 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import { tmpdir } from 'node:os';
 import pg from 'pg';
 import { open } from './open-database.ts';
-import { startSuiteServer } from './postgres.ts';
+import { makeSuiteDirectory, startSuiteServer } from './postgres.ts';
+import { databaseClock } from './suite-clock.ts';
 
 const URL_NAME = 'APPSCLI_TEST_POSTGRES_URL';
 const TEMPLATE_NAME = 'APPSCLI_TEST_POSTGRES_TEMPLATE';
+/** The database with the clock of the tests and nothing else. */
+const EMPTY = 'empty';
 
 let own: Promise<TestServer> | undefined;
 
@@ -16,18 +18,16 @@ interface TestServer {
   readonly template: string;
 }
 
-/** The server of a suite: a new one, or inside a suite that suite's own, which `close` leaves alone. */
-export async function openSuiteServer(): Promise<{
+/** Starts the server of a suite in the suite's directory; inside a suite there is that suite's own, which `close` leaves alone. */
+export async function openSuiteServer(directory: string): Promise<{
   /** What the processes of the suite have to be told to use it. */
   readonly environment: NodeJS.ProcessEnv;
-  /** For temporary files, which are gone with the server. */
-  readonly directory: string;
   close(): Promise<void>;
 }> {
-  if (suiteServer() !== undefined) return { environment: {}, directory: tmpdir(), close: async () => {} };
-  const { url, directory, close } = await startSuiteServer();
-  const template = await createTemplate(url);
-  return { environment: { [URL_NAME]: url, [TEMPLATE_NAME]: template }, directory, close };
+  if (suiteServer() !== undefined) return { environment: {}, close: async () => {} };
+  const { url, close } = await startSuiteServer(directory);
+  const template = await createTemplates(url);
+  return { environment: { [URL_NAME]: url, [TEMPLATE_NAME]: template }, close };
 }
 
 /**
@@ -41,10 +41,7 @@ export async function createTestDatabase({ migrated = true } = {}): Promise<{ ur
   if (suite === undefined) own ??= startOwnServer();
   const server = suite ?? (await own!);
   const name = `test_${randomBytes(8).toString('hex')}`;
-  await runOn(
-    server.url,
-    `create database ${name} strategy file_copy${migrated ? ` template ${server.template}` : ''}`,
-  );
+  await runOn(server.url, `create database ${name} strategy file_copy template ${migrated ? server.template : EMPTY}`);
   const url = new URL(server.url);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => runOn(server.url, `drop database if exists ${name} with (force)`) };
@@ -56,23 +53,24 @@ function suiteServer(): TestServer | undefined {
 }
 
 async function startOwnServer(): Promise<TestServer> {
-  const { url, close } = await startSuiteServer();
+  const { url, close } = await startSuiteServer(await makeSuiteDirectory());
   process.once('beforeExit', close);
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => close().finally(() => process.exit(1)));
   }
-  return { url, template: await createTemplate(url) };
+  return { url, template: await createTemplates(url) };
 }
 
-/** Makes the database on a server that databases of tests are copied from; its name. */
-async function createTemplate(server: string): Promise<string> {
-  const template = 'migrated';
-  await runOn(server, `create database ${template}`);
-  const url = new URL(server);
-  url.pathname = `/${template}`;
-  const database = await open(url.href);
+/** Makes the databases on a server that databases of tests are copied from; the name of the one with a schema. */
+async function createTemplates(server: string): Promise<string> {
+  const at = (database: string) => Object.assign(new URL(server), { pathname: `/${database}` }).href;
+  await runOn(server, `create database ${EMPTY}`);
+  await runOn(at(EMPTY), databaseClock());
+  const migrated = 'migrated';
+  await runOn(server, `create database ${migrated} template ${EMPTY}`);
+  const database = await open(at(migrated));
   await database.close();
-  return template;
+  return migrated;
 }
 
 async function runOn(url: string, sql: string): Promise<void> {

@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
 import { readServerState, stopServer } from '../../engine/store/embedded/postgres-process.ts';
+import { SEARCH_PATH } from './suite-clock.ts';
 
 /**
  * Durability is not what the tests test, and fsync is most of what they would wait for. Nothing is replicated, so the log
@@ -27,6 +28,7 @@ const FAST = {
   checkpoint_timeout: '1h',
   autovacuum: 'off',
   max_connections: '400',
+  search_path: SEARCH_PATH,
 };
 
 /** A log that nobody reads. */
@@ -68,25 +70,32 @@ async function removeLeftBehind(): Promise<void> {
   if (!existsSync(MEMORY)) return;
   for (const name of readdirSync(MEMORY)) {
     const pid = new RegExp(`^${PREFIX}(\\d+)-`).exec(name)?.[1];
-    if (pid !== undefined && !isRunning(Number(pid))) await remove(join(MEMORY, name));
+    if (pid !== undefined && !isRunning(Number(pid))) await removeSuiteDirectory(join(MEMORY, name));
   }
 }
 
-async function remove(directory: string): Promise<void> {
+/** Removes the directory of a suite, after the servers that run below it have been stopped. */
+export async function removeSuiteDirectory(directory: string): Promise<void> {
+  if (!existsSync(directory)) return;
   await stopServersBelow(directory);
   rmSync(directory, { recursive: true, force: true });
 }
 
-/**
- * Starts a PostgreSQL of its own in a temporary directory. `close` stops it, and any other embedded server below that
- * directory that a killed test left running, and removes everything.
- */
-export async function startSuiteServer(): Promise<{ url: string; directory: string; close(): Promise<void> }> {
+/** Makes a directory for the files of a suite. */
+export async function makeSuiteDirectory(): Promise<string> {
   // What belongs to somebody else is theirs to remove.
   await removeLeftBehind().catch(() => {});
   const directory = mkdtempSync(join(placeOfFiles(), `${PREFIX}${process.pid}-`));
   // As root, PostgreSQL runs under another account, which has to get in.
   chmodSync(directory, 0o711);
+  return directory;
+}
+
+/**
+ * Starts a PostgreSQL of its own in the directory of a suite. `close` stops it, and any other embedded server below that
+ * directory that a killed test left running, and removes everything.
+ */
+export async function startSuiteServer(directory: string): Promise<{ url: string; close(): Promise<void> }> {
   try {
     const server = await openEmbeddedPostgres({
       data_dir: join(directory, 'postgres'),
@@ -97,14 +106,13 @@ export async function startSuiteServer(): Promise<{ url: string; directory: stri
     const { user, password, host, port, database } = server.settings();
     return {
       url: `postgres://${user}:${password}@${host}:${port}/${database}`,
-      directory,
       async close() {
         await server.close();
-        await remove(directory);
+        await removeSuiteDirectory(directory);
       },
     };
   } catch (error) {
-    await remove(directory);
+    await removeSuiteDirectory(directory);
     throw error;
   }
 }

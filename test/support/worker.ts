@@ -7,10 +7,14 @@ import { once } from 'node:events';
 import { flushCompileCache } from 'node:module';
 import { suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import fc from 'fast-check';
 import { endFile } from './file-end.ts';
+import { SEED } from './random.ts';
 
 const LOAD_MS = 60_000;
 const END_MS = 30_000;
+
+fc.configureGlobal({ seed: SEED });
 
 async function nextFile(): Promise<string | undefined> {
   process.send!('next');
