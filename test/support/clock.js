@@ -1,6 +1,8 @@
 // Moves the clock of this process, and of every Node.js process it starts (they inherit NODE_OPTIONS), by the milliseconds in
 // APPSCLI_TEST_CLOCK_MS: tests begin on a Wednesday at 10:00 UTC, whatever day it is. Timers and `performance.now()` keep the
 // machine's time. Plain JavaScript, because older versions of Node.js run it, too.
+import { OutgoingMessage } from 'node:http';
+
 const ahead_ms = Number(process.env.APPSCLI_TEST_CLOCK_MS ?? 0);
 
 if (ahead_ms !== 0) {
@@ -19,4 +21,20 @@ if (ahead_ms !== 0) {
   SystemDate.prototype.constructor = TestDate;
   globalThis.Date = TestDate;
   Object.defineProperty(performance, 'timeOrigin', { value: performance.timeOrigin + ahead_ms, configurable: true });
+
+  // Node.js writes the header from a clock of its own.
+  const store = OutgoingMessage.prototype._storeHeader;
+  OutgoingMessage.prototype._storeHeader = function storeHeader(first_line, headers) {
+    const has_date = this.hasHeader('date') || /(?:^|,)date(?:,|$)/i.test(namesOf(headers));
+    if (!this.sendDate || has_date) return store.call(this, first_line, headers);
+    this.sendDate = false;
+    return store.call(this, `${first_line}Date: ${new TestDate().toUTCString()}\r\n`, headers);
+  };
+}
+
+/** The names of the headers of `writeHead`, which are an object, pairs, or names and values in turn. */
+function namesOf(headers) {
+  if (!headers) return '';
+  if (!Array.isArray(headers)) return Object.keys(headers).join(',');
+  return headers.map((entry, i) => (Array.isArray(entry) ? entry[0] : i % 2 === 0 ? entry : '')).join(',');
 }
