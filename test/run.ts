@@ -14,7 +14,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { openSuiteServer } from './support/database.ts';
@@ -30,7 +30,11 @@ const TEST_TIMEOUT_MS = 240_000;
 /** Once for each of them, in the deep tier. */
 const DEEP_SEEDS = 3;
 
-const started = performance.now();
+/** CPU seconds that the machine has spent, on anything. */
+const cpuSeconds = () =>
+  cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0) / 1000;
+
+const [started, cpu_started] = [performance.now(), cpuSeconds()];
 process.chdir(join(import.meta.dirname, '..'));
 const given = process.argv.slice(2);
 const optionOf = (name: string) => given.find((text) => text.startsWith(`--${name}=`))?.slice(name.length + 3);
@@ -125,14 +129,13 @@ async function runFiles(seed: number, takeFile: () => string | undefined): Promi
 }
 
 /** Runs the files of a group in as many processes at the same time as it says; resolves with the worst exit code. */
-async function runGroup({ files, is_isolated, processes }: FileGroup, seed: number): Promise<number> {
-  const queue = [...files];
+async function runGroup({ queues, processes }: FileGroup, seed: number): Promise<number> {
+  const waiting = [...queues];
   const takeTurns = async () => {
-    if (!is_isolated) return await runFiles(seed, () => queue.shift());
     let worst = 0;
-    while (queue.length > 0 && interrupted === undefined) {
-      const only = [queue.shift()!];
-      worst = Math.max(worst, await runFiles(seed, () => only.shift()));
+    while (waiting.length > 0 && interrupted === undefined) {
+      const queue = waiting.shift()!;
+      worst = Math.max(worst, await runFiles(seed, () => queue.shift()));
     }
     return worst;
   };
@@ -147,10 +150,7 @@ const what = `seed ${seeds.join(', ')}${busy.length > 0 ? `, beside ${busy.lengt
 console.log(`${tier ?? 'named files'}: ${what}; the tests begin on ${new Date(beginning).toUTCString()}\n`);
 let worst = 0;
 for (const seed of seeds) {
-  const groups =
-    tier === undefined
-      ? [{ files: named, is_isolated: false, processes: Math.min(cores, named.length) }]
-      : filesOf(tier, cores, seed);
+  const groups = tier === undefined ? [{ queues: [named], processes: 1 }] : filesOf(tier, cores, seed);
   for (const group of groups) worst = Math.max(worst, await runGroup(group, seed));
 }
 for (const child of busy) child.kill('SIGKILL');
@@ -171,5 +171,6 @@ if (left !== '' && interrupted === undefined) {
 if (interrupted !== undefined) worst = Math.max(worst, 130);
 const unless = worst > 0 && failed === 0 ? ', and not everything was run: see above' : '';
 console.log(`\n${count('pass')} passed, ${failed} failed${unless}`);
-console.log(`tests took ${((performance.now() - started) / 1000).toFixed(1)} s; ${what}`);
+const seconds = ((performance.now() - started) / 1000).toFixed(1);
+console.log(`tests took ${seconds} s, and the machine ${(cpuSeconds() - cpu_started).toFixed(0)} CPU seconds; ${what}`);
 process.exitCode = worst;

@@ -1,5 +1,5 @@
 /**
- * The whole gate: `npm run verify`. Types, lint, tests, and `check` over what is shipped; stops at the first failure.
+ * The whole gate: `npm run verify`. Types, lint, the quick and the slow tests, and `check` over what is shipped; stops at the first failure.
  * @module
  */
 import { spawnSync } from 'node:child_process';
@@ -15,7 +15,8 @@ const steps = [
   { title: 'Types of the console', ...npx('tsc', '-p', 'engine/console/tsconfig.json') },
   { title: 'Lint', ...npx('biome', 'check', '--error-on-warnings', '.') },
   { title: 'Generated files', ...node('schemas/generate.ts', '--check') },
-  { title: 'Tests', ...node('test/run.ts') },
+  { title: 'Quick tests', ...node('test/run.ts') },
+  { title: 'Slow tests', ...node('test/run.ts', 'slow') },
   { title: 'Check', ...node('engine/bin/appscli.js', 'check', '--config', 'examples/demo/gateway.yaml') },
   {
     title: 'Pipeline tests',

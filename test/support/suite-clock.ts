@@ -8,8 +8,12 @@ const NAME = 'APPSCLI_TEST_CLOCK_MS';
 /** How far the clock of the tests is ahead of the machine's, in milliseconds. */
 export const ahead_ms = (): number => Number(process.env[NAME] ?? 0);
 
-/** What a process has to be told so that its clock, and those of the processes it starts, begin at a moment now. */
+/**
+ * What a process has to be told so that its clock, and those of the processes it starts, begin at a moment now; nothing
+ * inside a run, which has a clock.
+ */
 export function clockEnvironment(beginning: string): NodeJS.ProcessEnv {
+  if (process.env[NAME] !== undefined) return {};
   const { href } = pathToFileURL(`${import.meta.dirname}/clock.js`);
   const options = [process.env.NODE_OPTIONS, `--import=${href}`].filter(Boolean).join(' ');
   return { [NAME]: String(Date.parse(beginning) - Date.now()), NODE_OPTIONS: options };

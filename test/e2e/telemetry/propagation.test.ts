@@ -43,17 +43,28 @@ after(async () => {
   await collector?.close();
 });
 
-function withPropagation(propagate: string, ratio = 1) {
+function withPropagation(propagate: string, ratio = 1, name = 'main') {
   return {
-    upstreams: [mainUpstream(main.url), { ...mainUpstream(spare.url), name: 'spare' }],
-    routing: { default_upstreams: ['main', 'spare'], rules: [] },
+    upstreams: [
+      { ...mainUpstream(main.url), name },
+      { ...mainUpstream(spare.url), name: 'spare' },
+    ],
+    routing: { default_upstreams: [name, 'spare'], rules: [] },
     telemetry: { propagate, sampling: { ratio }, otlp: { endpoint: collector.endpoint } },
   };
 }
 
 /** Sends a request with these headers through a gateway that propagates so, and asserts its answer. */
-async function askWith(propagate: string, headers: readonly string[], ratio?: number): Promise<Response> {
-  await writeFile(gateway.config_file, JSON.stringify(gatewayConfig(main.url, withPropagation(propagate, ratio))));
+async function askWith(
+  propagate: string,
+  headers: readonly string[],
+  ratio?: number,
+  name?: string,
+): Promise<Response> {
+  await writeFile(
+    gateway.config_file,
+    JSON.stringify(gatewayConfig(main.url, withPropagation(propagate, ratio, name))),
+  );
   await gateway.reload();
   main.requests.length = 0;
   spare.requests.length = 0;
@@ -123,12 +134,9 @@ describe('an upstream gets', () => {
 
   test('a traceparent of the attempt with propagate: join, in the trace of the client', async () => {
     main.script = answerJson({ type: 'error', error: { type: 'overloaded_error', message: 'busy' } }, 503);
-    const response = await askWith('join', [
-      'traceparent',
-      `00-${OTHER_ID}-${SPAN_ID}-00`,
-      ...TRACE.slice(2),
-      ...BAGGAGE,
-    ]);
+    const headers = ['traceparent', `00-${OTHER_ID}-${SPAN_ID}-00`, ...TRACE.slice(2), ...BAGGAGE];
+    // By a name of its own: what is remembered of it is nothing to other tests.
+    const response = await askWith('join', headers, 1, 'overloaded');
     main.script = answerJson(message());
     const spans = [main, spare].map((upstream) => {
       const [parent, state, ...more] = tracing(upstream);

@@ -6,9 +6,10 @@ import { count, limitedConfig } from './limits-config.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
 let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-}, limitedConfig);
+const openBench = () =>
+  useAdminApi((opened) => {
+    bench = opened;
+  }, limitedConfig);
 
 const RULES = '/admin/api/limits/rules';
 const PREVIEW = '/admin/api/limits/preview';
@@ -26,6 +27,8 @@ const record = (at: string, fields: object) =>
   bench.database.query('test_record', 'insert into audit_log (at, record) values ($1, $2)', [at, fields]);
 
 describe('the limits of gateway.yaml', () => {
+  openBench();
+
   test('are told in words, with how many people they count and what they refused today', async () => {
     for (const [who, usd] of [...Object.entries({ carol: 50, dave: 45, erin: 3 }), ['gina', 70] as const]) {
       await spent(who, usd);
@@ -108,21 +111,27 @@ describe('the limits of gateway.yaml', () => {
   });
 });
 
-test('a limit that was used as much every day is told to end when it will', async () => {
-  for (const day of [3, 4, 5, 6, 7, 8, 9]) await spent('fay', 90, `2026-03-0${day}T00:00:00Z`);
-  await spent('fay', 20);
-  const { limits } = await ask(200, 'fay', '/admin/api/limits');
-  const { forecast } = limits.find(
-    ({ scope, window }: { scope: string; window: string }) => `${scope} ${window}` === 'user day',
-  );
-  assert.deepEqual(forecast, {
-    outcome: 'ends',
-    ends_at: '2026-03-10T20:00:00.000Z',
-    words: 'If it goes on as in the 7 days before, nothing is left in 8 hours, 4 hours before it resets.',
+describe('a limit', () => {
+  openBench();
+
+  test('that was used as much every day is told to end when it will', async () => {
+    for (const day of [3, 4, 5, 6, 7, 8, 9]) await spent('fay', 90, `2026-03-0${day}T00:00:00Z`);
+    await spent('fay', 20);
+    const { limits } = await ask(200, 'fay', '/admin/api/limits');
+    const { forecast } = limits.find(
+      ({ scope, window }: { scope: string; window: string }) => `${scope} ${window}` === 'user day',
+    );
+    assert.deepEqual(forecast, {
+      outcome: 'ends',
+      ends_at: '2026-03-10T20:00:00.000Z',
+      words: 'If it goes on as in the 7 days before, nothing is left in 8 hours, 4 hours before it resets.',
+    });
   });
 });
 
 describe('a grant that is not given yet', () => {
+  openBench();
+
   const preview = (wish: string, status = 200) => ask(status, 'root', `${PREVIEW}?${wish}`);
 
   test('is shown as what it changes, and changes nothing', async () => {

@@ -1,0 +1,77 @@
+/** What tests may not do, because it makes them fail on another day, on a busy machine or beside other tests. */
+import assert from 'node:assert/strict';
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+
+const ROOT = join(import.meta.dirname, '..');
+const BY_HAND = /^test\/(?:measures|bench)\//;
+
+interface Rule {
+  readonly name: string;
+  /** What is written instead. */
+  readonly instead: string;
+  readonly pattern: RegExp;
+  /** Files the rule is about; those that are run by hand never are. */
+  readonly files?: RegExp;
+  /** Files that may, each with its reason. */
+  readonly allowed?: Readonly<Record<string, string>>;
+}
+
+const RULES: readonly Rule[] = [
+  {
+    name: 'the wall time of something is not measured',
+    instead: 'assert order, counters or states; what must be measured goes to test/measures',
+    pattern: /performance\.now\(|process\.hrtime|Date\.now\(\) *- *\w*(?:start|began|before)/,
+    files: /\.test\.ts$/,
+  },
+  {
+    name: 'nothing is left to chance but by the seed of the run',
+    instead: 'randomOf of test/support/random.ts',
+    pattern: /Math\.random|randomInt\(|\bseed: *\d/,
+  },
+  {
+    name: 'nothing waits a fixed time',
+    instead: '`until` a condition; something observable that comes later shows that something did not happen',
+    pattern: /\bdelay\(\d|setTimeout\(\w+, *\d{2,}|setTimeout\(\w+, *\w+_MS\)/,
+    files: /\.test\.ts$/,
+  },
+  {
+    name: 'a time limit of the gateway that should not be reached is not so short that a busy machine reaches it',
+    instead:
+      'the default, or at least 30 seconds; a limit that is meant to be reached is named in test/support/limits.ts',
+    pattern:
+      /\b(?:store_timeout|first_byte|idle|connect|request_silence|drain|stage_timeout)_seconds: *(?:\d|[12]\d)(?:\.\d+)?\b/,
+  },
+  {
+    name: 'a port is told by the server that listens, not looked for before',
+    instead: 'listen on port 0',
+    pattern: /freePort\(/,
+  },
+  {
+    name: 'the time zone and telemetry of the process are left as they are',
+    instead: 'a process of its own, or the argument of what is tested',
+    pattern:
+      /process\.env\.TZ *=|setGlobal(?:TracerProvider|MeterProvider|LoggerProvider|ContextManager|Propagator|Dispatcher)\(/,
+  },
+];
+
+const files = globSync('test/**/*.ts', { cwd: ROOT }).filter(
+  (file) => !BY_HAND.test(file) && file !== 'test/suite.test.ts',
+);
+
+describe('in all tests', () => {
+  for (const { name, instead, pattern, files: about = /./, allowed = {} } of RULES) {
+    test(name, () => {
+      const found = files
+        .filter((file) => about.test(file) && !(file in allowed))
+        .flatMap((file) => {
+          const lines = readFileSync(join(ROOT, file), 'utf8').split('\n');
+          return lines.flatMap((line, i) => (pattern.test(line) ? [`${file}:${i + 1}: ${line.trim()}`] : []));
+        });
+      assert.deepEqual(found, [], instead);
+      const idle = Object.keys(allowed).filter((file) => !files.includes(file));
+      assert.deepEqual(idle, [], 'there is no such file any more');
+    });
+  }
+});
