@@ -25,16 +25,15 @@ if (ahead_ms !== 0) {
   // Node.js writes the header from a clock of its own.
   const store = OutgoingMessage.prototype._storeHeader;
   OutgoingMessage.prototype._storeHeader = function storeHeader(first_line, headers) {
-    const has_date = this.hasHeader('date') || /(?:^|,)date(?:,|$)/i.test(namesOf(headers));
-    if (!this.sendDate || has_date) return store.call(this, first_line, headers);
-    this.sendDate = false;
-    return store.call(this, `${first_line}Date: ${new TestDate().toUTCString()}\r\n`, headers);
+    const is_given = this.hasHeader('date') || namesOf(headers).some((name) => /^date$/i.test(name));
+    store.call(this, first_line, headers);
+    if (is_given) return;
+    this._header = this._header.replace(/\r\nDate: [^\r]+\r\n/, `\r\nDate: ${new TestDate().toUTCString()}\r\n`);
   };
 }
 
-/** The names of the headers of `writeHead`, which are an object, pairs, or names and values in turn. */
+/** The names of the headers of `writeHead`: an object, pairs, or names and values in turn. */
 function namesOf(headers) {
-  if (!headers) return '';
-  if (!Array.isArray(headers)) return Object.keys(headers).join(',');
-  return headers.map((entry, i) => (Array.isArray(entry) ? entry[0] : i % 2 === 0 ? entry : '')).join(',');
+  if (!Array.isArray(headers)) return Object.keys(headers ?? {});
+  return Array.isArray(headers[0]) ? headers.map(([name]) => name) : headers.filter((_, i) => i % 2 === 0);
 }

@@ -46,7 +46,8 @@ after(async () => {
 function withPropagation(propagate: string, ratio = 1, name = 'main') {
   return {
     upstreams: [
-      { ...mainUpstream(main.url), name },
+      mainUpstream(main.url),
+      { ...mainUpstream(main.url), name: 'overloaded' },
       { ...mainUpstream(spare.url), name: 'spare' },
     ],
     routing: { default_upstreams: [name, 'spare'], rules: [] },
