@@ -1,7 +1,7 @@
 /** The admin API on a server of its own, asked by people whose session tokens are their names. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { after, before } from 'node:test';
+import { after, afterEach, before, beforeEach } from 'node:test';
 import type { Principal } from '../../../engine/api.ts';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
 import { type LiveRecords, openLiveRecords } from '../../../engine/audit/live-records.ts';
@@ -128,11 +128,12 @@ export function useAdminApi(
   take: (bench: AdminBench) => void,
   used_config: GatewayConfig = config,
   policies: readonly Policy[] = [],
+  { each = false } = {},
 ): void {
   let store: TestStore | undefined;
   let server: Server | undefined;
   let live: LiveRecords | undefined;
-  before(async () => {
+  (each ? beforeEach : before)(async () => {
     store = await openTestStore();
     const { database: real } = store;
     let is_away = false;
@@ -194,7 +195,7 @@ export function useAdminApi(
     for (const name of Object.keys(PEOPLE)) await addSession(`${name}@example.com`, `ses_${name}`);
     take({ url, database, clock, by, store, states, logs, operations, ...asking(url), withoutStore, addSession });
   });
-  after(async () => {
+  (each ? afterEach : after)(async () => {
     live?.close();
     server?.closeAllConnections();
     server?.close();

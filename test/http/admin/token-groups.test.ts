@@ -1,6 +1,6 @@
 /** What the admin API tells of token groups, and how it narrows the list of access tokens. */
 import assert from 'node:assert/strict';
-import { before, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { type AdminBench, config, useAdminApi } from './support.ts';
@@ -10,9 +10,14 @@ const verified = {
   ...config,
   auth: { ...config.auth, oidc: {}, self_made_tokens: { suspend_after_days: 30 } },
 } as unknown as GatewayConfig;
-useAdminApi((opened) => {
-  bench = opened;
-}, verified);
+useAdminApi(
+  (opened) => {
+    bench = opened;
+  },
+  verified,
+  undefined,
+  { each: true },
+);
 
 const GROUPS = '/admin/api/token-groups';
 const TOKENS = '/admin/api/tokens';
@@ -26,7 +31,7 @@ const ask = async (who: string, path: string) => {
 const named = async (who: string, query: string): Promise<string[]> =>
   (await ask(who, `${TOKENS}?${query}`)).tokens.map(({ name }: { name: string }) => name);
 
-before(async () => {
+beforeEach(async () => {
   const at = (days: number) => new Date(bench.clock.now() + days * DAY_MS);
   const make = (user: string, name: string, group: string, more: object = {}) => {
     bench.clock.advance(1);

@@ -5,9 +5,14 @@ import { backendOf, failure } from '../../cli/tokens/backend-at-gateway.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
 
 let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-});
+useAdminApi(
+  (opened) => {
+    bench = opened;
+  },
+  undefined,
+  undefined,
+  { each: true },
+);
 
 const PATH = '/admin/api/upstreams';
 const AT = '2026-03-10T12:00:00.000Z';
@@ -162,6 +167,7 @@ describe('upstreams', () => {
     const { context, said, printed } = commands();
     const place = { config: 'gateway.yaml', baseUrl: bench.url };
     show('credential', 1, 'spare');
+    show('failure', 5);
     assert.equal(await drain(context, 'main', { ...place, reason: 'slow' }), 0);
     assert.equal(
       said(),
