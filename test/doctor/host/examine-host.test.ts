@@ -40,6 +40,9 @@ before(async () => {
       spend_limits: { spool_dir: 'spool' },
     },
   });
+  // Files have the machine's time, which is not that of the tests.
+  const now = new Date();
+  utimesSync(gateway.config_file, now, now);
 });
 after(async () => {
   await gateway?.close();
@@ -216,8 +219,8 @@ describe('a gateway that runs behind a proxy', () => {
 describe('a machine on which the gateway does not run', () => {
   test('a port that somebody else has is told of, and nothing is asked of the public URL in vain', async () => {
     const other = createServer((_, res) => res.end('hello'));
-    const taken = await freePort();
-    await new Promise<void>((resolve) => other.listen(taken, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port: taken } = other.address() as AddressInfo;
     const file = `${gateway.config_file}.other.yaml`;
     const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, `127.0.0.1:${taken}`);
     writeFileSync(file, text);

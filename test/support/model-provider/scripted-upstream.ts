@@ -22,7 +22,10 @@ export {
   sse,
 } from '../../../engine/simulate/upstream.ts';
 
-/** Starts an upstream on a free port of the loopback address. */
+/**
+ * Starts an upstream on the loopback address. Its port comes from `freePort`, for one that the system chooses could be given to
+ * somebody else while the upstream is paused.
+ */
 export async function startUpstream(script: Script = answerJson(message())): Promise<ScriptedUpstream> {
   const upstream = await openUpstream(script, await freePort());
   return Object.assign(upstream, {
