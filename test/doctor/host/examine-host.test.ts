@@ -20,6 +20,7 @@ import {
   stripsHeaders,
 } from '../../support/proxies/behaviours.ts';
 import { type Behaviour, copyHead, type Proxy as FrontProxy, startProxy } from '../../support/proxies/proxy.ts';
+import { ahead_ms } from '../../support/suite-clock.ts';
 import { examineAll, only } from './support.ts';
 
 let upstream: ScriptedUpstream;
@@ -40,9 +41,6 @@ before(async () => {
       spend_limits: { spool_dir: 'spool' },
     },
   });
-  // Files have the machine's time, which is not that of the tests.
-  const now = new Date();
-  utimesSync(gateway.config_file, now, now);
 });
 after(async () => {
   await gateway?.close();
@@ -51,7 +49,8 @@ after(async () => {
 });
 beforeEach(() => {
   proxy.behaviour = passesOn;
-  upstream.script = answerJson(models);
+  // Node.js itself would write the machine's time there.
+  upstream.script = (exchange) => answerJson(models, 200, { date: new Date().toUTCString() })(exchange);
   upstream.requests.length = 0;
 });
 
@@ -171,10 +170,11 @@ describe('a gateway that runs behind a proxy', () => {
   test('a gateway with a configuration older than its files is found', async () => {
     const results = await examine();
     const loaded_at = Date.parse(/loaded (\S+)/.exec(only(results, 'gateway.configuration').found)![1]!);
-    const later = new Date(loaded_at + 60_000);
+    const later = new Date(loaded_at + 60_000 - ahead_ms());
     utimesSync(gateway.config_file, later, later);
     const found = only(await examine(), 'gateway.configuration');
-    utimesSync(gateway.config_file, new Date(loaded_at), new Date(loaded_at));
+    const then = new Date(loaded_at - ahead_ms());
+    utimesSync(gateway.config_file, then, then);
     assert.equal(found.verdict, 'warning');
     assert.match(found.remedy ?? '', /kill -HUP \d+|kill -HUP PID/);
     assert.match(String(found.details), /gateway\.yaml/);
