@@ -31,6 +31,8 @@ before(async () => {
     ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
     ['embedded: { data_dir: .appscli/postgres }', 'postgres: { url_env: DATABASE_URL }'],
     ['base_url: https://api.example.com', `base_url: ${upstream.url}`],
+    // Whenever the tests run, it is not that time yet.
+    ['from: 2027-01-01', 'from: 9999-01-01'],
   ];
   const shipped = await readFile(config_file, 'utf8');
   for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);

@@ -1,6 +1,6 @@
 /** What administrators see before they change a limit: rules in words with what they did today, forecasts, previews of grants. */
 import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { count, limitedConfig } from './limits-config.ts';
 import { type AdminBench, useAdminApi } from './support.ts';
@@ -26,6 +26,8 @@ const record = (at: string, fields: object) =>
   bench.database.query('test_record', 'insert into audit_log (at, record) values ($1, $2)', [at, fields]);
 
 describe('the limits of gateway.yaml', () => {
+  beforeEach(() => bench.database.query('test_forget', 'delete from spend_counters', []));
+
   test('are told in words, with how many people they count and what they refused today', async () => {
     for (const [who, usd] of [...Object.entries({ carol: 50, dave: 45, erin: 3 }), ['gina', 70] as const]) {
       await spent(who, usd);
