@@ -56,6 +56,8 @@ export interface ScriptedUpstream {
   close(): Promise<void>;
 }
 
+const MODEL_LIST = /\/models(?:\?|$)/;
+
 class Recording implements Received {
   readonly method: string;
   readonly url: string;
@@ -86,8 +88,11 @@ function fail(res: ServerResponse, error: unknown): void {
   res.end(`the script of the test failed: ${error}`);
 }
 
-/** Starts an upstream on the loopback address; on a free port unless told. */
-export async function openUpstream(script: Script, wanted_port = 0): Promise<ScriptedUpstream> {
+/**
+ * Starts an upstream on the loopback address; on a free port unless told. Whoever gives `lists` finds requests for the list of its
+ * models there, and not among the others.
+ */
+export async function openUpstream(script: Script, wanted_port = 0, lists?: Received[]): Promise<ScriptedUpstream> {
   const requests: Received[] = [];
   const waiting: { readonly count: number; resolve(received: Received): void }[] = [];
   const announce = () => {
@@ -98,7 +103,8 @@ export async function openUpstream(script: Script, wanted_port = 0): Promise<Scr
   };
   const server = createServer({ keepAliveTimeout: 60_000 }, (req, res) => {
     const received = new Recording(req);
-    requests.push(received);
+    const is_list = received.method === 'GET' && MODEL_LIST.test(received.url);
+    (is_list ? (lists ?? requests) : requests).push(received);
     announce();
     res.on('close', () => {
       received.cancelled = !res.writableFinished;

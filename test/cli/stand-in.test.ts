@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 import { cli, startCli } from './support.ts';
 
 test('the stand-in answers in every API, to every model and key, and ends by a signal', async () => {
-  const port = await freePort();
-  const running = startCli(['stand-in', '--listen', `127.0.0.1:${port}`]);
-  await until('it says where it is', () => running.stdout().includes(`http://127.0.0.1:${port}\n`));
+  const running = startCli(['stand-in', '--listen', '127.0.0.1:0']);
+  const url = await until('it says where it is', () => /^.*: (http:\S+)$/m.exec(running.stdout())?.[1]);
   const user = { role: 'user', content: 'Hello' };
   for (const [path, body] of [
     ['/v1/messages', { model: 'any', max_tokens: 9, messages: [user] }],
@@ -15,7 +13,7 @@ test('the stand-in answers in every API, to every model and key, and ends by a s
     ['/v1/responses', { model: 'any', input: 'Hello' }],
   ] as const) {
     const headers = { 'content-type': 'application/json', 'x-api-key': 'whatever' };
-    const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
+    const answer = await fetch(`${url}${path}`, {
       method: 'POST',
       headers,
       body: JSON.stringify(body),
@@ -23,11 +21,11 @@ test('the stand-in answers in every API, to every model and key, and ends by a s
     assert.equal(answer.status, 200, path);
     assert.match(await answer.text(), /This is a stand-in for a model\./, path);
   }
-  const list = await fetch(`http://127.0.0.1:${port}/v1/models?limit=1000`);
+  const list = await fetch(`${url}/v1/models?limit=1000`);
   const { data } = (await list.json()) as { data: { id: string }[] };
   const ids = data.map(({ id }) => id);
   assert.ok(ids.includes('claude-sonnet-4-5') && ids.includes('gpt-4o'), 'models that the catalogue of prices knows');
-  const second = await cli(['stand-in', '--listen', `127.0.0.1:${port}`]);
+  const second = await cli(['stand-in', '--listen', new URL(url).host]);
   assert.equal(second.exit_code, 69);
   assert.match(second.stderr, /in use by another program; name another port, such as --listen/);
   running.process.kill('SIGTERM');

@@ -36,7 +36,7 @@ test('the record of a refused request reaches a SIEM that is away at first', asy
   const { url: TEST_DATABASE_URL, drop } = await createTestDatabase();
   t.after(drop);
   const env = { ...process.env, UPSTREAM_KEY: 'upstream-secret', SIEM_TOKEN: 'siem-secret', TEST_DATABASE_URL };
-  const gateway = await startGatewayProcess(join(directory, 'gateway.yaml'), env, ports.gateway);
+  const gateway = await startGatewayProcess(join(directory, 'gateway.yaml'), env);
 
   const answer = await send(gateway.url, { method: 'POST', path: '/v1/messages', body: '{"planted": "prompt"}' });
   assert.equal(answer.status, 401);

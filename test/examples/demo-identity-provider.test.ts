@@ -33,6 +33,7 @@ before(async () => {
   provider = await start();
 });
 after(async () => {
+  mock.restoreAll();
   await provider.close();
   await rm(directory, { recursive: true, force: true });
 });

@@ -49,12 +49,11 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   await cp(join(REPOSITORY, EXAMPLE), join(directory, EXAMPLE), { recursive: true });
   const { url: DATABASE_URL, drop } = await createTestDatabase();
   closing.unshift(drop);
-  const address = `127.0.0.1:${await freePort()}`;
   const port = await fourPorts();
   const config_file = join(directory, EXAMPLE, 'gateway.yaml');
   const shipped = await readFile(config_file, 'utf8');
   const moved = shipped
-    .replaceAll('127.0.0.1:8080', address)
+    .replace('listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0')
     .replace(/1809([123])/g, (_, n) => String(port + Number(n)));
   await writeFile(config_file, `${moved}\ndatabase:\n  postgres: { url_env: DATABASE_URL }\n`);
   const env = { ...process.env, DATABASE_URL, STAND_IN_KEY: 'not-needed-here', STAND_IN_PORT: String(port) };
@@ -65,7 +64,7 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   await until('the database is ready', async () => (await gateway.database.check()).ok);
 
   const [, , ...blocks] = blocksOf(`${EXAMPLE}/README.md`, 'sh').map(({ text }) =>
-    text.replaceAll('127.0.0.1:8080', address),
+    text.replaceAll('http://127.0.0.1:8080', gateway.url),
   );
   // The command line in this process takes a tenth of the time.
   const commands = createServer(async (req, res) => {

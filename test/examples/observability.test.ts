@@ -13,8 +13,8 @@ import { startTraffic } from '../../examples/observability/traffic.ts';
 import { stages } from '../../stages/index.ts';
 import { cli, collectingLog } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { freePort } from '../support/free-port.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
+import { metricsUrl } from '../support/telemetry/read-metrics.ts';
 import { until } from '../support/until.ts';
 
 const EXAMPLE = join(REPOSITORY, 'examples/observability');
@@ -34,16 +34,14 @@ before(async () => {
   closing.unshift(drop);
   const upstreams = [await startUpstream({ api_key: API_KEY }), await startUpstream({ api_key: API_KEY })];
   for (const upstream of upstreams) closing.unshift(() => upstream.close());
-  const [listen, metrics] = [await freePort(), await freePort()];
   const moves: [string, string][] = [
-    ['listen: 127.0.0.1:8080', `listen: 127.0.0.1:${listen}`],
-    ['public_url: http://127.0.0.1:8080', `public_url: http://127.0.0.1:${listen}`],
+    ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
     ['embedded: { data_dir: ../../.appscli/observability/postgres }', 'postgres: { url_env: DATABASE_URL }'],
-    ['listen: 127.0.0.1:19464', `listen: 127.0.0.1:${metrics}`],
+    ['listen: 127.0.0.1:19464', 'listen: 127.0.0.1:0'],
     ['http://127.0.0.1:19101', upstreams[0]!.url],
     ['http://127.0.0.1:19102', upstreams[1]!.url],
     // Nobody listens there.
-    ['http://127.0.0.1:19318', `http://127.0.0.1:${await freePort()}`],
+    ['http://127.0.0.1:19318', 'http://127.0.0.1:9'],
   ];
   const config_file = join(directory, 'gateway.yaml');
   const shipped = await readFile(config_file, 'utf8');
@@ -55,13 +53,14 @@ before(async () => {
   const env = { ...process.env, DATABASE_URL, STAND_IN_KEY: API_KEY };
   const checked = await cli(['check', '--deny-warnings', '--config', config_file], { env });
   assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
-  const gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
+  const { log, lines: logged } = collectingLog();
+  const gateway = await startGateway({ config_file, stages, env, log });
   closing.unshift(() => gateway.close());
   await until('the database is ready', async () => (await gateway.database.check()).ok);
   const traffic = await startTraffic(gateway);
   closing.unshift(() => traffic.close());
   await until('a rule decided and a prompt was read from a cache', async () => {
-    const response = await fetch(`http://127.0.0.1:${metrics}/metrics`);
+    const response = await fetch(metricsUrl({ logs: logged.map((line) => JSON.stringify(line)) }));
     lines = (await response.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
     return ['gateway_rule_mode="enforce"', 'gateway_rule_mode="shadow"', 'gateway_token_type="cache_read"'].every(
       (happened) => lines.some((line) => line.includes(happened) && !line.endsWith(' 0')),

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mock, test } from 'node:test';
+import { test } from 'node:test';
 import type { HealthPart } from '../../engine/contract/services.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { createHealth, type ReadinessTries, type ReloadState } from '../../engine/store/health.ts';
@@ -131,29 +131,27 @@ test('a reload that failed is told, with its time, and leaves the gateway ready'
   assert.equal(configuration?.told?.failing_since, '2027-01-31T08:00:01.000Z');
 });
 
-test('a database that stops answering counts as away after two seconds, and no probe waits for it that long', async () => {
+test('a database that stops answering counts as away after two seconds, and no probe waits for it that long', async (t) => {
   let answer: () => Promise<void> = async () => {};
   const { health, clock } = open({ write: () => answer() });
   await health.check();
   answer = () => new Promise(() => {});
-  mock.timers.enable({ apis: ['setTimeout'] });
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   clock.advance(1000);
   const first = health.check();
-  mock.timers.tick(500);
+  t.mock.timers.tick(500);
   assert.equal((await first).database?.state, 'ok', 'what was known last');
   clock.advance(2000);
   const { database } = await health.check();
   assert.deepEqual([database?.state, database?.needed], ['unavailable', true]);
   assert.match(database?.detail ?? '', /no answer within 2 seconds/);
-  mock.timers.reset();
 });
 
-test('a database that has never answered is away to a probe after half a second', async () => {
-  mock.timers.enable({ apis: ['setTimeout'] });
+test('a database that has never answered is away to a probe after half a second', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   const check = open({ write: () => new Promise(() => {}) }).health.check();
-  mock.timers.tick(500);
+  t.mock.timers.tick(500);
   assert.equal((await check).database?.state, 'unavailable');
-  mock.timers.reset();
 });
 
 test('what is known of upstreams is told and decides nothing', async () => {

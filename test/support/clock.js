@@ -1,7 +1,7 @@
 // Moves the clock of this process, and of every Node.js process it starts (they inherit NODE_OPTIONS), by the milliseconds in
 // APPSCLI_TEST_CLOCK_MS: tests begin on a Wednesday at 10:00 UTC, whatever day it is. Timers and `performance.now()` keep the
 // machine's time. Plain JavaScript, because older versions of Node.js run it, too.
-import { OutgoingMessage } from 'node:http';
+import { channel } from 'node:diagnostics_channel';
 
 const ahead_ms = Number(process.env.APPSCLI_TEST_CLOCK_MS ?? 0);
 
@@ -22,14 +22,22 @@ if (ahead_ms !== 0) {
   globalThis.Date = TestDate;
   Object.defineProperty(performance, 'timeOrigin', { value: performance.timeOrigin + ahead_ms, configurable: true });
 
-  // Node.js writes the header from a clock of its own.
-  const store = OutgoingMessage.prototype._storeHeader;
-  OutgoingMessage.prototype._storeHeader = function storeHeader(first_line, headers) {
-    const is_given = this.hasHeader('date') || namesOf(headers).some((name) => /^date$/i.test(name));
-    store.call(this, first_line, headers);
-    if (is_given) return;
-    this._header = this._header.replace(/\r\nDate: [^\r]+\r\n/, `\r\nDate: ${new TestDate().toUTCString()}\r\n`);
+  // Node.js writes the header Date from a clock of its own. What does so is changed at the first request: most processes serve
+  // none, and need not load HTTP.
+  const requests = channel('http.server.request.start');
+  const moveDateHeader = ({ response }) => {
+    requests.unsubscribe(moveDateHeader);
+    let owner = response;
+    while (!Object.hasOwn(owner, '_storeHeader')) owner = Object.getPrototypeOf(owner);
+    const storeHeader = owner._storeHeader;
+    owner._storeHeader = function (first_line, headers) {
+      const is_given = this.hasHeader('date') || namesOf(headers).some((name) => /^date$/i.test(name));
+      storeHeader.call(this, first_line, headers);
+      if (is_given) return;
+      this._header = this._header.replace(/\r\nDate: [^\r]+\r\n/, `\r\nDate: ${new TestDate().toUTCString()}\r\n`);
+    };
   };
+  requests.subscribe(moveDateHeader);
 }
 
 /** The names of the headers of `writeHead`: an object, pairs, or names and values in turn. */

@@ -12,7 +12,10 @@ const BLOCKS = 200;
 let block: Promise<number> | undefined;
 let taken = 0;
 
-/** A port that nothing listens on, from a block that no other process of the tests has. */
+/**
+ * A port that nothing listens on, from a block that no other process of the tests has. For addresses that have to be known before
+ * a server listens there, while it does not, or because nobody ever does; any other server listens on port 0.
+ */
 export async function freePort(): Promise<number> {
   block ??= claimBlock();
   const first = (await block) + 1;

@@ -101,7 +101,7 @@ export class TcpRelay {
   }
 }
 
-/** Starts a relay on a free port. */
+/** Starts a relay on a port that nobody else gets while it is stopped. */
 export async function startRelay(target_port: number): Promise<TcpRelay> {
   const relay = new TcpRelay(await freePort(), target_port);
   await relay.start();

@@ -17,8 +17,6 @@ after(() => rmSync(directory, { recursive: true, force: true }));
 /** One request, at 0.0016575 USD. */
 const COST = '0.0016575';
 
-const today = () => new Date().toISOString().slice(0, 10);
-
 /** Runs a command with twice the price of everything. */
 async function atTwiceThePrice(...arguments_: readonly string[]) {
   const config_file = join(directory, 'expensive.yaml');
@@ -117,14 +115,15 @@ test('what is left alone by repricing is told in 80 columns, and names of models
 
 test('ledger reconcile agrees with an honest bill and disagrees with another, exit code 1', async () => {
   await bench.request(await bench.newToken({ user: 'olga@example.com' }));
-  const [{ cost_usd }] = JSON.parse((await bench.succeed('usage', '--by', 'upstream_model', '--json')).stdout);
+  const by_day = await bench.succeed('usage', '--by', 'day,upstream_model', '--json');
+  const [{ day, cost_usd }] = JSON.parse(by_day.stdout);
   const bill = join(directory, 'invoice.csv');
   const reconcile = async (text: string, ...more: readonly string[]) => {
     writeFileSync(bill, text);
     return bench.run('ledger', 'reconcile', bill, '--upstream', 'main', ...more);
   };
   const honest = await reconcile(
-    `Date,SKU,Total\r\n${today()},coder-1,${cost_usd}\r\n`,
+    `Date,SKU,Total\r\n${day},coder-1,${cost_usd}\r\n`,
     '--columns',
     'day=date,model=sku,cost=total',
   );
@@ -136,10 +135,10 @@ test('ledger reconcile agrees with an honest bill and disagrees with another, ex
   );
   assert.match(honest.stdout, /\nThe bill of main from \S+ to \S+ agrees with the ledger\.\n$/);
 
-  const cents = `day,model,cost\n${today()},coder-1,0.01\n`;
+  const cents = `day,model,cost\n${day},coder-1,0.01\n`;
   assert.equal((await reconcile(cents)).exit_code, 0);
   assert.equal((await reconcile(cents, '--tolerance-usd', '0')).exit_code, 1);
-  const other = `day,model,cost\n${today()},coder-1,0\n${today()},=cmd|x,123456789.5\n`;
+  const other = `day,model,cost\n${day},coder-1,0\n${day},=cmd|x,123456789.5\n`;
   const off = await reconcile(other, '--tolerance-usd', '0.000000001');
   assert.equal(off.exit_code, 1, off.stderr);
   assertNarrow(off.stdout);

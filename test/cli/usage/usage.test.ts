@@ -81,6 +81,7 @@ test('usage --by and --csv sum up by what is asked for, exactly, up to a moment'
 });
 
 test("usage narrows down to a token, a token group and the upstream's own model", async () => {
+  const today = new Date().toISOString().slice(0, 10);
   const token = await bench.newToken({ user: 'kim@example.com', name: 'one' });
   await bench.request(token);
   const only = ['--user', 'KIM@example.com'];
@@ -95,7 +96,6 @@ test("usage narrows down to a token, a token group and the upstream's own model"
   assert.equal(await counted('--token-group', 'mapped-only'), 0);
   assert.equal(await counted('--upstream-model', 'coder-1'), 1);
   assert.equal(await counted('--protocol', 'count_tokens'), 0);
-  const today = new Date().toISOString().slice(0, 10);
   assert.equal(await counted('--until', today), 0);
   assert.equal(await counted('--since', '12h', '--time-zone', 'Asia/Kolkata'), 1);
   const { stdout } = await bench.succeed('usage', '--csv', '--by', 'month,team,model,estimated', ...only);
@@ -192,7 +192,7 @@ test('a table says what was put right later, where something was', () => {
 });
 
 test('usage prints what the admin API of a gateway answers, to the nano-dollar and to the byte', async () => {
-  await bench.request(await bench.newToken({ user: 'kim@example.com', team: '@sum', project: 'a,"b' }));
+  await bench.request(await bench.newToken({ user: 'una@example.com', team: '@sum', project: 'a,"b' }));
   const { database, url } = bench.gateway;
   const by = { database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
   const { token } = await createServiceToken(by, {

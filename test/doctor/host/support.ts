@@ -2,11 +2,22 @@ import type { CheckResult } from '../../../engine/contract/checks.ts';
 import { examineHost } from '../../../engine/doctor/host/examine-host.ts';
 import { type Machine, thisMachine } from '../../../engine/doctor/host/machine.ts';
 import { stages } from '../../../stages/index.ts';
+import { ahead_ms } from '../../support/suite-clock.ts';
+
+/** This machine on the clock of the tests, which the times of its files are not on. */
+function testMachine(): Machine {
+  const machine = thisMachine();
+  const rights = (path: string) => {
+    const found = machine.rights(path);
+    return found && { ...found, changed_at: found.changed_at + ahead_ms() };
+  };
+  return { ...machine, rights };
+}
 
 /** This machine, with files of the system that a test made up in place of its own, by their paths. */
 export function machineWith(files: Readonly<Record<string, string>>, more: Partial<Machine> = {}): Machine {
   return {
-    ...thisMachine(),
+    ...testMachine(),
     platform: 'linux',
     read: (path) => files[path],
     list: () => [],
@@ -21,7 +32,7 @@ export async function examineAll(
   env: NodeJS.ProcessEnv,
   {
     token,
-    machine = thisMachine(),
+    machine = testMachine(),
     timeout_seconds = 5,
     until,
   }: { token?: string; machine?: Machine; timeout_seconds?: number; until?: string } = {},

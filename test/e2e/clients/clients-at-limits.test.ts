@@ -130,24 +130,29 @@ for (const path of ['/v1/responses', '/v1/chat/completions']) {
       const { error } = refused.json();
       assert.equal(refused.headers['content-type'], 'application/json');
       assert.deepEqual(
-        [error.type, error.code, error.window, error.limit_usd, error.scope],
-        ['usage_limit_reached', 'insufficient_quota', 'month', 0.0001, 'team'],
+        [error.type, error.code, error.limit_usd],
+        ['usage_limit_reached', 'insufficient_quota', 0.0001],
       );
+      const exceeded: readonly { scope: string; window: string; resets_at: number; reset_time: string }[] =
+        error.exceeded;
+      assert.deepEqual(exceeded.map(({ scope, window }) => `${scope} ${window}`).toSorted(), [
+        'team month',
+        'user day',
+      ]);
+      // On the last day of a month both reset at once.
+      assert.ok(exceeded.every(({ resets_at }) => resets_at <= error.resets_at));
+      const named = error.window === 'month' ? 'monthly' : 'daily';
       assert.ok(Number.isInteger(error.resets_at) && error.resets_at > Date.now() / 1000);
       assert.equal(new Date(error.resets_at * 1000).toISOString(), error.reset_time);
       assert.deepEqual(
-        error.exceeded.map(
-          (each: { resets_at: number; reset_time: string }) => each.resets_at * 1000 === Date.parse(each.reset_time),
-        ),
+        exceeded.map(({ resets_at, reset_time }) => resets_at * 1000 === Date.parse(reset_time)),
         [true, true],
       );
       assert.equal(refused.headers['retry-after'], undefined);
       assert.equal(refused.headers['x-should-retry'], 'false');
       const said = String(refused.headers[MESSAGE_HEADER]);
-      assert.match(
-        said,
-        /^The monthly limit of 0\.0001 USD for team search [ -~]* Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/,
-      );
+      assert.ok(said.startsWith(`The ${named} limit of 0.0001 USD for `), said);
+      assert.match(said, /(?:team search|user \S+) [ -~]* Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/);
     }
   });
 }

@@ -9,7 +9,6 @@ import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerBytes,
@@ -41,12 +40,11 @@ let token: string;
 before(async () => {
   upstream = await startUpstream();
   database = await createTestDatabase();
-  const port = await freePort();
   const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
   config = await writeConfig(
-    gatewayConfig(upstream.url, { server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' } }),
+    gatewayConfig(upstream.url, { server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' } }),
   );
-  gateway = await startGatewayProcess(config.config_file, { ...env, NODE_OPTIONS: HEAP }, port);
+  gateway = await startGatewayProcess(config.config_file, { ...env, NODE_OPTIONS: HEAP });
   const args = ['--config', config.config_file, '--user', 'dev@example.com', '--group', 'all', '--name', 'hostile'];
   const created = await cli(['tokens', 'create', ...args], { env });
   token = created.stdout.trim();

@@ -4,7 +4,6 @@ import { after, before, test } from 'node:test';
 import { type Database, openDatabase } from '../../../engine/store/database.ts';
 import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerBytes,
@@ -35,7 +34,6 @@ let config: Awaited<ReturnType<typeof writeConfig>>;
 let env: NodeJS.ProcessEnv;
 let gateway: GatewayProcess;
 let token: string;
-let port: number;
 
 before(async () => {
   upstream = await startUpstream();
@@ -44,17 +42,16 @@ before(async () => {
   relay = await startRelay(Number(direct.port));
   const relayed = new URL(direct);
   relayed.port = String(relay.port);
-  port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: relayed.href };
   const timeouts = { first_byte_seconds: 0.5, unstreamed_first_byte_seconds: 0.5, idle_seconds: 0.5 };
   const server = {
-    listen: `127.0.0.1:${port}`,
+    listen: '127.0.0.1:0',
     public_url: 'http://127.0.0.1',
     timeouts,
     drain: { accept_seconds: 0 },
   };
   config = await writeConfig(gatewayConfig(upstream.url, { server }));
-  gateway = await startGatewayProcess(config.config_file, env, port);
+  gateway = await startGatewayProcess(config.config_file, env);
   const quiet = { debug() {}, info() {}, warn() {}, error() {} };
   const database_only = { database: { postgres: { url_env: 'URL', pool_max: 3 } } };
   database = await openDatabase({

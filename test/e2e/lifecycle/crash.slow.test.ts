@@ -5,7 +5,6 @@ import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { type Database, openDatabase } from '../../../engine/store/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
@@ -22,18 +21,16 @@ let test_database: Awaited<ReturnType<typeof createTestDatabase>>;
 let database: Database;
 let config: Awaited<ReturnType<typeof writeConfig>>;
 let env: NodeJS.ProcessEnv;
-let port: number;
 let gateway: GatewayProcess | undefined;
 
 before(async () => {
   upstream = await startUpstream();
   test_database = await createTestDatabase();
-  port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: test_database.url };
-  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' };
+  const server = { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' };
   const spend_limits = { defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 }, on_exceeded: 'deny' };
   config = await writeConfig(gatewayConfig(upstream.url, { server, spend_limits }));
-  gateway = await startGatewayProcess(config.config_file, env, port);
+  gateway = await startGatewayProcess(config.config_file, env);
   const quiet = { debug() {}, info() {}, warn() {}, error() {} };
   const database_only = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 3 } } };
   database = await openDatabase({ config: database_only as never, env, log: quiet, wait: 'until-ready' });
@@ -71,7 +68,7 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
     await new Promise((resolve) => setTimeout(resolve, kill_after));
     await gateway!.end('SIGKILL');
     await Promise.all(callers);
-    gateway = await startGatewayProcess(config.config_file, env, port);
+    gateway = await startGatewayProcess(config.config_file, env);
 
     await until('what the dead process reserved is settled', async () => {
       const { nano_usd, reservations } = await reserved(database);

@@ -7,7 +7,6 @@ import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerJson,
@@ -67,7 +66,6 @@ let second: ScriptedUpstream;
 let database: Awaited<ReturnType<typeof createTestDatabase>>;
 let config: Awaited<ReturnType<typeof writeConfig>>;
 let env: NodeJS.ProcessEnv;
-let port: number;
 let token: string;
 let gateway: GatewayProcess;
 
@@ -77,7 +75,6 @@ before(async () => {
   const own = await openTestDatabase(database.url);
   token = await makeToken(own);
   await own.close();
-  port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
   const upstreams = [first, second].map(({ url }, i) => ({
     name: i === 0 ? 'first' : 'second',
@@ -88,7 +85,7 @@ before(async () => {
   config = await writeConfig(
     gatewayConfig('', {
       server: {
-        listen: `127.0.0.1:${port}`,
+        listen: '127.0.0.1:0',
         public_url: 'http://127.0.0.1',
         timeouts: { drain_seconds: DRAIN_SECONDS },
         drain: { accept_seconds: 0 },
@@ -109,7 +106,7 @@ before(async () => {
   await mkdir(join(config.directory, 'pipelines'));
   await writeFile(join(config.directory, 'pipelines', 'messages.yaml'), PIPELINE);
   await writeFile(join(config.directory, 'slow.ts'), SLOW);
-  gateway = await startGatewayProcess(config.config_file, env, port);
+  gateway = await startGatewayProcess(config.config_file, env);
 });
 after(async () => {
   gateway?.child.kill('SIGKILL');

@@ -4,7 +4,6 @@ import { Agent, request } from 'node:http';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerJson,
@@ -24,18 +23,16 @@ let upstream: ScriptedUpstream;
 let database: Awaited<ReturnType<typeof createTestDatabase>>;
 let config: Awaited<ReturnType<typeof writeConfig>>;
 let env: NodeJS.ProcessEnv;
-let port: number;
 let token: string;
 let gateway: GatewayProcess;
 
 before(async () => {
   upstream = await startUpstream();
   database = await createTestDatabase();
-  port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
   const timeouts = { drain_seconds: DRAIN_SECONDS, first_byte_seconds: 30 };
   const server = {
-    listen: `127.0.0.1:${port}`,
+    listen: '127.0.0.1:0',
     public_url: 'http://127.0.0.1',
     timeouts,
     drain: { accept_seconds: 0 },
@@ -49,7 +46,7 @@ after(async () => {
 });
 beforeEach(async () => {
   upstream.requests.length = 0;
-  gateway = await startGatewayProcess(config.config_file, env, port);
+  gateway = await startGatewayProcess(config.config_file, env);
   if (token === undefined) {
     const args = ['--config', config.config_file, '--user', 'dev@example.com', '--group', 'all', '--name', 'drain'];
     const created = await cli(['tokens', 'create', ...args], { env });
@@ -101,7 +98,7 @@ test('SIGTERM without requests ends at once, also with idle connections open', a
   upstream.script = answerJson(message());
   const agent = new Agent({ keepAlive: true });
   await new Promise<void>((resolve, reject) => {
-    const { hostname } = new URL(gateway.url);
+    const { hostname, port } = new URL(gateway.url);
     const req = request({ hostname, port, path: '/healthz', agent }, (res) => res.resume().on('end', resolve));
     req.on('error', reject).end();
   });

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
 import { send } from '../support/client.ts';
@@ -23,15 +22,13 @@ stages:
 let database: Awaited<ReturnType<typeof createTestDatabase>>;
 let config: Awaited<ReturnType<typeof writeConfig>>;
 let env: NodeJS.ProcessEnv;
-let port: number;
 let gateway: GatewayProcess | undefined;
 let teapot: string;
 
 before(async () => {
   database = await createTestDatabase();
-  port = await freePort();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
-  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } };
+  const server = { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } };
   config = await writeConfig(gatewayConfig('http://127.0.0.1:9', { server, pipelines: 'pipelines' }));
   mkdirSync(join(config.directory, 'pipelines'));
   teapot = join(config.directory, 'pipelines/teapot.yaml');
@@ -47,7 +44,7 @@ afterEach(async () => {
 
 async function start(...more_arguments: string[]): Promise<GatewayProcess> {
   writeFileSync(teapot, pipeline('Short and stout.'));
-  gateway = await startGatewayProcess(config.config_file, env, port, more_arguments);
+  gateway = await startGatewayProcess(config.config_file, env, more_arguments);
   return gateway;
 }
 

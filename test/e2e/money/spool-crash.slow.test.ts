@@ -6,7 +6,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerJson,
@@ -35,9 +34,8 @@ before(async () => {
   upstream = await startUpstream();
   postgres = await startMortalPostgres();
   database = await openAt(postgres.url);
-  const port = await freePort();
   const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: postgres.url };
-  const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' };
+  const server = { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' };
   const spend_limits = {
     defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 },
     on_exceeded: 'deny',
@@ -45,7 +43,7 @@ before(async () => {
     store_timeout_seconds: 1,
   };
   config = await writeConfig(gatewayConfig(upstream.url, { server, spend_limits }));
-  start = () => startGatewayProcess(config.config_file, env, port);
+  start = () => startGatewayProcess(config.config_file, env);
   gateway = await start();
 });
 after(async () => {

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
@@ -34,14 +33,15 @@ test('a rule of a configuration that init began changes the next request once th
   await appscli('check', directory, '--deny-warnings');
   await appscli('test', directory);
 
-  // What differs from one machine to the next: the provider, the port, and here the database.
-  const port = await freePort();
+  // What differs from one machine to the next: the provider, the port and here the database.
   const database = '\ndatabase:\n  postgres: { url_env: TEST_DATABASE_URL }\n';
   await change('gateway.yaml', (text) =>
-    (text + database).replaceAll(':8080', `:${port}`).replace('http://127.0.0.1:8090', upstream.url),
+    (text + database)
+      .replace('listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0')
+      .replace('http://127.0.0.1:8090', upstream.url),
   );
   const config_file = join(directory, 'gateway.yaml');
-  const gateway = await startGatewayProcess(config_file, env, port, ['--watch']);
+  const gateway = await startGatewayProcess(config_file, env, ['--watch']);
   t.after(() => gateway.end('SIGINT'));
   const who = ['--user', 'me@example.com', '--group', 'all', '--name', 'me'];
   const token = await appscli('tokens', 'create', '--config', config_file, ...who);

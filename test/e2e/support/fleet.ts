@@ -48,7 +48,7 @@ export async function startFleet(options: {
   const start = async (port: number) => {
     const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' };
     const { directory, config_file } = await writeConfig(gatewayConfig(upstream_url, { ...config, server }));
-    const run = () => startGatewayProcess(config_file, env, port);
+    const run = () => startGatewayProcess(config_file, env);
     return { directory, config_file, run, running: await run() };
   };
   const ports = await Promise.all(Array.from({ length: gateways }, freePort));

@@ -19,11 +19,19 @@ export interface GatewayProcess {
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 }
 
-/** Starts the gateway and waits until it is ready to serve; `port` must be the one in its configuration. */
+/** The URL that a gateway has written to its log, once it listens. */
+export function listeningAt(log: string): string | undefined {
+  const line = /^\{.*"msg":"the gateway is listening".*$/m.exec(log)?.[0];
+  return line === undefined ? undefined : JSON.parse(line).url;
+}
+
+/**
+ * Starts the gateway and waits until it is ready to serve. Its configuration says `listen: 127.0.0.1:0`, unless it has to come
+ * back at the same address.
+ */
 export async function startGatewayProcess(
   config_file: string,
   env: NodeJS.ProcessEnv,
-  port: number,
   more_arguments: readonly string[] = [],
 ): Promise<GatewayProcess> {
   const child = spawn(process.execPath, [LAUNCHER, 'gateway', '--config', config_file, ...more_arguments], {
@@ -37,11 +45,12 @@ export async function startGatewayProcess(
   child.stdout.on('data', collect);
   child.stderr.on('data', collect);
   const ended = once(child, 'close').then(([code, signal]) => ({ code, signal }));
-  const url = `http://127.0.0.1:${port}`;
-  await until('the gateway process is ready', async () => {
+  const url = await until('the gateway process is ready', async () => {
     if (child.exitCode !== null) throw new Error(`the gateway ended with ${child.exitCode}:\n${written}`);
-    const ready = await send(url, { method: 'GET', path: '/readyz' }).catch(() => undefined);
-    return ready?.status === 200;
+    const address = listeningAt(written);
+    if (address === undefined) return undefined;
+    const ready = await send(address, { method: 'GET', path: '/readyz' }).catch(() => undefined);
+    return ready?.status === 200 ? address : undefined;
   }).catch((error) => {
     child.kill('SIGKILL');
     throw new Error(`${error.message}; it wrote:\n${written}`);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
-import { freePort } from '../../support/free-port.ts';
+import { metricsUrl } from '../../support/telemetry/read-metrics.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
@@ -12,11 +12,8 @@ const FEW = 10;
 const MANY = times(100);
 
 let scene: TelemetryScene;
-let metrics_url: string;
 before(async () => {
-  const port = await freePort();
-  metrics_url = `http://127.0.0.1:${port}/metrics`;
-  const metrics = { interval_seconds: 1, listen: `127.0.0.1:${port}` };
+  const metrics = { interval_seconds: 1, listen: '127.0.0.1:0' };
   scene = await openTelemetryScene({ telemetry: { metrics, caller: 'pseudonym', sampling: { ratio: 0 } } });
 });
 after(() => scene?.close());
@@ -49,7 +46,7 @@ async function useAsSomebodyNew(): Promise<void> {
 async function seriesAfter(callers: number): Promise<string[]> {
   const answered = /^gateway_requests_total\{[^}]*gateway_outcome="answered"[^}]*\} (\d+)/m;
   const lines = await until('all are counted', async () => {
-    const scraped = await (await fetch(metrics_url)).text();
+    const scraped = await (await fetch(metricsUrl(scene.gateway))).text();
     return Number(answered.exec(scraped)?.[1]) === callers && scraped.split('\n');
   });
   return (

@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { freePort } from '../../support/free-port.ts';
 import { UPSTREAM_KEY } from '../../support/gateway.ts';
 import { answerChunks, answerJson, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
+import { metricsUrl } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
 import { createSecretSearch } from '../hostile/secret-search.ts';
 import { bearer, MESSAGES, messagesBody, open, send } from '../support/client.ts';
@@ -26,15 +26,12 @@ function secret(what: string): string {
 }
 
 let scene: TelemetryScene;
-let metrics_url: string;
 before(async () => {
-  const port = await freePort();
-  metrics_url = `http://127.0.0.1:${port}/metrics`;
   scene = await openTelemetryScene({
     real_log: true,
     otlp: { headers_env: 'TEST_OTLP_HEADERS', logs: true },
     telemetry: {
-      metrics: { interval_seconds: 1, listen: `127.0.0.1:${port}`, token_env: 'TEST_METRICS_TOKEN', team: true },
+      metrics: { interval_seconds: 1, listen: '127.0.0.1:0', token_env: 'TEST_METRICS_TOKEN', team: true },
       caller: 'pseudonym',
       propagate: 'join',
     },
@@ -142,7 +139,7 @@ test('no prompt, answer, secret or address is in a span, a metric, a log record 
   await send(gateway.url, { headers: bearer(token, ['traceparent', last.header]), body: messagesBody() });
   await collector.span('the last', ({ trace_id }) => trace_id === last.trace_id);
   await collector.point('gateway.requests', ({ labels }) => labels['gateway.outcome'] === 'aborted');
-  const scrape = await fetch(metrics_url, { headers: { authorization: `Bearer ${METRICS_TOKEN}` } });
+  const scrape = await fetch(metricsUrl(scene.gateway), { headers: { authorization: `Bearer ${METRICS_TOKEN}` } });
   const scraped = await scrape.text();
   assert.equal(scrape.status, 200, scraped);
 

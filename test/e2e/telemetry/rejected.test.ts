@@ -2,18 +2,17 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { freePort } from '../../support/free-port.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { parsePrometheusText } from '../../support/telemetry/prometheus-text.ts';
+import { metricsUrl, READABLE_METRICS } from '../../support/telemetry/read-metrics.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let gateway: TestGateway;
-const listen = `127.0.0.1:${await freePort()}`;
 useGateway(
   (opened) => {
     gateway = opened.gateway;
   },
-  { telemetry: { metrics: { listen } } },
+  { telemetry: READABLE_METRICS },
 );
 
 async function send(raw: string): Promise<string> {
@@ -28,7 +27,7 @@ test('requests that no pipeline takes are counted by why', async () => {
   await fetch(`${gateway.url}/v1/messages`);
   await send('NONSENSE\r\n\r\n');
   await send('GET /v1/messages HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade, close\r\n\r\n');
-  const page = await (await fetch(`http://${listen}/metrics`)).text();
+  const page = await (await fetch(metricsUrl(gateway))).text();
   const found = parsePrometheusText(page).get('gateway_rejected_total')?.samples ?? [];
   const counts = found.map(({ labels, value }) => [labels.http_response_status_code, labels.gateway_error_code, value]);
   assert.deepEqual(counts.toSorted(), [

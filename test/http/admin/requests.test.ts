@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { before, describe, test } from 'node:test';
+import { afterEach, before, describe, test } from 'node:test';
 import type { RequestFilter } from '../../../engine/audit/request-filter.ts';
 import { listRequestRecords } from '../../../engine/audit/request-records.ts';
 import type { Database } from '../../../engine/store/database.ts';
@@ -63,6 +63,11 @@ before(async () => {
   });
   ids.failed = await record(1, { user: 'alice@example.com', status: 529, upstream_status: 529 });
 });
+
+// What a test has recorded is not there for the others.
+afterEach(() =>
+  bench.database.query('test_forget', 'delete from audit_log where not request_id = any ($1)', [Object.values(ids)]),
+);
 
 const list = async (who: string, query = '') => {
   const { status, body } = await bench.ask(who, 'GET', `/admin/api/requests${query}`);
@@ -179,7 +184,6 @@ describe('the list of requests', () => {
       [body.request.status, body.request.model, body.trace.stages, body.trace.limits],
       [null, null, [], []],
     );
-    await bench.database.query('test_forget', 'delete from audit_log where request_id = $1', [odd]);
   });
 });
 

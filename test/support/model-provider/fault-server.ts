@@ -4,7 +4,8 @@
  * @module
  */
 import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { openUpstream, sse } from '../../../engine/simulate/upstream.ts';
+import { openUpstream, type Script, sse } from '../../../engine/simulate/upstream.ts';
+import { freePort } from '../free-port.ts';
 import { checkRequest, documentOf, eventsOf } from './model-provider.ts';
 import { chatError } from './model-provider-chat-answer.ts';
 import { messagesError } from './model-provider-messages-answer.ts';
@@ -196,7 +197,7 @@ export async function startFaultServer(): Promise<FaultServer> {
   const counts = new Map<string, number>();
   const refused: string[] = [];
   const seen: { readonly upstream: string; readonly model: string; readonly received: Received }[] = [];
-  const server = await openUpstream(async ({ received, res, socket }) => {
+  const script: Script = async ({ received, res, socket }) => {
     const [, upstream = ''] = received.url.split('/');
     const path = received.url.split('?')[0]!;
     const protocol = PATHS.find(([ending]) => path.endsWith(ending))?.[1];
@@ -214,7 +215,8 @@ export async function startFaultServer(): Promise<FaultServer> {
     seen.push({ upstream, model, received });
     const play = plays.get(key) ?? plays.get(upstream) ?? serves;
     await play({ received, res, socket, upstream, protocol, stream: stream === true, model, nth });
-  });
+  };
+  const server = await openUpstream(script, await freePort());
   return {
     url: (upstream) => `${server.url}/${upstream}`,
     plays,

@@ -6,8 +6,9 @@
 import {
   EVENT_STREAM,
   openUpstream,
+  type ScriptedUpstream as PlayedUpstream,
+  type Received,
   type Script,
-  type ScriptedUpstream,
   sse,
 } from '../../../engine/simulate/upstream.ts';
 import { freePort } from '../free-port.ts';
@@ -18,14 +19,27 @@ export {
   type Exchange,
   type Received,
   type Script,
-  type ScriptedUpstream,
   sse,
 } from '../../../engine/simulate/upstream.ts';
 
-/** Starts an upstream on a free port of the loopback address. */
+/**
+ * An upstream whose `requests` are those that the callers of a test have caused. Their number is exact once the callers have their
+ * answers, where no other test asks this upstream meanwhile.
+ */
+export interface ScriptedUpstream extends PlayedUpstream {
+  /** Requests for the list of its models, which a gateway makes of its own accord. */
+  readonly lists: Received[];
+}
+
+/**
+ * Starts an upstream on the loopback address. Its port comes from `freePort`, for one that the system chooses could be given to
+ * somebody else while the upstream is paused.
+ */
 export async function startUpstream(script: Script = answerJson(message())): Promise<ScriptedUpstream> {
-  const upstream = await openUpstream(script, await freePort());
+  const lists: Received[] = [];
+  const upstream = await openUpstream(script, await freePort(), lists);
   return Object.assign(upstream, {
+    lists,
     // A request that never comes fails the test instead of hanging it.
     arrived: async (count: number) => {
       await until(`the upstream has seen ${count} requests`, () => upstream.requests.length >= count);

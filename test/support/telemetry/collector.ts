@@ -4,6 +4,8 @@
  * @module
  */
 import { gunzipSync } from 'node:zlib';
+import { diag, logs, metrics, trace } from '@opentelemetry/api';
+import { atFileEnd } from '../file-end.ts';
 import {
   answerBytes,
   type Exchange,
@@ -17,6 +19,11 @@ import { type Export, type ReceivedLog, type ReceivedPoint, type ReceivedSpan, r
 import type { Signal } from './otlp-messages.ts';
 
 export type { ReceivedLog, ReceivedPoint, ReceivedSpan } from './otlp.ts';
+
+// The SDK of a gateway that sends to a collector is the whole process's.
+atFileEnd(() => {
+  for (const owner of [trace, metrics, logs, diag]) owner.disable();
+});
 
 /** An export that was received. */
 export interface ReceivedExport extends Export {

@@ -21,7 +21,7 @@ before(async () => {
 });
 after(() => upstream.close());
 afterEach(() => {
-  upstream.requests.length = 0;
+  upstream.lists.length = 0;
 });
 
 function ask(seconds = 10, more: object = {}): Promise<AskedList> {
@@ -36,7 +36,7 @@ describe('the list of an upstream', () => {
   test('is asked for with its credential, in the words of its protocol', async () => {
     upstream.script = answerJson({ data: entries(['a-1', 'a-2', 'a-1']) });
     assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
-    const [request] = upstream.requests;
+    const [request] = upstream.lists;
     assert.equal(request?.method, 'GET');
     assert.equal(request?.url, '/v1/models?limit=1000');
     const header = (name: string) => request?.headers[name];
@@ -48,14 +48,14 @@ describe('the list of an upstream', () => {
     upstream.script = answerJson({ object: 'list', data: entries(['a-1']) });
     const found = await ask(10, { type: 'compat', protocols: ['chat'], base_url: `${upstream.url}/v1` });
     assert.deepEqual(found, { ids: ['a-1'], told: new Map() });
-    assert.equal(upstream.requests[0]?.url, '/v1/models');
-    assert.equal(upstream.requests[0]?.headers.authorization, `Bearer ${KEY}`);
+    assert.equal(upstream.lists[0]?.url, '/v1/models');
+    assert.equal(upstream.lists[0]?.headers.authorization, `Bearer ${KEY}`);
   });
 
   test('is asked for with the headers that every request to the upstream has', async () => {
     upstream.script = answerJson({ data: entries(['a-1']) });
     await ask(10, { headers: { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } } });
-    const { headers } = upstream.requests[0]!;
+    const { headers } = upstream.lists[0]!;
     assert.deepEqual([headers['x-team'], headers['x-api-token']], ['search', KEY]);
   });
 
@@ -141,7 +141,7 @@ describe('the list of an upstream', () => {
       assert.ok('why' in asked, JSON.stringify(asked));
       assert.match(asked.why, why);
       assert.ok(!JSON.stringify(asked).includes(KEY));
-      assert.ok(upstream.requests.length <= 2);
+      assert.ok(upstream.lists.length <= 2);
     });
   }
 
@@ -152,7 +152,7 @@ describe('the list of an upstream', () => {
       return answerJson({ data: entries([`a-${page}`]), has_more: true, last_id: `a-${page}` })(exchange);
     };
     assert.deepEqual(await ask(), { why: 'its list has more than 20 pages' });
-    assert.equal(upstream.requests.length, 20);
+    assert.equal(upstream.lists.length, 20);
   });
 
   test('is waited for no longer than was said', async () => {

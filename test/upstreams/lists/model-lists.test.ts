@@ -19,7 +19,7 @@ before(async () => {
 });
 after(() => upstream.close());
 beforeEach(() => {
-  upstream.requests.length = 0;
+  upstream.lists.length = 0;
 });
 
 function configFor(more: Partial<GatewayConfig> = {}, name = 'main'): GatewayConfig {
@@ -78,9 +78,9 @@ describe('the lists of a gateway', () => {
     const { version } = lists;
     const first = version();
     clock.advance(10 * MINUTE - 1);
-    assert.equal(upstream.requests.length, 1);
+    assert.equal(upstream.lists.length, 1);
     clock.advance(1);
-    await until('it is waited for again', () => upstream.requests.length === 2 && clock.next() !== undefined);
+    await until('it is waited for again', () => upstream.lists.length === 2 && clock.next() !== undefined);
     assert.equal(version(), first, 'the same list changes nothing');
     assert.equal(lines.length, 1);
     upstream.script = listOf('claude-opus-4-5');
@@ -97,7 +97,7 @@ describe('the lists of a gateway', () => {
     await use();
     for (let asked = 2; asked < 5; asked++) {
       clock.advance(MINUTE);
-      await until('it is waited for again', () => upstream.requests.length === asked && clock.next() !== undefined);
+      await until('it is waited for again', () => upstream.lists.length === asked && clock.next() !== undefined);
     }
     assert.equal(lists.has('main', LISTED), undefined);
     assert.deepEqual(
@@ -124,11 +124,11 @@ describe('the lists of a gateway', () => {
     assert.equal(lists.has('main', LISTED), undefined);
     upstream.script = listOf(LISTED);
     await use();
-    upstream.requests.length = 0;
+    upstream.lists.length = 0;
     const { from_model_lists: _, ...written } = configFor();
     await use(written);
     assert.equal(lists.has('main', LISTED), undefined);
-    assert.equal(upstream.requests.length, 0);
+    assert.equal(upstream.lists.length, 0);
     lists.close();
   });
 
