@@ -196,8 +196,7 @@ test('a request that could not be noted does not go out', async () => {
     assertStoreError(refused);
     assert.match(refused.json().error.message, /nor its spool: its directory is a file/);
     assert.equal(upstream.requests.length, 0);
-    const told = gateway.logs.filter((line) => line.includes('the spool cannot be written to'));
-    assert.equal(told.length, 1);
+    assert.ok(gateway.logs.some((line) => line.includes('the spool cannot be written to')));
   } finally {
     await rm(scene.spool_dir);
     await rename(aside, scene.spool_dir);

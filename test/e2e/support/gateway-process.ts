@@ -19,7 +19,10 @@ export interface GatewayProcess {
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 }
 
-/** Starts the gateway and waits until it is ready to serve; `port` must be the one in its configuration. */
+/**
+ * Starts the gateway and waits until it is ready to serve; `port` must be the one in its configuration. With 0 it listens
+ * where there is room, and says where in its log.
+ */
 export async function startGatewayProcess(
   config_file: string,
   env: NodeJS.ProcessEnv,
@@ -37,9 +40,10 @@ export async function startGatewayProcess(
   child.stdout.on('data', collect);
   child.stderr.on('data', collect);
   const ended = once(child, 'close').then(([code, signal]) => ({ code, signal }));
-  const url = `http://127.0.0.1:${port}`;
+  let url = `http://127.0.0.1:${port}`;
   await until('the gateway process is ready', async () => {
     if (child.exitCode !== null) throw new Error(`the gateway ended with ${child.exitCode}:\n${written}`);
+    if (port === 0) url = /"url":"([^"]+)".*"msg":"the gateway is listening"/.exec(written)?.[1] ?? url;
     const ready = await send(url, { method: 'GET', path: '/readyz' }).catch(() => undefined);
     return ready?.status === 200;
   }).catch((error) => {
