@@ -4,7 +4,6 @@ import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
 import { createSecureContext } from 'node:tls';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
@@ -170,7 +169,9 @@ export class GatewayServer {
     for (const { call } of this.#running.items()) {
       if (!call.res.headersSent) call.res.shouldKeepAlive = false;
     }
-    if (accepting_seconds > 0) await delay(accepting_seconds * 1000);
+    if (accepting_seconds > 0) {
+      await new Promise<void>((resolve) => void this.#clock.after(accepting_seconds * 1000, resolve));
+    }
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.#server.closeIdleConnections();
     await this.#idleWithin(drain_seconds - accepting_seconds);

@@ -40,8 +40,7 @@ export interface Plan {
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
+const DAY = 24 * 60 * MINUTE;
 const DAYS = 7;
 const SEED = 20_270_131;
 
@@ -49,9 +48,9 @@ const SEED = 20_270_131;
 export function planWeek(now: number): Plan {
   const random = createRandom(SEED);
   const dayAt = (days_ago: number, hour: number) => {
-    const midnight = new Date(now - days_ago * DAY);
-    midnight.setHours(0, 0, 0, 0);
-    return midnight.getTime() + hour * HOUR;
+    const day = new Date(now);
+    day.setDate(day.getDate() - days_ago);
+    return day.setHours(hour, 0, 0, 0);
   };
   const names = Object.keys(MEMBERS) as MemberName[];
   const work = Array.from({ length: DAYS + 1 }, (_, days_ago) =>
@@ -64,8 +63,13 @@ export function planWeek(now: number): Plan {
     session(random, 'bob', now - 45 * MINUTE),
     session(random, 'bob', now - 20 * MINUTE),
   ].flat();
+  // A program works at weekends, too: so there is no day, from whatever hour it is counted, without anything to see.
+  const always = Array.from({ length: DAYS + 1 }, (_, days_ago) =>
+    [6, 22].map((hour) => ask(random, 'gus', dayAt(days_ago, hour))),
+  ).flat();
   const moments = [
     ...work,
+    ...always,
     ...late,
     ...during(random, incident, 14, 80 * SECOND),
     ...during(random, dayAt(1, 10), 6, 20 * SECOND),
@@ -89,7 +93,7 @@ export function planWeek(now: number): Plan {
   };
 }
 
-/** Mornings and afternoons; few work at a weekend. */
+/** Mornings and afternoons; few people work at a weekend. */
 function workingDay(random: Random, who: MemberName, midnight: number): Ask[] {
   const weekend = [0, 6].includes(new Date(midnight).getDay());
   const { sessions_a_day } = MEMBERS[who];

@@ -1,8 +1,9 @@
 /** Ledger rows and holds after a gateway was stopped while its database stood still. */
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,
   message,
@@ -22,23 +23,21 @@ let sent = 0;
 
 before(async () => {
   upstream = await startUpstream();
-  database = await createTestDatabase();
 });
-after(async () => {
-  await database?.drop();
-  await upstream?.close();
+after(() => upstream?.close());
+
+/** Has requests wait for the database for so long, and the gateway for requests when it is told to stop. */
+const sectionsOf = (store_timeout_seconds: number) => ({
+  server: serverSection({ timeouts: { drain_seconds: 1 } }),
+  spend_limits: { defaults: { user_daily_usd: 100 }, store_timeout_seconds },
 });
+
 beforeEach(async () => {
   upstream.script = answerJson(message());
-  const timeouts = { drain_seconds: 1 };
-  gateway = await bootGateway({
-    upstream_url: upstream.url,
-    database_url: database.url,
-    config: {
-      server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', timeouts, drain: { accept_seconds: 0 } },
-      spend_limits: { defaults: { user_daily_usd: 100 }, store_timeout_seconds: 1.5 },
-    },
-  });
+  upstream.requests.length = 0;
+  database = await createTestDatabase();
+  const config = sectionsOf(5);
+  gateway = await bootGateway({ upstream_url: upstream.url, database_url: database.url, config });
   const { database: opened } = gateway;
   const query = opened.query.bind(opened);
   opened.query = ((name: string, text: string, values: unknown[]) => {
@@ -54,6 +53,7 @@ beforeEach(async () => {
 afterEach(async () => {
   thaw();
   await gateway.close();
+  await database.drop();
 });
 
 const ask = () => send(gateway.url, { headers: bearer(gateway.token), body: messagesBody() });
@@ -105,6 +105,8 @@ async function assertBooked(): Promise<void> {
 }
 
 test('a reservation that was refused for slowness is not placed once the gateway is gone', async () => {
+  await writeFile(gateway.config_file, JSON.stringify(gatewayConfig(upstream.url, sectionsOf(0.5))));
+  await gateway.reload();
   await freeze();
   const answer = await ask();
   assert.ok(answer.status >= 429, `${answer.status}`);

@@ -1,13 +1,15 @@
 /** A gateway on a database that a test stops, starves, slows or lets fall silent. */
 import assert from 'node:assert/strict';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/store/embedded/embedded-postgres.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { outside } from '../../support/open-database.ts';
 import { quiet } from '../../support/postgres.ts';
+import { databaseClock, SEARCH_PATH } from '../../support/suite-clock.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { READABLE_METRICS } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
@@ -22,6 +24,10 @@ export interface Outage {
   readonly spool_dir: string;
   stop(): Promise<void>;
   start(): Promise<void>;
+  /** How many reservations were sent to the database, asked for together counting as one. */
+  sent(): number;
+  /** Has requests wait for the database no longer than so many seconds; by default as long as can be. */
+  allow(store_timeout_seconds?: number): Promise<void>;
   /** Takes every connection that the database has, and keeps them until the returned function is called. */
   starve(): Promise<() => Promise<void>>;
   /** Waits until the gateway serves like before. */
@@ -30,6 +36,9 @@ export interface Outage {
 }
 
 const MAX_CONNECTIONS = '25';
+const SETTINGS = { fsync: 'off', max_connections: MAX_CONNECTIONS, search_path: SEARCH_PATH };
+/** The most that can be configured. */
+const LONGEST_SECONDS = 5;
 
 /** Boots a gateway whose limits say what becomes of requests while the database is away. */
 export async function startOutage(spend_limits: object): Promise<Outage> {
@@ -42,13 +51,22 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
       data_dir: join(directory, 'postgres'),
       log: quiet,
       supervise: false,
-      settings: { fsync: 'off', max_connections: MAX_CONNECTIONS },
+      settings: SETTINGS,
     });
   let postgres = await open();
   const { user, password, port, database } = postgres.settings();
   const urlAt = (port: number | undefined) => `postgres://${user}:${password}@127.0.0.1:${port}/${database}`;
+  await outside(urlAt(port), databaseClock());
   const relay = await startRelay(port!);
   const upstream = await startUpstream();
+  const sections = (store_timeout_seconds: number) => ({
+    server: serverSection({}),
+    telemetry: READABLE_METRICS,
+    spend_limits: {
+      ...{ defaults: { user_daily_usd: 100 }, on_exceeded: 'deny', spool_dir, store_timeout_seconds },
+      ...spend_limits,
+    },
+  });
   const letGo = async () => {
     await upstream.close();
     await relay.stop();
@@ -58,15 +76,18 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
   const gateway = await bootGateway({
     upstream_url: upstream.url,
     database_url: urlAt(relay.port),
-    config: {
-      server: serverSection({}),
-      telemetry: READABLE_METRICS,
-      spend_limits: { defaults: { user_daily_usd: 100 }, on_exceeded: 'deny', spool_dir, ...spend_limits },
-    },
+    config: sections(LONGEST_SECONDS),
   }).catch(async (error) => {
     await letGo();
     throw error;
   });
+  const { database: opened } = gateway;
+  const query = opened.query.bind(opened);
+  let sent = 0;
+  opened.query = ((name: string, text: string, values: unknown[]) => {
+    if (name === 'ledger_batch' && values.at(-1) !== '[]') sent++;
+    return query(name, text, values);
+  }) as typeof opened.query;
   let is_listening = true;
   // Comes after all that the gateway itself does when its connection for notifications is back, such as to forget tokens.
   await gateway.database.listen(
@@ -81,6 +102,14 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
     upstream,
     relay,
     spool_dir,
+    sent: () => sent,
+    async allow(store_timeout_seconds = LONGEST_SECONDS) {
+      await writeFile(
+        gateway.config_file,
+        JSON.stringify(gatewayConfig(upstream.url, sections(store_timeout_seconds))),
+      );
+      await gateway.reload();
+    },
     stop() {
       is_listening = false;
       return postgres.close();
@@ -144,9 +173,24 @@ export function assertStoreError(response: Response): void {
   assert.doesNotMatch(response.text, /postgres:|ECONN|127\.0\.0\.1|password|\/tmp/i);
 }
 
-/** What something gives, and how long it takes. */
-export async function timed<T>(run: () => Promise<T>): Promise<{ readonly result: T; readonly seconds: number }> {
-  const started = performance.now();
-  const result = await run();
-  return { result, seconds: (performance.now() - started) / 1000 };
+/**
+ * Asks while the database is silent until others, who ask later, are answered while one request still waits for it. Gives
+ * all answers.
+ */
+export async function askWhileOneWaits({ gateway, sent }: Outage): Promise<readonly Response[]> {
+  const answers: Response[] = [];
+  const askNow = () => ask(gateway.url, gateway.token);
+  await until('others are answered while one waits', async () => {
+    const before = sent();
+    let is_waiting = true;
+    const one = askNow().finally(() => {
+      is_waiting = false;
+    });
+    await until('it waits or is answered', () => sent() > before || !is_waiting);
+    const others = is_waiting ? await Promise.all(Array.from({ length: 5 }, askNow)) : [];
+    const do_not_wait = is_waiting;
+    answers.push(...others, await one);
+    return do_not_wait;
+  });
+  return answers;
 }

@@ -1,11 +1,12 @@
 /** The published package: packed, installed into an empty directory, and used there with the machine's own Node.js. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
 import { type Ended, start } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig } from '../../support/gateway.ts';
@@ -15,9 +16,14 @@ const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
 /** What npm tells the scripts it runs, apart from where its registry and cache are: none of it holds in another directory. */
 const NPM_VARIABLE = /^(npm_(?!config_(cache|registry|userconfig|globalconfig|cafile)$)|INIT_CWD|NODE$|APPSCLI_)/i;
 
+/** What a checkout does not have, or gets by building. */
+const NOT_COPIED = /^(node_modules|dist|\.git|\.appscli)$/;
+
 let directory: string;
 let env: NodeJS.ProcessEnv;
 let installing: Ended;
+/** The options that the README installs it with. */
+let options: readonly string[];
 
 /** What npm links and `npx` starts. */
 const linked = (name: string) => join(directory, 'node_modules/.bin', name);
@@ -34,16 +40,24 @@ before(async () => {
   const outside = (process.env.PATH ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
   env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !NPM_VARIABLE.test(name)));
   env.PATH = outside.join(delimiter);
-  // A runner that thinks it is inside this one runs nothing.
+  // A runner that thinks it is inside this one runs nothing, and no program here is a part of the tests.
   delete env.NODE_TEST_CONTEXT;
-  await run('npm', ['pack', '--pack-destination', directory], REPOSITORY);
+  delete env.NODE_OPTIONS;
+  // Packing builds, which would take files from under other tests.
+  const checkout = join(directory, 'checkout');
+  await cp(REPOSITORY, checkout, {
+    recursive: true,
+    filter: (path) => !NOT_COPIED.test(relative(REPOSITORY, path)),
+  });
+  await symlink(join(REPOSITORY, 'node_modules'), join(checkout, 'node_modules'));
+  await run('npm', ['pack', '--pack-destination', directory], checkout);
   const [tarball] = (await readdir(directory)).filter((name) => name.endsWith('.tgz'));
   await writeFile(join(directory, 'package.json'), '{ "private": true }');
   const readme = await readFile(join(REPOSITORY, 'README.md'), 'utf8');
-  const [, options = ''] = /`npm install ([^`<]*)<path of the package>`/.exec(readme)!;
-  const said = options.split(' ').filter((option) => option !== '');
+  const [, said = ''] = /`npm install ([^`<]*)<path of the package>`/.exec(readme)!;
+  options = said.split(' ').filter((option) => option !== '');
   const offline = ['--prefer-offline', '--no-audit', '--no-fund'];
-  installing = await run('npm', ['install', ...said, ...offline, `./${tarball}`], directory);
+  installing = await run('npm', ['install', ...options, ...offline, `./${tarball}`], directory);
 });
 after(() => rm(directory, { recursive: true, force: true }));
 
@@ -88,13 +102,17 @@ test('what the README of the package links to is in it, but for examples and the
   );
 });
 
-test('what appscli init writes passes the check and its own tests', async () => {
+test('what appscli init writes passes the check and its own tests, and has npm warn of nothing', async () => {
   await run(linked('appscli'), ['init', 'begun'], directory);
   const begun = join(directory, 'begun');
   await run(linked('appscli'), ['check'], begun);
   await run(linked('appscli'), ['test'], begun);
   const schema = /\$schema=(.+)/.exec(await readFile(join(begun, 'pipelines/long-answers.yaml'), 'utf8'))?.[1];
   assert.equal(schema, '../../node_modules/appscli/schemas/generated/pipeline.schema.json');
+  // For npm a directory with this file is a project of its own.
+  await writeFile(join(begun, 'package.json'), '{ "private": true }');
+  assert.deepEqual(options, ['--loglevel=error']);
+  assert.equal((await run('npm', ['config', 'get', 'loglevel'], begun)).stdout, 'error\n');
 });
 
 test('a stage that appscli create writes passes its test, and both compile against the types of the package', async () => {
@@ -106,27 +124,14 @@ test('a stage that appscli create writes passes its test, and both compile again
   const [, pattern] = /`npx node --test '([^'`]+)'`/.exec(readme)!;
   const { stdout } = await run('npx', ['node', '--test', pattern!], directory);
   assert.match(stdout, /pass 2\n/);
-  const tsc = [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', '.'];
-  await run(process.execPath, tsc, directory);
-  const stage = join(directory, 'stages/require-ticket.ts');
-  const text = await readFile(stage, 'utf8');
-  await writeFile(stage, text.replace('ctx.headers', 'ctx.heders'));
-  const broken = await start(process.execPath, tsc, { cwd: directory, env }).ended;
-  assert.match(broken.stdout, /require-ticket\.ts.*heders/);
-  await writeFile(stage, text);
+  const text = await readFile(join(directory, 'stages/require-ticket.ts'), 'utf8');
+  await writeFile(join(directory, 'stages/broken.ts'), text.replace('ctx.headers', 'ctx.heders'));
+  const tsc = [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', '.', '--pretty', 'false'];
+  const { stdout: findings } = await start(process.execPath, tsc, { cwd: directory, env }).ended;
+  assert.match(findings, /^stages\/broken\.ts\(.*heders.*\n$/, 'the only line');
 });
 
-test('npm warns of nothing in a directory that appscli init has made', async () => {
-  await run(linked('appscli'), ['init', 'quiet'], directory);
-  const quiet = join(directory, 'quiet');
-  await writeFile(join(quiet, 'package.json'), '{ "private": true }');
-  const [tarball] = (await readdir(directory)).filter((name) => name.endsWith('.tgz'));
-  const offline = ['--prefer-offline', '--no-audit', '--no-fund'];
-  const { stderr } = await run('npm', ['install', ...offline, `../${tarball}`], quiet);
-  assert.equal(stderr, '');
-});
-
-test('the installed gateway checks its configuration, starts with its own PostgreSQL, and stops within 5 s', async () => {
+test('the installed gateway checks its configuration, starts with its own PostgreSQL, and stops with it', async () => {
   const port = await freePort();
   const config = gatewayConfig('http://127.0.0.1:9', {
     server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}`, drain: { accept_seconds: 0 } },
@@ -150,8 +155,9 @@ test('the installed gateway checks its configuration, starts with its own Postgr
   const models = await fetch(`http://127.0.0.1:${port}/v1/models`, { headers: { 'x-api-key': token } });
   assert.equal(models.status, 200);
 
-  const began = performance.now();
+  const server = () => readServerState(join(directory, 'state/cluster')).kind;
+  assert.equal(server(), 'running');
   gateway.process.kill('SIGTERM');
   assert.equal((await gateway.ended).exit_code, 0, gateway.stderr());
-  assert.ok(performance.now() - began < 5000);
+  assert.equal(server(), 'stopped');
 });

@@ -4,11 +4,7 @@ import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, readAll, send } from '../support/client.ts';
 import { ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
-import { assertStoreError, type Outage, readiness, startOutage, timed } from './outage.ts';
-
-const STORE_TIMEOUT_SECONDS = 1;
-/** What a request may take beyond the wait for the database. */
-const SLACK_SECONDS = 1.5;
+import { askWhileOneWaits, assertStoreError, type Outage, readiness, startOutage } from './outage.ts';
 
 let scene: Outage;
 let gateway: Outage['gateway'];
@@ -16,7 +12,7 @@ let upstream: Outage['upstream'];
 
 before(async () => {
   // What requests are told that wait for the database; those with leased room do not.
-  scene = await startOutage({ on_store_error: 'deny', store_timeout_seconds: STORE_TIMEOUT_SECONDS, lease: 'off' });
+  scene = await startOutage({ on_store_error: 'deny', lease: 'off' });
   ({ gateway, upstream } = scene);
 });
 after(() => scene?.close());
@@ -116,29 +112,31 @@ test('many requests during a restart are each answered 200 or 503, and every for
   for (const id of served) assert.ok(ids.includes(id), `request ${id} was served and has no row`);
 });
 
-test('a database that has fallen silent is 503 within the time that is allowed for it, then at once', async () => {
+test('a database that has fallen silent is 503 when the time that is allowed for it is over, and nobody else waits then', async () => {
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
   await nothingReserved(gateway.database);
+  const forwarded = upstream.requests.length;
+  await scene.allow(1);
   scene.relay.fallSilent();
   try {
-    const asking = () => timed(() => ask(gateway.url, gateway.token));
-    const unready = () => until('/readyz says so', async () => (await readiness(gateway.url)).status === 503);
-    const [first] = await Promise.all([asking(), unready()]);
-    assertStoreError(first.result);
-    assert.ok(first.seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${first.seconds.toFixed(1)} s`);
-    await asking();
-    const later = await asking();
-    assertStoreError(later.result);
-    assert.ok(later.seconds < STORE_TIMEOUT_SECONDS / 2, `nobody else waits, not ${later.seconds.toFixed(1)} s`);
-    assert.equal(upstream.requests.length, 1);
+    const refused = async () => {
+      const response = await ask(gateway.url, gateway.token);
+      assertStoreError(response);
+      return response.json().error.message.includes('did not answer in time');
+    };
+    await until('a request is refused for the time that is allowed', refused);
+    await until('/readyz says so', async () => (await readiness(gateway.url)).status === 503);
+    for (const response of await askWhileOneWaits(scene)) assertStoreError(response);
+    assert.equal(upstream.requests.length, forwarded);
   } finally {
     scene.relay.speakAgain();
+    await scene.allow();
   }
   await scene.servesAgain();
   await nothingReserved(gateway.database);
 });
 
-test('who asks for the models while the database is silent has JSON within three seconds', async () => {
+test('who asks for the models while the database is silent has JSON', async () => {
   const listing = (token: string) =>
     send(gateway.url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
   const unknown = await gateway.newToken({ user: 'discovering@example.com' });
@@ -147,10 +145,9 @@ test('who asks for the models while the database is silent has JSON within three
   try {
     const expected = { [gateway.token]: 200, gw_nonsense: 401, [unknown]: 503 };
     for (const [token, status] of Object.entries(expected)) {
-      const { result, seconds } = await timed(() => listing(token));
-      assert.equal(result.status, status, result.text);
-      result.json();
-      assert.ok(seconds < 3, `it took ${seconds.toFixed(1)} s`);
+      const response = await listing(token);
+      assert.equal(response.status, status, response.text);
+      response.json();
     }
   } finally {
     scene.relay.speakAgain();
@@ -158,15 +155,16 @@ test('who asks for the models while the database is silent has JSON within three
   await scene.servesAgain();
 });
 
-test('a database that is too slow is 503 in time, and what it does place in the end is given back', async () => {
+test('a database that is too slow is 503, and what it does place in the end is given back', async () => {
   await scene.servesAgain();
+  await scene.allow(1);
+  // There and back takes longer than is allowed.
   scene.relay.delay_ms = 800;
   try {
-    const { result, seconds } = await timed(() => ask(gateway.url, gateway.token));
-    assertStoreError(result);
-    assert.ok(seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${seconds.toFixed(1)} s`);
+    assertStoreError(await ask(gateway.url, gateway.token));
   } finally {
     scene.relay.delay_ms = 0;
+    await scene.allow();
   }
   await scene.servesAgain();
   await nothingReserved(gateway.database);
@@ -177,9 +175,7 @@ test('a database without a free connection is 503, and is used again when it has
   upstream.requests.length = 0;
   const feed = await scene.starve();
   try {
-    const { result, seconds } = await timed(() => ask(gateway.url, gateway.token));
-    assertStoreError(result);
-    assert.ok(seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${seconds.toFixed(1)} s`);
+    assertStoreError(await ask(gateway.url, gateway.token));
     assert.equal(upstream.requests.length, 0);
   } finally {
     await feed();

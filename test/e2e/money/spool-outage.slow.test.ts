@@ -7,14 +7,11 @@ import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { readMetrics } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
-import { assertStoreError, type Outage, startOutage, timed } from '../lifecycle/outage.ts';
+import { askWhileOneWaits, assertStoreError, type Outage, startOutage } from '../lifecycle/outage.ts';
 import { ask, bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
 import { auditRecord, ledgerRow, ledgerRows, nothingReserved, spoolFiles } from '../support/state.ts';
 
 const SPOOL = { gateway_waiting_place: 'spool' };
-const STORE_TIMEOUT_SECONDS = 1;
-/** What a request may take beyond the wait for the database. */
-const SLACK_SECONDS = 1.5;
 
 let scene: Outage;
 let gateway: Outage['gateway'];
@@ -23,7 +20,6 @@ let upstream: Outage['upstream'];
 before(async () => {
   scene = await startOutage({
     on_store_error: 'allow',
-    store_timeout_seconds: STORE_TIMEOUT_SECONDS,
     rules: [
       {
         name: 'never unreserved',
@@ -45,12 +41,13 @@ beforeEach(async () => {
   upstream.requests.length = 0;
 });
 
-const askNow = () => timed(() => ask(gateway.url, gateway.token));
+const askNow = () => ask(gateway.url, gateway.token);
 const idOf = ({ headers }: Response) => String(headers['x-gateway-request-id']);
 
-/** Every one of these requests has one row, and all sums are right. */
+/** Every one of these requests was served and has one row, and all sums are right. */
 async function assertWritten(responses: readonly Response[]): Promise<void> {
   for (const response of responses) {
+    assert.equal(response.status, 200, response.text);
     const row = await ledgerRow(gateway.database, idOf(response));
     assert.deepEqual([row.input_tokens, row.output_tokens, row.aborted], [100, 40, false]);
   }
@@ -60,17 +57,11 @@ async function assertWritten(responses: readonly Response[]): Promise<void> {
   for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
 }
 
-function assertInTime({ result, seconds }: { result: Response; seconds: number }): void {
-  assert.equal(result.status, 200, result.text);
-  assert.ok(seconds < STORE_TIMEOUT_SECONDS + SLACK_SECONDS, `it took ${seconds.toFixed(1)} s`);
-}
-
 test('while the database is stopped requests are served, and each has its row when it is back', async () => {
   const unknown = await gateway.newToken({ user: 'unknown@example.com' });
   await scene.stop();
   const served = [];
   for (let i = 0; i < 20; i++) served.push(await askNow());
-  for (const each of served) assertInTime(each);
   // Who a caller is that was never seen can't be told without the database.
   assertStoreError(await ask(gateway.url, unknown));
   assert.equal(upstream.requests.length, 20);
@@ -78,21 +69,21 @@ test('while the database is stopped requests are served, and each has its row wh
     const valueIn = await readMetrics(gateway);
     return valueIn('gateway_database_up') === 0 && (valueIn('gateway_ledger_lag_seconds', SPOOL) ?? 0) > 1 && valueIn;
   });
-  assert.equal(away('gateway_ledger_waiting', SPOOL), 20);
-  // That of a request before may not have been written yet.
+  // What requests before left behind may wait, too.
+  assert.ok(away('gateway_ledger_waiting', SPOOL)! >= 20);
   assert.ok(away('gateway_audit_waiting', SPOOL)! >= 21);
   assert.ok(away('gateway_spool_size_bytes')! > 1000);
   await scene.start();
   await scene.servesAgain();
-  await assertWritten(served.map(({ result }) => result));
+  await assertWritten(served);
   await until('the metrics say that it is back', async () => {
     const valueIn = await readMetrics(gateway);
     return valueIn('gateway_database_up') === 1 && valueIn('gateway_ledger_waiting', SPOOL) === 0;
   });
-  const [attempt] = await readRequestAttempts(gateway.database, idOf(served[0]!.result));
+  const [attempt] = await readRequestAttempts(gateway.database, idOf(served[0]!));
   assert.deepEqual([attempt?.reason, attempt?.upstream_request_id], ['served', 'req_scripted']);
   assert.ok(attempt!.ms! > 0, `answered in ${attempt!.ms} ms`);
-  const record = await auditRecord(gateway.database, idOf(served[0]!.result));
+  const record = await auditRecord(gateway.database, idOf(served[0]!));
   assert.equal((record.record as { unreserved?: boolean }).unreserved, true, JSON.stringify(record));
 });
 
@@ -102,38 +93,31 @@ test('a request under a limit that does not allow it is refused, whatever the ot
   await scene.stop();
   assertStoreError(await send(gateway.url, mapped));
   const other = await askNow();
-  assertInTime(other);
   await scene.start();
   await scene.servesAgain();
-  await assertWritten([other.result]);
+  await assertWritten([other]);
 });
 
-test('while the database is silent nobody waits longer than is allowed, and only one at a time', async () => {
+test('while the database is silent requests wait for it one at a time, and all are served', async () => {
+  await scene.allow(1);
   scene.relay.fallSilent();
-  const served = [];
-  try {
-    served.push(...(await Promise.all([askNow(), askNow(), askNow()])));
-    await askNow().then((probe) => served.push(probe));
-    const later = await Promise.all(Array.from({ length: 10 }, askNow));
-    const quick = later.filter(({ seconds }) => seconds < STORE_TIMEOUT_SECONDS / 2).length;
-    assert.ok(quick >= 9, `only ${quick} did not wait`);
-    served.push(...later);
-  } finally {
+  const served = await askWhileOneWaits(scene).finally(async () => {
     scene.relay.speakAgain();
-  }
-  for (const each of served) assertInTime(each);
+    await scene.allow();
+  });
   await scene.servesAgain();
-  await assertWritten(served.map(({ result }) => result));
+  await assertWritten(served);
 });
 
 test('a reservation that a slow database places after all is settled like any other', async () => {
+  await scene.allow(1);
   scene.relay.delay_ms = 700;
-  const served = await Promise.all([askNow(), askNow()]).finally(() => {
+  const served = await Promise.all([askNow(), askNow()]).finally(async () => {
     scene.relay.delay_ms = 0;
+    await scene.allow();
   });
-  for (const each of served) assertInTime(each);
   await scene.servesAgain();
-  await assertWritten(served.map(({ result }) => result));
+  await assertWritten(served);
 });
 
 test('a database without a free connection is like none', async () => {
@@ -144,9 +128,8 @@ test('a database without a free connection is like none', async () => {
   } finally {
     await feed();
   }
-  for (const each of served) assertInTime(each);
   await scene.servesAgain();
-  await assertWritten(served.map(({ result }) => result));
+  await assertWritten(served);
 });
 
 test('a stream that began before, one that began during, and one that outlasts the outage are each whole and written', async () => {
@@ -213,16 +196,14 @@ test('a request that could not be noted does not go out', async () => {
     assertStoreError(refused);
     assert.match(refused.json().error.message, /nor its spool: its directory is a file/);
     assert.equal(upstream.requests.length, 0);
-    const told = gateway.logs.filter((line) => line.includes('the spool cannot be written to'));
-    assert.equal(told.length, 1);
+    assert.ok(gateway.logs.some((line) => line.includes('the spool cannot be written to')));
   } finally {
     await rm(scene.spool_dir);
     await rename(aside, scene.spool_dir);
     await chmod(scene.spool_dir, 0o700);
   }
   const served = await askNow();
-  assertInTime(served);
   await scene.start();
   await scene.servesAgain();
-  await assertWritten([served.result]);
+  await assertWritten([served]);
 });
