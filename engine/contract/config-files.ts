@@ -29,6 +29,7 @@ export interface GatewayFile {
       readonly connect_seconds: number;
       readonly first_byte_seconds: number;
       readonly unstreamed_first_byte_seconds: number;
+      readonly commit_seconds: number;
       readonly idle_seconds: number;
       readonly drain_seconds: number;
       readonly request_head_seconds: number;

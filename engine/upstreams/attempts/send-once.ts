@@ -42,12 +42,9 @@ export interface ServedAttempt {
   readonly request_id: string | undefined;
 }
 
-/**
- * What is held back of an answer that has begun, at most; its head alone says that the upstream is at work. The seconds begin
- * with the request, for proxies in front of the gateway wait no longer for a head because there was none upstream; a first
- * event comes with its head, as a rule.
- */
-const HOLD = { seconds: 15, greeting_seconds: 2, bytes_max: 262_144, events_max: 64 };
+/** What is held back of an answer that has begun, at most; its head alone says that the upstream is at work. */
+const HOLD = { greeting_seconds: 2, bytes_max: 262_144, events_max: 64 };
+/** A first event comes with its head, as a rule, however late that is. */
 const HOLD_SECONDS_LEAST = 1;
 
 /** The body of an error is whole at once, as a rule. */
@@ -201,8 +198,10 @@ function howLong(plan: AttemptPlan, response: UpstreamResponse): HoldOptions {
   if (status === 200 && isEventStream(headers['content-type'])) {
     // Every stream of Responses greets, also one that fails because the upstream is overloaded.
     const greets = target.config.hold === 'first_content' || protocolAt(ctx, target) === 'responses';
-    const left = HOLD.seconds - (clock.monotonic() - began) / 1000;
-    const seconds = Math.max(HOLD_SECONDS_LEAST, left);
+    const { commit_seconds } = timeouts;
+    // They begin with the request: proxies in front of the gateway wait no longer for a head because there was none upstream.
+    const left = commit_seconds - (clock.monotonic() - began) / 1000;
+    const seconds = Math.max(Math.min(HOLD_SECONDS_LEAST, commit_seconds), left);
     return { ...HOLD, clock, until: greets ? 'content' : 'event', silence_seconds, seconds };
   }
   const patience = ctx.get('request.stream') === true ? silence_seconds : Math.max(silence_seconds, first_byte_seconds);

@@ -8,7 +8,7 @@ import { USED } from '../../support/model-provider/fault-server.ts';
 import { until } from '../../support/until.ts';
 import { PRICING } from '../support/nine.ts';
 import type { LedgerRow } from '../support/state.ts';
-import { type Attempt, type Expectation, LETTERS, type Placed } from './cases.ts';
+import { type Attempt, type Expectation, LETTERS, outcomeOf, type Placed } from './cases.ts';
 
 /** What an answer costs in nano-USD: 20 tokens in, 10 out. */
 export const COST = USED.input * PRICING.input * 1000 + USED.output * PRICING.output * 1000;
@@ -24,9 +24,6 @@ interface FoundAttempt {
   readonly cost_nano_usd?: number | string;
   readonly possibly_billed_nano_usd?: number | string | null;
 }
-
-const outcomeOf = ({ certainty, status }: FoundAttempt): string =>
-  certainty === 'not_sent' ? 'not_sent' : certainty === 'possibly_accepted' ? 'unknown' : String(status);
 
 /** Attempts as `expected.ts` writes them. */
 function written(attempts: readonly Attempt[], names: readonly string[]): string {

@@ -3,10 +3,14 @@
  * @module
  */
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { Play } from '../../support/model-provider/fault-server.ts';
+import { type Play, serves } from '../../support/model-provider/fault-server.ts';
+import type { Mixture, Row } from './expected.ts';
 
 /** One request and what its upstreams do. */
 export interface Case {
+  /** What its first upstream does. */
+  readonly what: string;
+  /** What its route is, and how it is asked. */
   readonly name: string;
   /** What the client speaks. */
   readonly spoken: Protocol;
@@ -18,6 +22,8 @@ export interface Case {
   readonly headers?: readonly string[];
   /** Whether its upstreams are its own. */
   readonly is_alone?: boolean;
+  /** Whether it ends by a time limit. */
+  readonly takes_time?: boolean;
 }
 
 /** A case with the names it goes by. */
@@ -75,8 +81,68 @@ export function read({ expected, names, upstreams }: Placed): Expectation {
   return { attempts, status: Number(status), answer: answer as Expectation['answer'] };
 }
 
-/** The other two protocols, in the order in which they follow. */
-export function others(spoken: Protocol): readonly [Protocol, Protocol] {
+/** How an attempt ended, as `expected.ts` writes it. */
+export const outcomeOf = ({ certainty, status }: { readonly certainty: string; readonly status: number | null }) =>
+  certainty === 'not_sent' ? 'not_sent' : certainty === 'possibly_accepted' ? 'unknown' : String(status);
+
+/** Whether a row is about streams, about whole answers, or both. */
+export const WAYS = { stream: [true], document: [false], both: [true, false] } as const;
+
+/** A row with all its routes for one client: at upstreams of its protocol, then translated. */
+export function casesOf(
+  { what, play, is_alone = false, takes_time = false, ...row }: Row,
+  spoken: Protocol,
+  stream: boolean,
+): Case[] {
   const at = PROTOCOLS.indexOf(spoken);
-  return [PROTOCOLS[(at + 1) % 3]!, PROTOCOLS[(at + 2) % 3]!];
+  const [next, last] = [PROTOCOLS[(at + 1) % 3]!, PROTOCOLS[(at + 2) % 3]!];
+  const failing = { play, speaks: spoken };
+  const serving = { play: serves, speaks: spoken };
+  const of = (route: string, upstreams: Case['upstreams'], expected: string): Case => ({
+    what,
+    name: `${spoken}, ${stream ? 'streamed' : 'whole'}, ${route}`,
+    spoken,
+    stream,
+    upstreams,
+    expected,
+    is_alone,
+    takes_time,
+  });
+  return [
+    of('alone', [failing], row.one),
+    of('first of two', [failing, serving], row.two),
+    // Where nothing follows it makes no difference what would.
+    ...(row.all === row.one
+      ? []
+      : [
+          of('first and second of three', [failing, failing, serving], row.three),
+          of('all three', [failing, failing, failing], row.all),
+        ]),
+    of('alone, translated', [{ play, speaks: next }], row.one),
+    of(
+      'first of two, translated for each',
+      [
+        { play, speaks: next },
+        { play: serves, speaks: last },
+      ],
+      row.two,
+    ),
+  ];
 }
+
+/** A row with all its routes for every client, streamed and not. */
+export function allCasesOf(row: Row): Case[] {
+  return PROTOCOLS.flatMap((spoken) => WAYS[row.only ?? 'both'].flatMap((stream) => casesOf(row, spoken, stream)));
+}
+
+/** The case of upstreams that fail in different ways. */
+export const mixed = ({ what, plays, headers = [], expected }: Mixture): Case => ({
+  what: `in the end: ${what}`,
+  name: 'messages, whole',
+  spoken: 'messages',
+  stream: false,
+  upstreams: plays.map((play) => ({ play, speaks: 'messages' })),
+  expected,
+  headers,
+  is_alone: true,
+});

@@ -1,118 +1,52 @@
-/** Every failure of an upstream, by every client, streamed or not, with one, two and three upstreams: answer, attempts, money. */
+/**
+ * Every failure of an upstream at a gateway: answer, attempts, money. One route, client and way to answer for each, in turn;
+ * `test/upstreams/attempts/attempts.test.ts` has all of them, and so has the deep tier.
+ * @module
+ */
 import { after, before, describe, test } from 'node:test';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
 import type { ConfigSections } from '../../support/gateway.ts';
-import { serves } from '../../support/model-provider/fault-server.ts';
-import { type Case, others } from './cases.ts';
-import { MIXTURES, type Mixture, ROWS, type Row } from './expected.ts';
+import { allCasesOf, type Case, casesOf, mixed, WAYS } from './cases.ts';
+import { MIXTURES, ROWS, type Row } from './expected.ts';
 import { openScene, type Scene } from './scene.ts';
 
-/** A row with all its routes for one client. */
-function casesOf({ play, is_alone = false, ...row }: Row, spoken: Protocol, stream: boolean): Case[] {
-  const [next, last] = others(spoken);
-  const failing = { play, speaks: spoken };
-  const serving = { play: serves, speaks: spoken };
-  const of = (name: string, upstreams: Case['upstreams'], expected: string): Case => ({
-    name: `${name}, ${stream ? 'streamed' : 'whole'}`,
-    spoken,
-    stream,
-    upstreams,
-    expected,
-    is_alone,
-  });
-  return [
-    of('alone', [failing], row.one),
-    of('first of two', [failing, serving], row.two),
-    // Where nothing follows it makes no difference what would.
-    ...(row.all === row.one
-      ? []
-      : [
-          of('first and second of three', [failing, failing, serving], row.three),
-          of('all three', [failing, failing, failing], row.all),
-        ]),
-    of('alone, translated', [{ play, speaks: next }], row.one),
-    of(
-      'first of two, translated for each',
-      [
-        { play, speaks: next },
-        { play: serves, speaks: last },
-      ],
-      row.two,
-    ),
-  ];
+const IS_DEEP = process.env.APPSCLI_TEST_DEEP === '1';
+
+/** The case of a row that is its turn: neighbours differ in everything. */
+function caseOf(row: Row): Case {
+  const turn = ROWS.indexOf(row);
+  const ways = WAYS[row.only ?? 'both'];
+  const cases = casesOf(row, PROTOCOLS[(turn + Math.floor(turn / 6)) % 3]!, ways[turn % ways.length]!);
+  return cases[turn % cases.length]!;
 }
 
-const WAYS = { stream: [true], document: [false], both: [true, false] } as const;
+const groupsOf = (rows: readonly Row[]) => rows.map((row) => (IS_DEEP ? allCasesOf(row) : [caseOf(row)]));
 
-const groupsOf = (rows: readonly Row[]): Group[] =>
-  rows.flatMap((row) =>
-    PROTOCOLS.map((spoken) => ({
-      name: `a ${spoken} client at an upstream that ${row.what}`,
-      cases: WAYS[row.only ?? 'both'].flatMap((stream) => casesOf(row, spoken, stream)),
-    })),
-  );
+const quick = ROWS.filter(({ takes_time = false }) => !takes_time);
+const slow = ROWS.filter(({ takes_time = false }) => takes_time);
 
-const mixed = ({ what: name, plays, headers = [], expected }: Mixture): Case => ({
-  name,
-  spoken: 'messages',
-  stream: false,
-  upstreams: plays.map((play) => ({ play, speaks: 'messages' })),
-  expected,
-  headers,
-  is_alone: true,
+playAll('what comes of a failure', [...groupsOf(quick), ...MIXTURES.map((one) => [mixed(one)])]);
+playAll('what comes of a silence', groupsOf(slow));
+// Where limits count the worst, so does what upstreams may bill for what they did not serve.
+playAll('what comes of a failure under worst_case', groupsOf(quick.filter(({ two }) => /\?|not_sent/.test(two))), {
+  spend_limits: { reserve: 'worst_case' },
 });
 
-/** What is tested at once. */
-interface Group {
-  readonly name: string;
-  readonly cases: readonly Case[];
-}
-
-const GROUPS: readonly Group[] = [
-  ...groupsOf(ROWS.filter(({ takes_time = false }) => !takes_time)),
-  ...MIXTURES.map((one) => ({ name: `in the end: ${one.what}`, cases: [mixed(one)] })),
-];
-
-/** Where limits count the worst, so does what upstreams may bill for what they did not serve. */
-const BILLED = [
-  {
-    name: 'in money that limits count, where they count the worst',
-    cases: ROWS.filter(({ two }) => /\?|not_sent/.test(two)).flatMap((row) =>
-      casesOf(row, 'messages', row.only !== 'document').slice(0, 4),
-    ),
-  },
-];
-
-/** Longer than an answer takes on a busy machine. */
-const SECONDS = 1.5;
-const SHORT = {
-  timeouts: { first_byte_seconds: SECONDS, unstreamed_first_byte_seconds: SECONDS, idle_seconds: SECONDS },
-};
-
-playAll('what comes of a failure', GROUPS);
-describe('what comes', { concurrency: 2 }, () => {
-  playAll('of a silence', groupsOf(ROWS.filter(({ takes_time }) => takes_time)), SHORT);
-  playAll('of a failure under worst_case', BILLED, { ...SHORT, spend_limits: { reserve: 'worst_case' } });
-});
-
-function playAll(title: string, groups: readonly Group[], more: ConfigSections = {}): void {
-  describe(title, { concurrency: 8 }, () => playGroups(groups, more));
-}
-
-function playGroups(groups: readonly Group[], more: ConfigSections): void {
-  let scene: Scene;
-  before(async () => {
-    scene = await openScene(
-      groups.flatMap(({ cases }) => cases),
-      more,
-    );
-  });
-  after(() => scene?.close());
-
-  for (const { name, cases } of groups) {
-    test(name, async () => {
-      const wrong = await scene.play(cases);
-      if (wrong.length > 0) throw new Error(wrong.join('\n\n'));
+function playAll(title: string, groups: readonly (readonly Case[])[], more: ConfigSections = {}): void {
+  // Cases that take time move the clock.
+  const concurrency = title.includes('silence') ? 1 : 8;
+  describe(title, { concurrency }, () => {
+    let scene: Scene;
+    before(async () => {
+      scene = await openScene(groups.flat(), more);
     });
-  }
+    after(() => scene?.close());
+
+    for (const cases of groups) {
+      test(`${cases[0]!.what}: ${cases.map(({ name }) => name).join('; ')}`, async () => {
+        const wrong = await scene.play(cases);
+        if (wrong.length > 0) throw new Error(wrong.join('\n\n'));
+      });
+    }
+  });
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
+import { frozenClock } from '../../../engine/kit/clock.ts';
 import { serverSection } from '../../support/gateway.ts';
 import {
   answers,
@@ -17,7 +18,7 @@ import {
 } from '../../support/model-provider/fault-server.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
-import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
+import { bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
 import { auditRecord, ledgerRow, nothingReserved } from '../support/state.ts';
 import { openSeveral, type Several } from './several.ts';
 
@@ -35,7 +36,8 @@ describe('what an upstream told is remembered', () => {
   });
   after(() => several?.close());
   beforeEach(() => several.forget());
-  afterEach(() => several.advance(1000));
+  // Longer than anything is remembered.
+  afterEach(() => several.advance(5000));
 
   test('a limit, for as long as it said, and only for the model', async () => {
     several.faults[0]!.plays.set('a coder-1', inTurn(answers(429, { retry_after: '20' }), serves));
@@ -97,9 +99,13 @@ describe('what an upstream told is remembered', () => {
 });
 
 describe('an upstream that begins to answer', () => {
+  const COMMIT_SECONDS = 300;
   let several: Several;
   before(async () => {
-    several = await openSeveral({ count: 2 });
+    const server = serverSection({
+      timeouts: { commit_seconds: COMMIT_SECONDS, first_byte_seconds: 3 * COMMIT_SECONDS },
+    });
+    several = await openSeveral({ count: 2, upstreams: { breaker: { open_seconds: 60 } }, config: { server } });
   });
   after(() => several?.close());
   beforeEach(() => several.forget());
@@ -120,21 +126,17 @@ describe('an upstream that begins to answer', () => {
   test('late, and then says nothing for a while, has its head passed on: proxies wait for it no longer than before', async () => {
     several.advance(100);
     several.faults[0]!.plays.set('a', async ({ res }) => {
-      several.advance(30);
+      several.advance(2 * COMMIT_SECONDS);
       res.writeHead(200, { 'content-type': 'text/event-stream' });
       res.flushHeaders();
       await head_is_there.promise;
       res.end(eventsBy('messages', 'a').join(''));
     });
     const head_is_there = Promise.withResolvers<void>();
-    const { gateway } = several;
-    const response = await fetch(`${gateway.url}/v1/messages`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${gateway.token}`, 'content-type': 'application/json' },
-      body: messagesBody({ stream: true }),
-      signal: AbortSignal.timeout(8000),
-    }).finally(head_is_there.resolve);
-    assert.equal(textIn('messages', eventsIn(await response.text())), servedBy('a'));
+    const { url, token } = several.gateway;
+    const { head } = open(url, { headers: bearer(token), body: messagesBody({ stream: true }) });
+    const response = await head.finally(head_is_there.resolve);
+    assert.equal(textIn('messages', eventsIn((await readAll(response)).text)), servedBy('a'));
   });
 });
 
@@ -170,36 +172,33 @@ describe('what one caller can bring about', () => {
 describe('an upstream that is alone', () => {
   let several: Several;
   before(async () => {
-    several = await openSeveral({ count: 1 });
+    several = await openSeveral({ count: 1, upstreams: { breaker: { open_seconds: 60 } } });
   });
   after(() => several?.close());
+  beforeEach(() => several.forget());
 
-  test('fails at once while its breaker is open, says why and when, and reserves nothing', async () => {
+  test('is not asked while its breaker is open: its requests are told why and until when, and reserve nothing', async () => {
     several.faults[0]!.plays.set('a', answers(500));
     for (let i = 0; i < 5; i++) assert.equal((await several.ask(`s${i}`)).status, 500);
-    const times: number[] = [];
-    for (let i = 0; i < 20; i++) {
-      const started = performance.now();
+    for (let i = 0; i < 3; i++) {
       const got = await several.ask(`t${i}`);
-      times.push(performance.now() - started);
       assert.equal(got.status, 503, got.text);
       assert.match(got.json().error.message, /500/, 'its last error');
       const seconds = Number(got.headers['retry-after']);
-      assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= 7, `retry-after ${seconds}`);
+      assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= 73, `retry-after ${seconds}`);
       assert.notEqual(got.headers['x-should-retry'], 'false');
     }
     assert.equal(several.counts()[0], 5);
-    // On a machine that does other things meanwhile the fastest tells most.
-    assert.ok(Math.min(...times) < 5, `${times} ms`);
     await nothingReserved(several.gateway.database);
     several.forget();
-    several.advance(8);
+    several.advance(80);
     assert.equal((await several.ask('then')).status, 200);
   });
 
   test('is tried by one request at a time when that is over; the others are told to come back', async () => {
+    const model = 'other-1';
     several.faults[0]!.plays.set('a', answers(500));
-    await until('it is open', async () => (await several.ask('fails')).status === 503);
+    await until('it is open', async () => (await several.ask('fails', { model })).status === 503);
     const answer = Promise.withResolvers<void>();
     const slowly: Play = async (call) => {
       await answer.promise;
@@ -209,7 +208,7 @@ describe('an upstream that is alone', () => {
       several.forget();
       several.advance(80);
       several.faults[0]!.plays.set('a', play);
-      const asked = Array.from({ length: 40 }, (_, i) => several.ask(`crowd-${i}`));
+      const asked = Array.from({ length: 40 }, (_, i) => several.ask(`caller-${i}`, { model }));
       const others = asked.map((one) => one.then(({ status }) => status === 503));
       if (play === slowly) {
         await until('all others are answered', async () => {
@@ -231,13 +230,17 @@ describe('an upstream that is alone', () => {
 describe('an upstream whose breaker opens', () => {
   let several: Several;
   before(async () => {
-    several = await openSeveral({ count: 2, upstreams: { breaker: { failures: 3, open_seconds: 60 } } });
+    const upstreams = { breaker: { failures: 3, open_seconds: 60 } };
+    several = await openSeveral({ count: 2, upstreams, clock: frozenClock(Date.now()) });
   });
   after(() => several?.close());
 
   test('is not asked again by requests that wait to: they go to the next one', async () => {
     several.faults[0]!.plays.set('a', answers(529));
-    const got = await Promise.all(['s1', 's2', 's3'].map((session) => several.ask(session)));
+    const asked = Promise.all(['s1', 's2', 's3'].map((session) => several.ask(session)));
+    await until('it is open, and who found it so is elsewhere', () => several.counts()[1] === 1);
+    several.advance(2);
+    const got = await asked;
     assert.deepEqual(
       got.map(({ status }) => status),
       [200, 200, 200],
@@ -256,7 +259,7 @@ describe('a request does not go on', () => {
       count: 3,
       upstreams: { breaker: { mode: 'off' } },
       config: {
-        server: serverSection({ timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1 } }),
+        server: serverSection({ timeouts: { unstreamed_first_byte_seconds: 100 } }),
         spend_limits: {
           on_exceeded: 'deny',
           rules: [
@@ -270,7 +273,7 @@ describe('a request does not go on', () => {
             },
           ],
         },
-        routing: { default_upstreams: ['a', 'b', 'c'], attempts: { seconds: 1.5 } },
+        routing: { default_upstreams: ['a', 'b', 'c'], attempts: { seconds: 150 } },
       },
     });
   });
@@ -323,10 +326,12 @@ describe('a request does not go on', () => {
 
   test('when its time is over', async () => {
     for (const [at, server] of several.faults.entries()) server.plays.set('abc'[at]!, hangs);
-    const started = performance.now();
-    const got = await several.ask('late');
-    const seconds = (performance.now() - started) / 1000;
-    assert.ok(seconds < 2.5, `it took ${seconds.toFixed(1)} s`);
+    const asking = several.ask('late');
+    for (const at of [0, 1]) {
+      await until('it is asked', () => several.counts()[at] === 1);
+      several.advance(101);
+    }
+    const got = await asking;
     assert.ok(got.status >= 502 && got.status <= 504, got.text);
     assert.equal((await reasonsOf(several, got)).at(-1)!.split(' ')[1], 'too_late');
     assert.equal(several.counts()[2], 0);
@@ -381,6 +386,7 @@ describe('a request that holds state', () => {
   };
 
   test('goes only where it can be read: to c and not to b', async () => {
+    several.forget();
     assert.equal((await askResponses('s1', {})).status, 200);
     several.forget();
     several.faults[0]!.plays.set('a', answers(500));
@@ -393,7 +399,7 @@ describe('a request that holds state', () => {
     several.forget();
     several.faults[0]!.plays.set('a', answers(500));
     several.faults[2]!.plays.set('c', answers(500));
-    const got = await askResponses('s1', { previous_response_id: 'resp_1' });
+    const got = await askResponses('s2', { previous_response_id: 'resp_1' });
     assert.ok(got.status >= 500, got.text);
     assert.equal(several.counts()[1], 0);
   });

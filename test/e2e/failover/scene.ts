@@ -6,6 +6,8 @@
 import assert from 'node:assert/strict';
 import { bootGateway, type ConfigSections, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type FaultServer, REFUSING, servedBy, startFaultServer } from '../../support/model-provider/fault-server.ts';
+import { type MovableClock, movableClock } from '../../support/movable-clock.ts';
+import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { open, type Response, readAll } from '../support/client.ts';
 import { askBody, PRICING, sending } from '../support/nine.ts';
@@ -14,12 +16,24 @@ import { type Case, type Expectation, type Placed, place, read } from './cases.t
 
 /** The running surroundings. */
 export interface Scene {
-  readonly gateway: TestGateway;
-  readonly faults: FaultServer;
-  /** Plays cases at once and compares everything that came of them. @returns what is wrong */
+  /** Plays cases at once, those that take time one after the other, and compares everything that came of them. @returns what is wrong */
   play(cases: readonly Case[]): Promise<string[]>;
   close(): Promise<void>;
 }
+
+interface Surroundings {
+  readonly gateway: TestGateway;
+  readonly faults: FaultServer;
+  readonly clock: MovableClock;
+}
+
+/** Every limit of a silence; no test waits for it. */
+const SILENCE_SECONDS = 60;
+const TIMEOUTS = {
+  first_byte_seconds: SILENCE_SECONDS,
+  unstreamed_first_byte_seconds: SILENCE_SECONDS,
+  idle_seconds: SILENCE_SECONDS,
+};
 
 function upstreamEntry(faults: FaultServer, name: string, { play, speaks }: Case['upstreams'][number]): object {
   return {
@@ -33,7 +47,7 @@ function upstreamEntry(faults: FaultServer, name: string, { play, speaks }: Case
 }
 
 function sections(faults: FaultServer, cases: readonly Placed[], more: ConfigSections): ConfigSections {
-  const { routing = {}, spend_limits = {}, timeouts = {}, ...rest } = more as Record<string, object>;
+  const { routing = {}, spend_limits = {}, ...rest } = more as Record<string, object>;
   const entries = new Map<string, object>();
   const routes = new Map<string, readonly string[]>();
   for (const { names, upstreams, model } of cases) {
@@ -42,7 +56,7 @@ function sections(faults: FaultServer, cases: readonly Placed[], more: ConfigSec
       entries.set(names[at]!, upstreamEntry(faults, names[at]!, upstream));
   }
   return {
-    server: serverSection({ timeouts }),
+    server: serverSection({ timeouts: TIMEOUTS }),
     upstreams: [...entries.values()],
     models: cases.map(({ model }) => ({
       id: model,
@@ -70,7 +84,7 @@ function sections(faults: FaultServer, cases: readonly Placed[], more: ConfigSec
   };
 }
 
-/** Boots a gateway for these cases. `more`: sections of gateway.yaml, `timeouts` those of the server. */
+/** Boots a gateway for these cases. `more`: sections of gateway.yaml. */
 export async function openScene(cases: readonly Case[], more: ConfigSections = {}): Promise<Scene> {
   const placed = place(cases);
   const faults = await startFaultServer();
@@ -80,16 +94,15 @@ export async function openScene(cases: readonly Case[], more: ConfigSections = {
   const { reserve } = (more.spend_limits ?? {}) as { reserve?: string };
   const worst_case = reserve === 'worst_case';
   const config = sections(faults, [...placed.values()], more);
-  const gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:1', config }).catch(async (error) => {
+  const clock = movableClock();
+  const gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:1', config, clock }).catch(async (error) => {
     await faults.close();
     throw error;
   });
   return {
-    gateway,
-    faults,
     play: (some) =>
       playCases(
-        { gateway, faults },
+        { gateway, faults, clock },
         some.map((one) => placed.get(one)!),
         worst_case,
       ),
@@ -100,11 +113,27 @@ export async function openScene(cases: readonly Case[], more: ConfigSections = {
   };
 }
 
-async function ask(gateway: TestGateway, { spoken, model, stream, headers = [] }: Placed): Promise<Response> {
+async function ask({ gateway, faults, clock }: Surroundings, one: Placed, { attempts, answer }: Expectation) {
+  const { spoken, model, stream, headers = [], takes_time } = one;
   const body = askBody(spoken, model, 'Say hello.', stream ? { stream: true } : {});
   const asked = sending(spoken, gateway.token, JSON.stringify(body));
   const session = ['x-claude-code-session-id', `session-${model}`];
-  return readAll(await open(gateway.url, { ...asked, headers: [...asked.headers, ...session, ...headers] }).head);
+  const { head } = open(gateway.url, { ...asked, headers: [...asked.headers, ...session, ...headers] });
+  let is_over = false;
+  const got = head.then(readAll).finally(() => {
+    is_over = true;
+  });
+  if (!takes_time) return await got;
+  const passTime = () => clock.advance((SILENCE_SECONDS + 1) * 1000);
+  for (const { upstream, outcome } of attempts) {
+    await until(`${upstream} is asked`, () => faults.requests(upstream, model).length > 0);
+    if (outcome === 'unknown') passTime();
+  }
+  if (answer === 'broken') {
+    await head;
+    await until('nobody waits for the rest any more', () => is_over || void passTime());
+  }
+  return await got;
 }
 
 /** Errors in a stream; Responses tells one in two events. */
@@ -155,30 +184,26 @@ function checkAnswer(one: Placed, { attempts, status, answer }: Expectation, got
 }
 
 /** Asks for a case, and compares the answer and what reached its upstreams. @returns the identifier of the request */
-async function askAndCheck(
-  gateway: TestGateway,
-  faults: FaultServer,
-  one: Placed,
-  expected: Expectation,
-): Promise<string> {
-  const got = await ask(gateway, one);
+async function askAndCheck(surroundings: Surroundings, one: Placed, expected: Expectation): Promise<string> {
+  const got = await ask(surroundings, one, expected);
   checkAnswer(one, expected, got);
   for (const name of one.names) {
     const sent = expected.attempts.filter(({ upstream, outcome }) => upstream === name && outcome !== 'not_sent');
-    assert.equal(faults.requests(name, one.model).length, sent.length, `requests that reached ${name}`);
+    const reached = surroundings.faults.requests(name, one.model);
+    assert.equal(reached.length, sent.length, `requests that reached ${name}`);
   }
   return String(got.headers['x-gateway-request-id']);
 }
 
-async function playCases(
-  { gateway, faults }: Pick<Scene, 'gateway' | 'faults'>,
-  cases: readonly Placed[],
-  worst_case: boolean,
-): Promise<string[]> {
+async function playCases(surroundings: Surroundings, cases: readonly Placed[], worst_case: boolean): Promise<string[]> {
+  const { gateway, faults } = surroundings;
+  let before: Promise<unknown> = Promise.resolve();
   const asked = await Promise.allSettled(
     cases.map(async (one) => {
       const expected = read(one);
-      return { one, expected, request_id: await askAndCheck(gateway, faults, one, expected) };
+      const asking = (one.takes_time ? before : Promise.resolve()).then(() => askAndCheck(surroundings, one, expected));
+      before = asking.catch(() => {});
+      return { one, expected, request_id: await asking };
     }),
   );
   const answered = asked.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));

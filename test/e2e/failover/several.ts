@@ -3,11 +3,11 @@
  * what one request leaves behind for the next.
  * @module
  */
-import type { Clock } from '../../../engine/api.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import { type FaultServer, startFaultServer } from '../../support/model-provider/fault-server.ts';
+import { type MovableClock, movableClock } from '../../support/movable-clock.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
 import { PRICING } from '../support/nine.ts';
 
@@ -22,7 +22,7 @@ export interface Several {
   forget(): void;
   /** All attempts in the ledger of a request, or of all. */
   attempts(request_id?: string): Promise<LedgerAttempt[]>;
-  /** Moves the time of the gateway on; timers that wait already are not told. */
+  /** Moves the time of the gateway on. */
   advance(seconds: number): void;
   close(): Promise<void>;
 }
@@ -54,14 +54,10 @@ export async function openSeveral(options: {
   /** The route; absent: in order. */
   readonly route?: readonly (string | object)[];
   readonly config?: ConfigSections;
+  /** One that stands still for what must not depend on how quick anything is. */
+  readonly clock?: MovableClock;
 }): Promise<Several> {
-  const { count, upstreams = {}, each = {}, config = {} } = options;
-  let skipped_ms = 0;
-  const clock: Clock = {
-    ...systemClock,
-    now: () => Date.now() + skipped_ms,
-    monotonic: () => performance.now() + skipped_ms,
-  };
+  const { count, upstreams = {}, each = {}, config = {}, clock = movableClock() } = options;
   const faults = await Promise.all(Array.from({ length: count }, startFaultServer));
   const names = faults.map((_, index) => nameOf(index));
   const closeFaults = () => Promise.all(faults.map((server) => server.close()));
@@ -112,9 +108,7 @@ export async function openSeveral(options: {
         .knex('ledger_attempts')
         .where(request_id === undefined ? {} : { request_id })
         .orderBy(['settled_at', 'request_id', 'n']),
-    advance(seconds) {
-      skipped_ms += seconds * 1000;
-    },
+    advance: (seconds) => clock.advance(seconds * 1000),
     async close() {
       await gateway.close();
       await closeFaults();

@@ -7,7 +7,7 @@ import { after, before, beforeEach, describe, test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import { defineStage, type ResponseHead, StageError } from '../../../engine/api.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -109,7 +109,8 @@ before(async () => {
   const limited = pipelineAt('/limited', 'limited', '{ stage: capitals, timeout_seconds: 5 }');
   await writeFile(join(directory, 'limited.yaml'), limited);
   upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory }, stages: [capitals] });
+  const config = { pipelines: directory, server: serverSection({ timeouts: { commit_seconds: 0 } }) };
+  gateway = await bootGateway({ upstream_url: upstream.url, config, stages: [capitals] });
 });
 after(async () => {
   await gateway?.close();

@@ -1,7 +1,7 @@
 /** Failures of the upstream while its client has gone are the upstream's, and answers of nothing cost nobody anything. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   EVENT_STREAM,
   type Exchange,
@@ -24,6 +24,7 @@ before(async () => {
   }));
   const config = {
     ...nine,
+    server: serverSection({ timeouts: { commit_seconds: 0 } }),
     upstreams: [...(nine.upstreams as object[]), ...cancelling],
     routing: {
       default_upstream: 'messages',

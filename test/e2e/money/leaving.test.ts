@@ -38,7 +38,9 @@ before(async () => {
     upstream_url: upstream.url,
     config: {
       ...nineConfig(upstream.url),
-      server: serverSection({ timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1 } }),
+      server: serverSection({
+        timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1, commit_seconds: 0 },
+      }),
     },
   });
 });

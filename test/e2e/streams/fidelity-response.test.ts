@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
-import type { TestGateway } from '../../support/gateway.ts';
+import { serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -21,9 +21,12 @@ import { useGateway } from '../support/use-gateway.ts';
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-useGateway((opened) => {
-  ({ upstream, gateway } = opened);
-});
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { server: serverSection({ timeouts: { commit_seconds: 0 } }) },
+);
 
 const JSON_TYPE = ['content-type', 'application/json'];
 

@@ -21,7 +21,7 @@ import {
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, readAll } from '../support/client.ts';
-import { ledgerRows, reserved } from '../support/state.ts';
+import { ledgerRow, ledgerRows, reserved } from '../support/state.ts';
 
 const MOMENTS = [
   'request',
@@ -49,6 +49,9 @@ function throwIt(): never {
 /** How often each hook of a request was called: `kind id` by its tag. */
 const calls = new Map<string, string[]>();
 const note = (tag: unknown, what: string) => calls.get(String(tag))?.push(what);
+
+/** Identifiers of requests by their tags. */
+const ids = new Map<string, string>();
 
 /** A stage that counts its last hooks, and throws where the request says; the engine calls its hooks directly. */
 function counting(name: string, place: 'stages' | 'finally'): StageDefinition {
@@ -82,7 +85,12 @@ function counting(name: string, place: 'stages' | 'finally'): StageDefinition {
       ...(place === 'stages' && {
         request(ctx) {
           note(ctx.headers['x-tag'], `entered ${name}`);
-          if (name === 'first') return undefined;
+          if (name === 'first') {
+            // Of a definition that is put together like this its types know no facts.
+            const facts = ctx as unknown as { get(name: string): string };
+            ids.set(String(ctx.headers['x-tag']), facts.get('request.id'));
+            return undefined;
+          }
           fail(ctx.headers, 'request');
           const { headers } = ctx;
           if (/^(?:make|write|answer|end) /.test(String(headers['x-fault'])))
@@ -171,6 +179,7 @@ test('every hook that is owed runs exactly once, and the money is settled', asyn
   const fault = fc.tuple(fc.constantFrom(...MOMENTS, 'never'), fc.constantFrom(...Object.keys(THROWN)));
   const upstreams = fc.constantFrom(...Object.keys(UPSTREAMS));
   const leaves = fc.constantFrom('stays', 'stays', 'leaves at once', 'leaves at the head');
+  const asked: string[] = [];
   let number = 0;
   await fc.assert(
     fc.asyncProperty(fault, upstreams, leaves, async (wish, answer, client) => {
@@ -178,7 +187,6 @@ test('every hook that is owed runs exactly once, and the money is settled', asyn
       const tag = String(++number);
       const seen: string[] = [];
       calls.set(tag, seen);
-      const before = (await ledgerRows(gateway.database)).length;
       upstream.requests.length = 0;
       const { head, abort } = open(gateway.url, {
         headers: bearer(gateway.token, ['x-fault', wish.join(' '), 'x-tag', tag, 'connection', 'close']),
@@ -200,11 +208,14 @@ test('every hook that is owed runs exactly once, and the money is settled', asyn
       const last = entered.toReversed().map((name) => `finish ${name}`);
       assert.deepEqual(seen.slice(entered.length), [...last, 'finally third', 'finally fourth']);
       await until('nothing is reserved', async () => (await reserved(gateway.database)).reservations === 0);
-      if (upstream.requests.length > 0 && answer !== 'reset')
-        await until('the row is there', async () => (await ledgerRows(gateway.database)).length === before + 1);
+      if (upstream.requests.length === 0) return;
+      asked.push(ids.get(tag)!);
+      await ledgerRow(gateway.database, ids.get(tag)!);
     }),
     { numRuns: times(30) },
   );
+  const rows = await ledgerRows(gateway.database);
+  assert.deepEqual(rows.map(({ request_id }) => request_id).toSorted(), asked.toSorted(), 'one row for each');
   const stray = gateway.logs.filter((line) => /unexpected|uncaught/i.test(line));
   assert.deepEqual(stray, []);
 });
