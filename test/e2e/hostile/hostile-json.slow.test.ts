@@ -40,7 +40,7 @@ let token: string;
 before(async () => {
   upstream = await startUpstream();
   database = await createTestDatabase();
-  const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
+  const env: NodeJS.ProcessEnv = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
   config = await writeConfig(
     gatewayConfig(upstream.url, { server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' } }),
   );
