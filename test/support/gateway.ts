@@ -160,12 +160,9 @@ export async function bootGateway(options: {
     await own?.drop();
     await rm(directory, { recursive: true, force: true });
   };
-  const firstToken = async () => {
-    await until('the database is ready', async () => (await gateway.database.check()).ok);
-    // A test may cut its connections at this very moment.
-    return await until('a token is made', () => makeToken(gateway.database).catch(() => undefined));
-  };
-  const token = await firstToken().catch(async (error) => {
+  // The database may not be ready yet, and a test may cut its connections at this very moment.
+  const firstToken = until('a token is made', () => makeToken(gateway.database).catch(() => undefined));
+  const token = await firstToken.catch(async (error) => {
     await close();
     throw error;
   });

@@ -79,8 +79,13 @@ export function lend<T extends Opened>(open: () => Promise<T>): () => Promise<T>
   return async () => {
     if (opened === undefined) {
       opened = open();
-      // What could not be opened has failed the file.
-      opened.then(() => atProcessEnd(closeAll)).catch(() => {});
+      opened.then(
+        () => atProcessEnd(closeAll),
+        () => {
+          // It fails this file, and the next may have more luck.
+          opened = undefined;
+        },
+      );
     }
     const lent = await opened;
     const { gateway } = lent;
