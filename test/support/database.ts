@@ -10,6 +10,8 @@ const TEMPLATE_NAME = 'APPSCLI_TEST_POSTGRES_TEMPLATE';
 const EMPTY = 'empty';
 
 let own: Promise<TestServer> | undefined;
+/** The one connection that makes and drops databases; the process may end meanwhile. */
+let maker: pg.Pool | undefined;
 
 /** Where databases of tests are made. */
 interface TestServer {
@@ -41,10 +43,19 @@ export async function createTestDatabase({ migrated = true } = {}): Promise<{ ur
   if (suite === undefined) own ??= startOwnServer();
   const server = suite ?? (await own!);
   const name = `test_${randomBytes(8).toString('hex')}`;
-  await runOn(server.url, `create database ${name} strategy file_copy template ${migrated ? server.template : EMPTY}`);
+  maker ??= openMaker(server.url);
+  const run = async (sql: string) => void (await maker!.query(sql));
+  await run(`create database ${name} strategy file_copy template ${migrated ? server.template : EMPTY}`);
   const url = new URL(server.url);
   url.pathname = `/${name}`;
-  return { url: url.href, drop: () => runOn(server.url, `drop database if exists ${name} with (force)`) };
+  return { url: url.href, drop: () => run(`drop database if exists ${name} with (force)`) };
+}
+
+function openMaker(connectionString: string): pg.Pool {
+  const pool = new pg.Pool({ connectionString, max: 1, idleTimeoutMillis: 0, allowExitOnIdle: true });
+  // The next statement gets another connection.
+  pool.on('error', () => {});
+  return pool;
 }
 
 function suiteServer(): TestServer | undefined {
@@ -64,6 +75,9 @@ async function startOwnServer(): Promise<TestServer> {
 /** Makes the databases on a server that databases of tests are copied from; the name of the one with a schema. */
 async function createTemplates(server: string): Promise<string> {
   const at = (database: string) => Object.assign(new URL(server), { pathname: `/${database}` }).href;
+  // Keys of passwords are derived anew at each connection, which most of the tests open a few of.
+  const { username, password } = new URL(server);
+  await runOn(server, `set scram_iterations = 1; alter role ${username} password '${password}'`);
   await runOn(server, `create database ${EMPTY}`);
   await runOn(at(EMPTY), databaseClock());
   const migrated = 'migrated';

@@ -29,7 +29,8 @@ export interface TokenWish {
 /** A running gateway and its surroundings. */
 export interface TestGateway {
   readonly url: string;
-  /** A valid access token of dev@example.com in group `all`. */
+  readonly user: string;
+  /** A valid access token of the user in group `all`. */
   readonly token: string;
   readonly database: Database;
   readonly config_file: string;
@@ -103,10 +104,12 @@ function collectingLog(logs: string[]) {
   return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
 }
 
+const USER = 'dev@example.com';
+
 /** Makes an access token and returns its text. */
 export async function makeToken(database: Database, wish: TokenWish = {}): Promise<string> {
   const by = { database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
-  const { token } = await createToken(by, { user: 'dev@example.com', group: 'all', name: 'test', ...wish });
+  const { token } = await createToken(by, { user: USER, group: 'all', name: 'test', ...wish });
   return token;
 }
 
@@ -157,18 +160,16 @@ export async function bootGateway(options: {
     await own?.drop();
     await rm(directory, { recursive: true, force: true });
   };
-  const firstToken = async () => {
-    await until('the database is ready', async () => (await gateway.database.check()).ok);
-    // A test may cut its connections at this very moment.
-    return await until('a token is made', () => makeToken(gateway.database).catch(() => undefined));
-  };
-  const token = await firstToken().catch(async (error) => {
+  // The database may not be ready yet, and a test may cut its connections at this very moment.
+  const firstToken = until('a token is made', () => makeToken(gateway.database).catch(() => undefined));
+  const token = await firstToken.catch(async (error) => {
     await close();
     throw error;
   });
   return {
     url: gateway.url,
     database: gateway.database,
+    user: USER,
     token,
     config_file,
     env,

@@ -80,7 +80,7 @@ describe('a request that no pipeline takes', () => {
     assert.deepEqual(
       { user, method, path, status, error, model, token_group },
       {
-        ...{ user: 'dev@example.com', method: 'POST', path: '/v1/nowhere', status: 404 },
+        ...{ user: gateway.user, method: 'POST', path: '/v1/nowhere', status: 404 },
         ...{ error: 'path_not_found', model: null, token_group: 'all' },
       },
     );

@@ -206,7 +206,7 @@ describe('a credential', () => {
     const token = await gateway.newToken({ name: 'to-revoke' });
     assert.equal((await ask(gateway.url, token)).status, 200);
     const by = { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
-    await revokeToken(by, { user: 'dev@example.com', name: 'to-revoke' });
+    await revokeToken(by, { user: gateway.user, name: 'to-revoke' });
     const refused = await until(
       'the revoked token is refused',
       async () => {

@@ -3,7 +3,7 @@
  * upstream's.
  * @module
  */
-import { after, before, beforeEach } from 'node:test';
+import { beforeEach } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
@@ -11,6 +11,7 @@ import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from 
 import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
 import { type Response, send } from './client.ts';
 import { nothingReserved } from './state.ts';
+import { lend, openForFile } from './use-gateway.ts';
 
 /** Prices in dollars per million tokens: nano-USD per token are a thousand times as many. */
 export const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
@@ -87,28 +88,39 @@ export function clientsOf(
   };
 }
 
-/** Boots both for the tests of a file. Before each test the provider has seen nothing and answers a short text. */
-export function useNine(take: (nine: Nine) => void, more: (url: string) => ConfigSections = () => ({})): void {
-  let provider: ModelProvider | undefined;
-  let gateway: TestGateway | undefined;
-  before(async () => {
-    provider = await startModelProvider();
-    gateway = await bootGateway({
-      upstream_url: provider.url,
-      config: { ...nineConfig(provider.url), ...more(provider.url) },
-    });
-    take({ provider, gateway, ...clientsOf(gateway) });
+/**
+ * Gives the tests of a file both. Before each test the provider has seen nothing and answers a short text. Files without sections
+ * of their own share them.
+ */
+export function useNine(take: (nine: Nine) => void, more?: (url: string) => ConfigSections): void {
+  let provider: ModelProvider;
+  openForFile(more === undefined ? lendNine : () => openNine(more), (opened) => {
+    provider = opened.provider;
+    take({ ...opened, ...clientsOf(opened.gateway) });
   });
-  after(async () => {
-    try {
-      if (gateway !== undefined) await nothingReserved(gateway.database);
-    } finally {
-      await gateway?.close();
-      await provider?.close();
-    }
-  });
-  beforeEach(() => provider!.reset());
+  beforeEach(() => provider.reset());
 }
+
+async function openNine(more: (url: string) => ConfigSections = () => ({})) {
+  const provider = await startModelProvider();
+  const { url } = provider;
+  const config = { ...nineConfig(url), ...more(url) };
+  const gateway = await bootGateway({ upstream_url: url, config }).catch(async (error) => {
+    await provider.close();
+    throw error;
+  });
+  const close = async () => {
+    try {
+      await nothingReserved(gateway.database);
+    } finally {
+      await gateway.close();
+      await provider.close();
+    }
+  };
+  return { provider, gateway, close };
+}
+
+const lendNine = lend(openNine);
 
 const PATHS: Readonly<Record<Protocol, string>> = {
   messages: '/v1/messages',

@@ -13,7 +13,7 @@ import { messagesDocument, messagesError, messagesEvents } from './model-provide
 import { checkResponses, seenInResponses } from './model-provider-responses.ts';
 import { numbered, responsesDocument, responsesEvents } from './model-provider-responses-answer.ts';
 import type { Answer, AnswerIds, Asked, Failure, Seen } from './model-provider-script.ts';
-import { type Exchange, type ScriptedUpstream, sse, startUpstream } from './scripted-upstream.ts';
+import { type Exchange, type Script, type ScriptedUpstream, sse, startUpstream } from './scripted-upstream.ts';
 
 export type { Answer, AnswerIds, Asked, Failure, Said, Seen } from './model-provider-script.ts';
 
@@ -178,7 +178,7 @@ export async function startModelProvider(options: { readonly models?: VendorMode
   const asked: Asked[] = [];
   const refused: string[] = [];
   const upstream = await startUpstream();
-  upstream.script = async (exchange) => {
+  const answer: Script = async (exchange) => {
     const { received } = exchange;
     const protocol = PATHS[received.url.replace(/^\/anthropic\//, '/').split('?')[0]!];
     if (protocol === undefined || received.method !== 'POST') {
@@ -204,6 +204,7 @@ export async function startModelProvider(options: { readonly models?: VendorMode
       send(exchange, status, voice.error({ status, message: error.message }, error.param));
     }
   };
+  upstream.script = answer;
   const provider: ModelProvider = {
     url: upstream.url,
     upstream,
@@ -219,6 +220,7 @@ export async function startModelProvider(options: { readonly models?: VendorMode
       asked.length = 0;
       refused.length = 0;
       upstream.requests.length = 0;
+      upstream.script = answer;
       provider.model = sayHello;
     },
     close: () => upstream.close(),
