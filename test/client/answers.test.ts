@@ -4,18 +4,19 @@ import fc from 'fast-check';
 import { describeCode } from '../../engine/cli/sign-in/format-sign-in.ts';
 import { readDeviceCode, readTokens } from '../../engine/client/answers.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
+import { anyText } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
 
 const BASE_URL = 'https://gateway.example.com';
 
 /** Values a server may send in place of the right one. */
 const odd = fc.oneof(
-  fc.string({ unit: 'binary', maxLength: 600 }),
+  anyText({ maxLength: 600 }),
   fc.double(),
   fc.constant(null),
   fc.jsonValue(),
   fc.webUrl(),
-  fc.string({ unit: 'binary' }).map((text) => `${BASE_URL}/${text}`),
+  anyText().map((text) => `${BASE_URL}/${text}`),
 );
 
 const answer = (body: unknown) => ({ status: 200, kind: 'json', body, retry_after_seconds: undefined }) as const;
