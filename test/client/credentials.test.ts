@@ -130,7 +130,7 @@ describe('the text', () => {
         const map = new Map(entries.map(([url, one]) => [url, { ...one } as Credentials]));
         assert.deepEqual(parseCredentials(formatCredentials(map), 'file'), map);
       }),
-      { numRuns: times(30) },
+      { numRuns: times(12) },
     );
   });
 
@@ -166,7 +166,7 @@ describe('the text', () => {
           );
         }
       }),
-      { numRuns: times(30) },
+      { numRuns: times(12) },
     );
   });
 });

@@ -86,7 +86,7 @@ test('whatever the Messages client is told, faults have remedies, no credential 
       const left = look(deskWith(after));
       assert.deepEqual(mended(after, left), after, 'there is more to mend');
     }),
-    { numRuns: times(150) },
+    { numRuns: times(50) },
   );
 });
 

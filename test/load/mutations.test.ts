@@ -113,6 +113,6 @@ test('whatever is done to a file, the check ends, points into the file and keeps
         assert.ok(!shown.includes('\x1b'), shown);
       },
     ),
-    { numRuns: times(25) },
+    { numRuns: times(12) },
   );
 });

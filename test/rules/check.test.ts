@@ -107,7 +107,7 @@ describe('the load checks of conditions', () => {
         assert.equal(condition === undefined, errors.length > 0);
         if (condition !== undefined) assert.doesNotThrow(() => compileCondition(condition.logic)({}));
       }),
-      { numRuns: times(250) },
+      { numRuns: times(75) },
     );
   });
 });
@@ -125,7 +125,7 @@ describe('a warning about a condition', () => {
           for (const facts of requests) assert.equal(holds(facts), code === 'W7020');
         }
       }),
-      { numRuns: times(250) },
+      { numRuns: times(75) },
     );
     assert.ok(found > 0);
   });

@@ -171,7 +171,7 @@ describe('trouble', () => {
         const { status } = await bench.ask(as_admin ? 'root' : 'fay', 'POST', TOKENS, body);
         assert.ok([201, 400, 403, 409].includes(status), `${status}: ${JSON.stringify(body)}`);
       }),
-      { numRuns: times(60) },
+      { numRuns: times(30) },
     );
   });
 });

@@ -163,7 +163,7 @@ describe('a form', () => {
         assert.ok(answer.status < 500, `${answer.status}`);
         answer.json();
       }),
-      { numRuns: times(60) },
+      { numRuns: times(30) },
     );
   });
 });
@@ -177,7 +177,7 @@ describe('any query of the pages', () => {
         assert.ok(answer.status < 500, `${answer.status}`);
         assert.ok(!/<script|javascript:|onerror/i.test(answer.text));
       }),
-      { numRuns: times(60) },
+      { numRuns: times(30) },
     );
   });
 

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { JsonScan } from '../../../engine/kit/json/scan.ts';
 import { TEXT_BYTES_MAX, withShortTexts } from '../../../engine/kit/json/short-texts.ts';
 import { anyText } from '../../support/any-text.ts';
+import { times } from '../../support/times.ts';
 
 function shortened(text: string): unknown {
   const scan = new JsonScan(Buffer.from(text), { depth: 128, values: 500_000 }, { text_bytes: TEXT_BYTES_MAX });
@@ -43,7 +44,7 @@ describe('a body with short texts', () => {
           assert.ok(isShortOf(shortened(text), JSON.parse(text)));
         },
       ),
-      { numRuns: 500 },
+      { numRuns: times(100) },
     );
   });
 
