@@ -10,7 +10,7 @@ import { stages } from '../../stages/index.ts';
 import { times } from '../support/times.ts';
 import { createProject } from './support/project.ts';
 
-const BASE = join(import.meta.dirname, '..', 'golden', 'check', 'base');
+const BASE = join(import.meta.dirname, '..', 'golden', 'base');
 const read = (name: string) => readFileSync(join(BASE, name), 'utf8');
 const SECRET = 'sk-planted-0123456789abcdef';
 const FILES: Readonly<Record<string, string>> = {
