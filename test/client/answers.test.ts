@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describeCode } from '../../engine/cli/sign-in/format-sign-in.ts';
 import { readDeviceCode, readTokens } from '../../engine/client/answers.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
-import { anyText } from '../support/any-text.ts';
+import { anyAddress, anyText } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
 
 const BASE_URL = 'https://gateway.example.com';
@@ -15,7 +15,7 @@ const odd = fc.oneof(
   fc.double(),
   fc.constant(null),
   fc.jsonValue(),
-  fc.webUrl(),
+  anyAddress,
   anyText().map((text) => `${BASE_URL}/${text}`),
 );
 

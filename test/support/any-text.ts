@@ -17,3 +17,8 @@ const character = fc.nat({ max: 0x10ffff - SURROGATES }).map(
 export function anyText(length: { minLength?: number; maxLength?: number } = {}): fc.Arbitrary<string> {
   return fc.string({ ...length, unit: character });
 }
+
+/** Addresses with any path, whose names and ports are as varied as those of fast-check, without its table. */
+export const anyAddress: fc.Arbitrary<string> = fc
+  .tuple(fc.webAuthority({ withPort: true }), fc.array(anyText({ maxLength: 8 }), { maxLength: 3 }))
+  .map(([authority, names]) => `https://${authority}${names.map((name) => `/${encodeURIComponent(name)}`).join('')}`);
