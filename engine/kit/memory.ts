@@ -10,3 +10,8 @@ export function releaseMemory(bytes: Buffer): void {
   if (byteLength < LARGE_BYTES || buffer.byteLength !== byteLength || !(buffer instanceof ArrayBuffer)) return;
   buffer.transfer(0);
 }
+
+/** For an LRUCache of so many entries: with `max` it takes the memory for all of them, and a millisecond, when it is made. */
+export function atMost(entries: number) {
+  return { maxSize: entries, sizeCalculation: () => 1 };
+}

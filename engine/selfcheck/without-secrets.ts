@@ -38,18 +38,21 @@ function partsOf(secret: string): string[] {
 }
 
 function hideParts(text: string, parts: ReadonlySet<string>): string {
-  const lengths = [...new Set([...parts].map(({ length }) => length))];
   const small = inSmallLetters(text);
+  const places = [...parts].flatMap((part) => placesOf(small, part)).sort((a, b) => a.from - b.from);
   let clean = '';
-  let hidden_until = 0;
-  for (let at = 0; at < text.length; at += 1) {
-    const found = lengths.filter((length) => parts.has(small.slice(at, at + length)));
-    const end = Math.max(0, ...found.map((length) => at + length));
-    if (end > hidden_until) {
-      if (at >= hidden_until) clean += MARK;
-      hidden_until = end;
-    }
-    if (at >= hidden_until) clean += text[at];
+  let done = 0;
+  for (const { from, to } of places) {
+    if (from >= done) clean += text.slice(done, from) + MARK;
+    done = Math.max(done, to);
   }
-  return clean;
+  return clean + text.slice(done);
+}
+
+function placesOf(text: string, part: string): { from: number; to: number }[] {
+  const places = [];
+  for (let from = text.indexOf(part); from !== -1; from = text.indexOf(part, from + 1)) {
+    places.push({ from, to: from + part.length });
+  }
+  return places;
 }

@@ -182,7 +182,7 @@ default = "mine"
         assert.ok(saysTheSame(parse(after), wanted), after);
         assert.equal(mergeToml(after, VALUES), after);
       }),
-      { numRuns: times(150) },
+      { numRuns: times(50) },
     );
   });
 });

@@ -509,7 +509,7 @@ describe('files of the build CLI', () => {
         assert.ok(!JSON.stringify(diagnoses.map(({ fixes: _, ...told }) => told)).includes(KEY));
         mendAll(examineBuildCli, given, [KEY]);
       }),
-      { numRuns: times(40) },
+      { numRuns: times(15) },
     );
   });
 });

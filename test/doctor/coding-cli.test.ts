@@ -588,6 +588,6 @@ test('files of the coding CLI of any form crash nothing, and show no key', () =>
       for (const secret of SECRETS) assert.ok(!told.includes(secret), told);
       mendAll(examineCodingCli, given, SECRETS);
     }),
-    { numRuns: times(40) },
+    { numRuns: times(15) },
   );
 });

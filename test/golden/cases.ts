@@ -3,6 +3,9 @@ import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
 
+/** How the input of a case begins that changes the base; all others are small configurations of their own. */
+export const BASE = '=== base\n';
+
 const DASHES = `${'-'.repeat(80)}\n`;
 
 /** Values that stand for secrets in the inputs; none may ever appear in an expected text. */
@@ -35,9 +38,9 @@ function readGolden(path: string): GoldenFile {
   return { path, code: basename(path, '.txt'), cases };
 }
 
-/** The golden files of `check/` or `diagnostics/`, by code. */
-export function readGoldens(directory: string): readonly GoldenFile[] {
-  return globSync(`${directory}/**/*.txt`, { cwd: import.meta.dirname })
+/** All golden files, by code. */
+export function readGoldens(): readonly GoldenFile[] {
+  return globSync('**/*.txt', { cwd: import.meta.dirname })
     .toSorted()
     .map(readGolden);
 }

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { runCheck } from '../../engine/cli/check/check.ts';
 import { stages } from '../../stages/index.ts';
 
-const BASE = join(import.meta.dirname, 'check', 'base');
+const BASE = join(import.meta.dirname, 'base');
 /** Sections that would add their warnings to every finding: with variables of their own. */
-const LATER = join(import.meta.dirname, 'check', 'later-sections');
+const LATER = join(import.meta.dirname, 'later-sections');
 
 /** Text as one character per byte, with `\xNN` as that byte. */
 function bytesOf(text: string): string {
@@ -42,7 +42,8 @@ function apply(section: string, directory: string): void {
 
 /** What `appscli check` prints about the base configuration after the changes of an input; see README.md. */
 export async function checkChanged(input: string): Promise<string> {
-  const directory = mkdtempSync(join(tmpdir(), 'appscli-check-'));
+  // One place for all, which come one after the other: what none of them changes is parsed once.
+  const directory = join(tmpdir(), `appscli-check-${process.pid}`);
   cpSync(BASE, directory, { recursive: true });
   const printed: string[] = [];
   let paths = [directory];

@@ -10,7 +10,7 @@ import { stages } from '../../stages/index.ts';
 import { times } from '../support/times.ts';
 import { createProject } from './support/project.ts';
 
-const BASE = join(import.meta.dirname, '..', 'golden', 'check', 'base');
+const BASE = join(import.meta.dirname, '..', 'golden', 'base');
 const read = (name: string) => readFileSync(join(BASE, name), 'utf8');
 const SECRET = 'sk-planted-0123456789abcdef';
 const FILES: Readonly<Record<string, string>> = {
@@ -113,6 +113,6 @@ test('whatever is done to a file, the check ends, points into the file and keeps
         assert.ok(!shown.includes('\x1b'), shown);
       },
     ),
-    { numRuns: times(25) },
+    { numRuns: times(12) },
   );
 });

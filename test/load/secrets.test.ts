@@ -99,7 +99,7 @@ describe('a secret that was written into the file is never repeated', () => {
           assert.ok(!said.includes(secret), said);
         },
       ),
-      { numRuns: times(60) },
+      { numRuns: times(20) },
     );
   });
 });

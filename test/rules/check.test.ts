@@ -40,11 +40,11 @@ describe('the load checks of conditions', () => {
     );
   });
 
-  test('take a list of fifty thousand items', () => {
-    const models = Array.from({ length: 50_000 }, (_, index) => `model-${index}`);
+  test('take a list of twenty thousand items', () => {
+    const models = Array.from({ length: 20_000 }, (_, index) => `model-${index}`);
     const { condition, diagnostics } = checkCondition({ in: [{ var: 'request.model' }, models] });
     assert.deepEqual(diagnostics, []);
-    assert.equal(compileCondition(condition!.logic)({ request: { model: 'model-49999' } }), true);
+    assert.equal(compileCondition(condition!.logic)({ request: { model: 'model-19999' } }), true);
   });
 
   test('stop named rules from growing without end', () => {
@@ -107,7 +107,7 @@ describe('the load checks of conditions', () => {
         assert.equal(condition === undefined, errors.length > 0);
         if (condition !== undefined) assert.doesNotThrow(() => compileCondition(condition.logic)({}));
       }),
-      { numRuns: times(250) },
+      { numRuns: times(75) },
     );
   });
 });
@@ -125,7 +125,7 @@ describe('a warning about a condition', () => {
           for (const facts of requests) assert.equal(holds(facts), code === 'W7020');
         }
       }),
-      { numRuns: times(250) },
+      { numRuns: times(75) },
     );
     assert.ok(found > 0);
   });

@@ -126,7 +126,7 @@ test('a condition that passes the load checks compiles and never throws', () => 
       assert.deepEqual(errors, []);
       assert.equal(typeof holds(condition!.logic, facts), 'boolean');
     }),
-    { numRuns: times(150) },
+    { numRuns: times(50) },
   );
 });
 

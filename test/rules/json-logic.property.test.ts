@@ -204,7 +204,7 @@ describe('a compiled condition and json-logic-js', () => {
         assert.deepEqual(errors, []);
         assert.deepEqual(compileExpression(condition)(view), library.apply(condition as never, view));
       }),
-      { numRuns: times(400) },
+      { numRuns: times(120) },
     );
   });
 

@@ -66,7 +66,7 @@ describe('a trace', () => {
       fc.property(conditions, some_facts, (condition, facts) => {
         assert.equal(truthy(traceCondition(condition, facts).value), compileCondition(condition)(facts));
       }),
-      { numRuns: times(250) },
+      { numRuns: times(75) },
     );
   });
 
@@ -77,7 +77,7 @@ describe('a trace', () => {
           assert.deepEqual([evaluated, value], [false, undefined]);
         }
       }),
-      { numRuns: times(150) },
+      { numRuns: times(50) },
     );
   });
 
@@ -93,7 +93,7 @@ describe('a trace', () => {
         const traced = traceCondition(condition, facts);
         assert.equal(compileCondition(without(traced))(facts), truthy(traced.value));
       }),
-      { numRuns: times(250) },
+      { numRuns: times(75) },
     );
   });
 });

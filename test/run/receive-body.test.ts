@@ -43,7 +43,7 @@ describe('a body', () => {
         }
         assert.equal(budget.held_bytes, 0);
       }),
-      { numRuns: times(60) },
+      { numRuns: times(30) },
     );
   });
 
@@ -60,7 +60,7 @@ describe('a body', () => {
         room.release();
         assert.equal(budget.held_bytes, 0);
       }),
-      { numRuns: times(60) },
+      { numRuns: times(30) },
     );
   });
 

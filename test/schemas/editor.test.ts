@@ -11,7 +11,7 @@ import type { JsonSchema } from '../../engine/api.ts';
 import { OPERATORS } from '../../engine/rules/operators.ts';
 import { ANNOTATIONS } from '../../engine/source/validator.ts';
 import { stages } from '../../stages/index.ts';
-import { type GoldenCase, readGoldens } from '../golden/cases.ts';
+import { BASE, type GoldenCase, readGoldens } from '../golden/cases.ts';
 import { conditions } from '../rules/support/conditions.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -71,7 +71,9 @@ function configurationsOf({ input }: GoldenCase): { readonly kind: Kind; readonl
 }
 
 const casesOf = (code: RegExp) =>
-  readGoldens('diagnostics').flatMap((file) => (code.test(file.code) ? file.cases : []));
+  readGoldens()
+    .flatMap((file) => (code.test(file.code) ? file.cases : []))
+    .filter(({ input }) => !input.startsWith(BASE));
 
 /** Files of a collector, of Prometheus and of Grafana, which have schemas of their own. */
 const OF_OTHERS = /^examples\/observability\/(?!gateway\.)/;

@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 export const ESCAPES = '\x1b]0;owned\x07\x1b[2J\x1b[31m\u202e\r\n"\'<>&\u0085\u2028';
 
 const MIB = 1024 * 1024;
-const BOMB = gzipSync(Buffer.alloc(16 * MIB));
+const BOMB = gzipSync(Buffer.alloc(4 * MIB));
 
 /** Answers a request over HTTP. */
 type Answers = (request: IncomingMessage, response: ServerResponse, elsewhere: string) => void;

@@ -280,7 +280,7 @@ describe('what a refusal says', () => {
         pastResets(json, headers, Date.now());
         assert.equal(formOf(400, json), formOf(400, JSON.parse(JSON.stringify(json))));
       }),
-      { numRuns: times(60) },
+      { numRuns: times(20) },
     );
   });
 

@@ -146,6 +146,6 @@ it('answers like the ledger in the database', async () => {
       const expected = await answers(in_database!.open(START), acts, prefix);
       assert.deepEqual(await answers(in_memory!.open(START), acts, prefix), expected);
     }),
-    { numRuns: times(80) },
+    { numRuns: times(30) },
   );
 });

@@ -123,7 +123,7 @@ test('no text makes the parser throw, and a text is either parsed or blamed', ()
         assert.ok(line === undefined || (line >= 1 && column! >= 1 && length! >= 1));
       }
     }),
-    { numRuns: times(750) },
+    { numRuns: times(200) },
   );
 });
 

@@ -162,7 +162,7 @@ describe('read-body on every protocol', () => {
           assert.equal((error as { code?: string }).code, 'invalid_request', String(error));
         }
       }),
-      { numRuns: times(500) },
+      { numRuns: times(100) },
     );
   });
 });

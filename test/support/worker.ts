@@ -10,11 +10,12 @@ import { pathToFileURL } from 'node:url';
 import fc from 'fast-check';
 import { endFile, endProcess } from './file-end.ts';
 import { SEED } from './random.ts';
+import { times } from './times.ts';
 
 const LOAD_MS = 60_000;
 const END_MS = 30_000;
 
-fc.configureGlobal({ seed: SEED });
+fc.configureGlobal({ seed: SEED, numRuns: times(40) });
 
 async function nextFile(): Promise<string | undefined> {
   process.send!('next');

@@ -16,6 +16,8 @@ export interface ConfigurationKey {
   readonly file: string;
   /** Dotted; `[]` stands for an item of a list, `*` for a name of one's own. */
   readonly path: string;
+  /** The names along the path, without brackets. */
+  readonly names: readonly string[];
   readonly schema: JsonSchema;
   readonly required: boolean;
 }
@@ -44,6 +46,8 @@ export function isEntries(path: string, items: JsonSchema): boolean {
   return ENTRY_LISTS.test(path) && (items.properties === undefined || items.properties === ENTRY.properties);
 }
 
+const namesOf = (path: string): string[] => path.replaceAll(/\[\d*\]/g, '').split('.');
+
 /** Every key of a schema, outermost first. */
 function keysOf(file: string, schema: JsonSchema, prefix = ''): ConfigurationKey[] {
   const required = (schema.required as readonly string[] | undefined) ?? [];
@@ -52,7 +56,8 @@ function keysOf(file: string, schema: JsonSchema, prefix = ''): ConfigurationKey
   const named = others === undefined ? own : [...own, ['*', others] as const];
   const keys = named.flatMap(([name, child]) => {
     const path = `${prefix}${name}`;
-    return [{ file, path, schema: child, required: required.includes(name) }, ...below(file, child, path)];
+    const key = { file, path, names: namesOf(path), schema: child, required: required.includes(name) };
+    return [key, ...below(file, child, path)];
   });
   const chosen = ['anyOf', 'oneOf', 'allOf'].flatMap((word) =>
     ((schema[word] ?? []) as readonly JsonSchema[]).flatMap((branch) => keysOf(file, branch, prefix)),
@@ -82,22 +87,18 @@ export function configurationKeys(): readonly ConfigurationKey[] {
   return known;
 }
 
-const segmentsOf = (path: string): string[] => path.replaceAll(/\[\d*\]/g, '').split('.');
-
 /**
  * The keys that a text names: by the whole path, with or without brackets, or by the end of it. Of several those whose whole path it is,
  * else all.
  */
 export function findKeys(text: string): readonly ConfigurationKey[] {
-  const asked = segmentsOf(text);
-  const isWhole = ({ path }: ConfigurationKey) => {
-    const own = segmentsOf(path);
-    return own.length === asked.length && own.every((name, i) => name === '*' || name === asked[i]);
-  };
+  const asked = namesOf(text);
+  const isWhole = ({ names }: ConfigurationKey) =>
+    names.length === asked.length && names.every((name, i) => name === '*' || name === asked[i]);
+  const isEnd = ({ names }: ConfigurationKey) =>
+    names.length >= asked.length && asked.every((name, i) => name === names.at(i - asked.length));
   // A name of one's own says nothing where it is not known what it is a name of.
-  const found = configurationKeys().filter(
-    (key) => isWhole(key) || `.${segmentsOf(key.path).join('.')}`.endsWith(`.${asked.join('.')}`),
-  );
+  const found = configurationKeys().filter((key) => isWhole(key) || isEnd(key));
   const whole = found.filter(isWhole);
   if (whole.length > 0 && asked.length > 1) return whole;
   return found.length > 0 ? found : byOtherName(asked);
@@ -114,7 +115,8 @@ function byOtherName(asked: readonly string[]): readonly ConfigurationKey[] {
 
 /** Names and paths to look for what was meant among. */
 export function keyNames(): readonly string[] {
-  const paths = configurationKeys().map(({ path }) => path);
-  const names = paths.map((path) => segmentsOf(path).at(-1)!).filter((name) => name !== '*');
+  const keys = configurationKeys();
+  const paths = keys.map(({ path }) => path);
+  const names = keys.map((key) => key.names.at(-1)!).filter((name) => name !== '*');
   return [...new Set([...names, ...paths.filter((path) => path.includes('.'))])];
 }

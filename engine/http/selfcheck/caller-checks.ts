@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/services.ts';
+import { atMost } from '../../kit/memory.ts';
 
 /** What a caller may ask at once, and what comes back each second. A MiB of body counts as much as a request. */
 const BURST = 120;
@@ -21,7 +22,7 @@ interface Known {
 /** Bounds on how often callers ask how their requests arrive. */
 export class CallerChecks {
   readonly #clock: Clock;
-  readonly #callers = new LRUCache<string, Known>({ max: CALLERS_MAX });
+  readonly #callers = new LRUCache<string, Known>(atMost(CALLERS_MAX));
   #under_way = 0;
 
   constructor(clock: Clock) {

@@ -22,11 +22,13 @@ const NOTHING = 'none';
 /**
  * Finds out who gets which settings. Asking costs less than a microsecond for a group list that was seen before.
  * @param served is told who was given which.
+ * @param max_kept_chars bounds what is kept ready.
  */
 export function createManagedPolicies(
   config: Pick<GatewayConfig, 'policies' | 'models' | 'from_model_lists' | 'server'>,
   policies: readonly Policy[],
   served: ManagedPolicies['served'] = () => {},
+  max_kept_chars = MAX_KEPT_CHARS,
 ): ManagedPolicies {
   const managed = config.policies?.managed;
   if (managed === undefined || !managed.enabled || policies.length === 0) return { of: () => undefined, served };
@@ -35,7 +37,7 @@ export function createManagedPolicies(
   const of_group = indexBy(others, ({ match }) => match.groups);
   const of_domain = indexBy(others, ({ match }) => match.email_domains);
   const outcomes = new LRUCache<string, EffectivePolicy>({
-    maxSize: MAX_KEPT_CHARS,
+    maxSize: max_kept_chars,
     sizeCalculation: ({ body }) => body.length,
   });
   /** Keys of outcomes by list of groups, which a principal keeps from request to request, then by domain. */

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock, EffectivePolicy, Log } from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
+import { atMost } from '../../kit/memory.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 
@@ -31,7 +32,7 @@ export function openPolicyFetches(options: {
   readonly every?: Every;
 }) {
   const { database, clock, log, every = everyInBackground } = options;
-  const known = new LRUCache<string, Fetch>({ max: MAX_NOTED });
+  const known = new LRUCache<string, Fetch>(atMost(MAX_NOTED));
   let noted = new Map<string, Fetch>();
   let writing: Promise<void> | undefined;
 

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { AuthConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
+import { atMost } from '../../kit/memory.ts';
 import type { Database } from '../../store/database.ts';
 import { countedAddress } from './counted-address.ts';
 import { type PendingGrant, pendingGrant } from './device-grants.ts';
@@ -36,7 +37,7 @@ export function createAttemptLimits(options: {
   const requests = createRequestLimit({ clock, most: limits.requests, window_seconds });
   const refusals = createRequestLimit({ clock, most: limits.refused_credentials, window_seconds });
   /** Until when the database has refused a kind of attempt from an address, by the monotonic clock. */
-  const refused = new LRUCache<string, number>({ max: MAX_REFUSED });
+  const refused = new LRUCache<string, number>(atMost(MAX_REFUSED));
   const told = new LRUCache<string, true>({ max: MAX_TOLD, ttl: window_ms });
   const warn = (fields: { readonly client_address: string; readonly kind: string }) => {
     const key = `${fields.kind} ${fields.client_address}`;

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../contract/services.ts';
+import { atMost } from '../../kit/memory.ts';
 
 /** One request too many, and when to try again. */
 export interface Wait {
@@ -28,7 +29,7 @@ export function createRequestLimit({
   readonly most: number;
   readonly window_seconds: number;
 }) {
-  const buckets = new LRUCache<string, Bucket>({ max: MAX_KEYS });
+  const buckets = new LRUCache<string, Bucket>(atMost(MAX_KEYS));
   const per_ms = most / (window_seconds * 1000);
   return {
     /** Counts one request, unless it is one too many: then nothing is counted, and it says how long to wait. */

@@ -3,6 +3,7 @@ import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Clock, Log, Principal } from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
 import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
+import { atMost } from '../../kit/memory.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 import { isPermanent } from '../../store/store-errors.ts';
@@ -58,7 +59,7 @@ export class AccessTokens implements BearerTokens {
   readonly #groups: () => DecidingGroups | undefined;
   readonly #verifiedDays: () => number | undefined;
   readonly #goesOnWithout: () => boolean;
-  readonly #entries = new LRUCache<string, Entry>({ max: MAX_CACHED });
+  readonly #entries = new LRUCache<string, Entry>(atMost(MAX_CACHED));
   /** When a hash nobody has may be looked up again. */
   readonly #unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
   readonly #looking = new Map<string, Lookup>();

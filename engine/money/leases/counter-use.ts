@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { atMost } from '../../kit/memory.ts';
 
 /** An amount on a counter, in its unit: what is likely, the most it can come to, and how many requests it is for. */
 export interface Amounts {
@@ -46,7 +47,7 @@ const nothing = (): Amounts => ({ amount: 0, most: 0, requests: 0 });
 /** What is asked of counters in one process, by which leases are measured. */
 export class CounterUse {
   readonly #policy: LeasePolicy;
-  readonly #uses = new LRUCache<string, Use>({ max: MAX_COUNTERS });
+  readonly #uses = new LRUCache<string, Use>(atMost(MAX_COUNTERS));
 
   constructor(policy: LeasePolicy) {
     this.#policy = policy;

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { atMost } from '../../kit/memory.ts';
 
 /** How many callers and models are remembered, those that were busy last. */
 const MAX_PAIRS = 5000;
@@ -19,7 +20,7 @@ interface Histogram {
 
 /** What requests have cost lately, by caller and model, in one process. */
 export class TypicalCosts {
-  readonly #pairs = new LRUCache<string, Histogram>({ max: MAX_PAIRS });
+  readonly #pairs = new LRUCache<string, Histogram>(atMost(MAX_PAIRS));
   readonly #models = new LRUCache<string, Histogram>({ max: MAX_MODELS });
 
   /** Takes note of what a request cost, in nano-USD. */

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/services.ts';
+import { atMost } from '../../kit/memory.ts';
 
 /** What a caller may send at once, and what it may send again for each second, in bytes after decompression. */
 const BURST_BYTES = 32 * 1024 * 1024;
@@ -13,7 +14,7 @@ const CALLERS_MAX = 20_000;
 /** How much telemetry each caller has sent lately. */
 export class CallerRates {
   readonly #clock: Clock;
-  readonly #callers = new LRUCache<string, { left: number; at: number }>({ max: CALLERS_MAX });
+  readonly #callers = new LRUCache<string, { left: number; at: number }>(atMost(CALLERS_MAX));
 
   constructor(clock: Clock) {
     this.#clock = clock;

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { atMost } from '../../kit/memory.ts';
 
 /** Where sessions are at home: the upstream that keeps their prompts. Of the sessions served last, `HOMES_MAX` at most. */
 export interface Homes {
@@ -19,7 +20,7 @@ interface Home {
 
 /** At first no session has a home. */
 export function createHomes(): Homes {
-  const homes = new LRUCache<string, Home>({ max: HOMES_MAX });
+  const homes = new LRUCache<string, Home>(atMost(HOMES_MAX));
   return {
     of(session, now) {
       const home = homes.get(session);

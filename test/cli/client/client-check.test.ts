@@ -10,7 +10,7 @@ import {
   type ScriptedGateway,
   startScriptedGateway,
 } from '../../client/scripted-gateway.ts';
-import { startCli } from '../support.ts';
+import { cli, startCli } from '../support.ts';
 
 const TOKEN = 'gw_planted_token_1';
 const WINDOW = { contextWindow: 500_000 };
@@ -116,30 +116,33 @@ describe('a gateway that is asked first', () => {
 });
 
 describe('the program itself', () => {
-  const run = async (stdin: string, ...arguments_: string[]) => {
-    const running = startCli(['client', ...arguments_], { env: backend.env });
-    running.process.stdin!.end(stdin);
-    return running.ended;
-  };
-
   test('reads a token from standard input and shows it nowhere', async () => {
     const wish = ['coding-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1', '--token-stdin'];
-    const proposed = await run(`${TOKEN}\n`, ...wish);
-    assert.equal(proposed.exit_code, 1, 'there is something to write, and nobody to ask');
-    const { exit_code, stdout, stderr } = await run(`${TOKEN}\r\n`, ...wish, '--write', '--json');
+    const running = startCli(['client', ...wish, '--write', '--json'], { env: backend.env });
+    running.process.stdin!.end(`${TOKEN}\r\n`);
+    const { exit_code, stdout, stderr } = await running.ended;
     assert.equal(exit_code, 0, stderr);
     assert.equal(JSON.parse(stdout).client, 'coding-cli');
-    assert.doesNotMatch(proposed.stdout + proposed.stderr + stdout + stderr, /planted/);
+    assert.doesNotMatch(stdout + stderr, /planted/);
     assert.deepEqual(JSON.parse(readFileSync(home('.codingcli', 'auth.json'), 'utf8')), { COMPAT_API_KEY: TOKEN });
   });
 
+  test('writes nothing of its own accord where nobody can be asked', async () => {
+    const input = { ...typing(), all: async () => `${TOKEN}\n` };
+    const wish = { baseUrl: 'https://gateway.example.com', model: 'coder-1', tokenStdin: true } as const;
+    assert.equal(await codingCli(backend.context, wish, { input }), 1);
+    assert.doesNotMatch(backend.data() + backend.info(), /planted/);
+    assert.ok(!existsSync(home('.codingcli')));
+  });
+
   test('takes neither a token where a name belongs nor a window that is none', async () => {
-    const wish = ['build-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1'];
-    const key = await run('', ...wish, '--api-key-env', TOKEN);
+    const wish = ['client', 'build-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1'];
+    const run = (...arguments_: string[]) => cli(arguments_, { env: backend.env });
+    const key = await run(...wish, '--api-key-env', TOKEN);
     assert.equal(key.exit_code, 64);
     assert.doesNotMatch(key.stderr, /planted/);
     for (const window of ['0', '200k', '-5', '1e6', '99999999999']) {
-      assert.equal((await run('', ...wish, '--context-window', window)).exit_code, 64, window);
+      assert.equal((await run(...wish, '--context-window', window)).exit_code, 64, window);
     }
     assert.ok(!existsSync(home('.buildcli')));
   });

@@ -185,7 +185,10 @@ describe('a key helper', () => {
     const set_up = ['client', 'messages', '--base-url', gateway.url, '--key-helper', '--write'];
     // In this process the program that the helper names would be this file, which would run itself without end.
     assert.equal((await startCli(set_up, { env: backend.env }).ended).exit_code, 0);
-    const said = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env: { HOME: backend.home } });
+    const { NODE_OPTIONS, APPSCLI_TEST_CLOCK_MS } = process.env;
+    // But for the clock of the tests.
+    const env = { HOME: backend.home, NODE_OPTIONS, APPSCLI_TEST_CLOCK_MS };
+    const said = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env });
     assert.equal(String(said), 'access-0\n');
   });
 

@@ -10,7 +10,7 @@ import { token } from '../../../engine/cli/sign-in/token.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { held, keep, NOW } from '../../client/keep-credentials.ts';
 import { type Backend, createBackend, startScriptedGateway } from '../../client/scripted-gateway.ts';
-import { startCli } from '../support.ts';
+import { cli } from '../support.ts';
 
 const BASE = 'https://gateway.example.com';
 const TOKEN = 'gw_planted_token_1';
@@ -348,10 +348,8 @@ describe('a gateway that is asked before telemetry is switched on', () => {
 
 describe('the program', () => {
   const run = async (...args: string[]) => {
-    const running = startCli(['client', 'build-cli', '--base-url', BASE, '--model', 'coder-1', ...args], {
-      env: backend.env,
-    });
-    const { stdout, stderr } = await running.ended;
+    const all = ['client', 'build-cli', '--base-url', BASE, '--model', 'coder-1', ...args];
+    const { stdout, stderr } = await cli(all, { env: backend.env });
     return { output: stdout + stderr };
   };
 

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import OpenAI from 'openai';
 import { makeParseableResponseFormat } from 'openai/lib/parser';
 import type { ChatCompletionMessageParam, ChatCompletionTool } from 'openai/resources/chat/completions';
-import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { type ModelProvider, sayWhatWasSeen } from '../../support/model-provider/model-provider.ts';
 import { until } from '../../support/until.ts';
@@ -27,8 +27,10 @@ const weather: ChatCompletionTool = {
   function: { name: 'weather', description: 'Tells the weather', parameters },
 };
 
+const askVia = (upstream: Protocol) => ({ model: modelVia(upstream), messages: [user('Weather in two cities?')] });
+
 for (const upstream of PROTOCOLS) {
-  const ask = { model: modelVia(upstream), messages: [user('Weather in two cities?')] };
+  const ask = askVia(upstream);
   const at = `at a ${upstream} upstream`;
 
   test(`system and developer messages, images, files and tools reach the model ${at}`, async () => {
@@ -186,30 +188,32 @@ for (const upstream of PROTOCOLS) {
     assert.deepEqual([row.input_tokens, row.cache_read_tokens, row.output_tokens], [1003, 50_000, 217]);
     assert.equal(row.provenance.cost, 'upstream');
   });
-
-  test(`a failure is retried, and what the caller did wrong is not ${at}`, async () => {
-    const { openai: retrying } = clientsOf(gateway, gateway.token, 2);
-    let failures = 1;
-    provider.model = () =>
-      failures-- > 0
-        ? { status: 500, message: 'hiccup', headers: { 'retry-after-ms': '1' } }
-        : { said: [{ kind: 'text', text: 'ok' }] };
-    assert.equal((await retrying.chat.completions.create(ask)).choices[0]!.message.content, 'ok');
-    assert.equal(provider.asked.length, 2);
-    provider.model = () => ({ status: 400, message: 'wrong' });
-    await assert.rejects(retrying.chat.completions.create(ask), OpenAI.BadRequestError);
-    assert.equal(provider.asked.length, 3);
-  });
-
-  test(`an abort in the middle is settled ${at}`, async () => {
-    provider.model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }], stalls_after: 5 });
-    const email = `chat-${upstream}@example.com`;
-    const stream = clientsOf(gateway, await gateway.newToken({ user: email })).openai.chat.completions.stream(ask);
-    stream.on('content', () => stream.abort());
-    await assert.rejects(stream.finalChatCompletion(), OpenAI.APIUserAbortError);
-    const row = await until('it is settled', async () =>
-      (await ledgerRows(gateway.database)).find(({ user_email }) => user_email === email),
-    );
-    assert.equal(row.aborted, true);
-  });
 }
+
+test('a failure is retried, and what the caller did wrong is not', async () => {
+  const ask = askVia('responses');
+  const { openai: retrying } = clientsOf(gateway, gateway.token, 2);
+  let failures = 1;
+  provider.model = () =>
+    failures-- > 0
+      ? { status: 500, message: 'hiccup', headers: { 'retry-after-ms': '1' } }
+      : { said: [{ kind: 'text', text: 'ok' }] };
+  assert.equal((await retrying.chat.completions.create(ask)).choices[0]!.message.content, 'ok');
+  assert.equal(provider.asked.length, 2);
+  provider.model = () => ({ status: 400, message: 'wrong' });
+  await assert.rejects(retrying.chat.completions.create(ask), OpenAI.BadRequestError);
+  assert.equal(provider.asked.length, 3);
+});
+
+test('an abort in the middle is settled', async () => {
+  const ask = askVia('responses');
+  provider.model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }], stalls_after: 5 });
+  const email = 'chat-leaver@example.com';
+  const stream = clientsOf(gateway, await gateway.newToken({ user: email })).openai.chat.completions.stream(ask);
+  stream.on('content', () => stream.abort());
+  await assert.rejects(stream.finalChatCompletion(), OpenAI.APIUserAbortError);
+  const row = await until('it is settled', async () =>
+    (await ledgerRows(gateway.database)).find(({ user_email }) => user_email === email),
+  );
+  assert.equal(row.aborted, true);
+});

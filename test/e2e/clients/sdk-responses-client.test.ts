@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import OpenAI from 'openai';
 import { makeParseableTextFormat } from 'openai/lib/parser';
 import type { FunctionTool, ResponseInputItem } from 'openai/resources/responses/responses';
-import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { type ModelProvider, sayWhatWasSeen } from '../../support/model-provider/model-provider.ts';
 import { until } from '../../support/until.ts';
@@ -47,8 +47,14 @@ function withoutParsed(output: OpenAI.Responses.ResponseOutputItem[]): ResponseI
   return JSON.parse(JSON.stringify(output, (key, value) => (key.startsWith('parsed') ? undefined : value)));
 }
 
+const askVia = (upstream: Protocol) => ({
+  model: modelVia(upstream),
+  store: false,
+  include: ['reasoning.encrypted_content' as const],
+});
+
 for (const upstream of PROTOCOLS) {
-  const ask = { model: modelVia(upstream), store: false, include: ['reasoning.encrypted_content' as const] };
+  const ask = askVia(upstream);
   const at = `at a ${upstream} upstream`;
 
   test(`instructions, developer messages, images, files and tools reach the model ${at}`, async () => {
@@ -191,34 +197,36 @@ for (const upstream of PROTOCOLS) {
       assert.equal(usage?.output_tokens_details.reasoning_tokens, 64);
     }
   });
-
-  test(`a failure is retried, and what the caller did wrong is not ${at}`, async () => {
-    const { openai: retrying } = clientsOf(gateway, gateway.token, 2);
-    let failures = 1;
-    provider.model = () =>
-      failures-- > 0
-        ? { status: 500, message: 'hiccup', headers: { 'retry-after-ms': '1' } }
-        : { said: [{ kind: 'text', text: 'ok' }] };
-    assert.equal((await retrying.responses.create({ ...ask, input: 'Go.' })).output_text, 'ok');
-    assert.equal(provider.asked.length, 2);
-    provider.model = () => ({ status: 400, message: 'wrong' });
-    await assert.rejects(retrying.responses.create({ ...ask, input: 'Go.' }), OpenAI.BadRequestError);
-    assert.equal(provider.asked.length, 3);
-  });
-
-  test(`an abort in the middle is settled ${at}`, async () => {
-    provider.model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }], stalls_after: 6 });
-    const email = `responses-${upstream}@example.com`;
-    const { openai } = clientsOf(gateway, await gateway.newToken({ user: email }));
-    const stream = openai.responses.stream({ ...ask, input: 'Go.' });
-    stream.on('response.output_text.delta', () => stream.abort());
-    await assert.rejects(stream.finalResponse(), OpenAI.APIUserAbortError);
-    const row = await until('it is settled', async () =>
-      (await ledgerRows(gateway.database)).find(({ user_email }) => user_email === email),
-    );
-    assert.equal(row.aborted, true);
-  });
 }
+
+test('a failure is retried, and what the caller did wrong is not', async () => {
+  const ask = askVia('messages');
+  const { openai: retrying } = clientsOf(gateway, gateway.token, 2);
+  let failures = 1;
+  provider.model = () =>
+    failures-- > 0
+      ? { status: 500, message: 'hiccup', headers: { 'retry-after-ms': '1' } }
+      : { said: [{ kind: 'text', text: 'ok' }] };
+  assert.equal((await retrying.responses.create({ ...ask, input: 'Go.' })).output_text, 'ok');
+  assert.equal(provider.asked.length, 2);
+  provider.model = () => ({ status: 400, message: 'wrong' });
+  await assert.rejects(retrying.responses.create({ ...ask, input: 'Go.' }), OpenAI.BadRequestError);
+  assert.equal(provider.asked.length, 3);
+});
+
+test('an abort in the middle is settled', async () => {
+  const ask = askVia('messages');
+  provider.model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }], stalls_after: 6 });
+  const email = 'responses-leaver@example.com';
+  const { openai } = clientsOf(gateway, await gateway.newToken({ user: email }));
+  const stream = openai.responses.stream({ ...ask, input: 'Go.' });
+  stream.on('response.output_text.delta', () => stream.abort());
+  await assert.rejects(stream.finalResponse(), OpenAI.APIUserAbortError);
+  const row = await until('it is settled', async () =>
+    (await ledgerRows(gateway.database)).find(({ user_email }) => user_email === email),
+  );
+  assert.equal(row.aborted, true);
+});
 
 test('results of tools that are images reach a model', async () => {
   for (const upstream of PROTOCOLS) {

@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { listTokens } from '../../../engine/identity/tokens/list-tokens.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
+import { anyText } from '../../support/any-text.ts';
 import { times } from '../../support/times.ts';
 import { type AdminBench, type Answer, useAdminApi } from './support.ts';
 
@@ -164,13 +165,13 @@ describe('trouble', () => {
 
   test('is never made by a body, whatever it holds', async () => {
     const name = fc.constantFrom('name', 'group', 'user', 'team', 'project', 'expires_at', 'expires_in_seconds', '');
-    const value = fc.oneof(fc.jsonValue(), fc.string({ unit: 'binary' }), fc.constant('coders'), fc.constant(null));
+    const value = fc.oneof(fc.jsonValue(), anyText(), fc.constant('coders'), fc.constant(null));
     await fc.assert(
       fc.asyncProperty(fc.dictionary(name, value), fc.boolean(), async (body, as_admin) => {
         const { status } = await bench.ask(as_admin ? 'root' : 'fay', 'POST', TOKENS, body);
         assert.ok([201, 400, 403, 409].includes(status), `${status}: ${JSON.stringify(body)}`);
       }),
-      { numRuns: times(60) },
+      { numRuns: times(30) },
     );
   });
 });

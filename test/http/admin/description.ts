@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { PACKAGE_ROOT } from '../../../engine/kit/package-root.ts';
 
@@ -43,10 +44,16 @@ export const operations = Object.entries(description.paths).flatMap(([path, item
   })),
 );
 
+const compiled = new WeakMap<object, ValidateFunction>();
+
 /** What is wrong with a value by a schema of the description; `undefined` when nothing is. */
 export function violation(schema: object, value: unknown): string | undefined {
-  const local = JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"api#/components/'));
-  return ajv.validate(local, value) ? undefined : ajv.errorsText();
+  let fits = compiled.get(schema);
+  if (fits === undefined) {
+    fits = ajv.compile(JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"api#/components/')));
+    compiled.set(schema, fits);
+  }
+  return fits(value) ? undefined : ajv.errorsText(fits.errors);
 }
 
 /** Asserts that an answer is one the description has for the request. */

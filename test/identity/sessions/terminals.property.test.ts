@@ -130,7 +130,7 @@ describe('terminals that share a sign-in', () => {
           }
         },
       ),
-      { numRuns: times(25) },
+      { numRuns: times(12) },
     );
   });
 
@@ -183,7 +183,7 @@ describe('whoever copied what a sign-in left on a disk', () => {
         const answer = await renew(gateways[1]!, clock, still.refresh_token!, thief_address);
         assert.equal(answer === 'invalid_grant', is_over);
       }),
-      { numRuns: times(20) },
+      { numRuns: times(10) },
     );
   });
 

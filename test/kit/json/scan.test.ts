@@ -74,7 +74,7 @@ describe('a JSON text', () => {
           assert.deepEqual(read(text, { piece, piece_bytes }), parsed(text), text);
         },
       ),
-      { numRuns: times(300) },
+      { numRuns: times(100) },
     );
   });
 

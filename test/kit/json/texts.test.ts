@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { WantedTexts } from '../../../engine/contract/request-body.ts';
 import { findTexts } from '../../../engine/kit/json/polite.ts';
+import { times } from '../../support/times.ts';
 
 const keys = new Map<string, NonNullable<ReturnType<WantedTexts<string>['keys']['get']>>>();
 const block: WantedTexts<string> = { keys };
@@ -59,6 +60,6 @@ test('every text has those that its parsed value has', async () => {
       const texts = (await found(JSON.stringify(made, null, indent))).map(({ text }) => text);
       assert.deepEqual(texts, textsOf(made));
     }),
-    { numRuns: 500 },
+    { numRuns: times(100) },
   );
 });

@@ -6,6 +6,7 @@ import { SPEND_SCOPES, WINDOWS } from '../../../engine/contract/config.ts';
 import type { LimitStatus } from '../../../engine/contract/services.ts';
 import { limitHeaders } from '../../../engine/money/limits/limit-headers.ts';
 import { refuseForLimits } from '../../../engine/money/limits/refusals.ts';
+import { anyText } from '../../support/any-text.ts';
 
 const amount = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
 const NOW = Date.parse('2026-03-10T12:00:00Z');
@@ -13,7 +14,7 @@ const NOW = Date.parse('2026-03-10T12:00:00Z');
 const common = fc
   .record({
     scopes: fc.subarray([...SPEND_SCOPES], { minLength: 1, maxLength: 4 }),
-    names: fc.tuple(...Array.from({ length: 4 }, () => fc.string({ unit: 'binary', maxLength: 30 }))),
+    names: fc.tuple(...Array.from({ length: 4 }, () => anyText({ maxLength: 30 }))),
     rule: fc.string({ maxLength: 30 }),
     limit: amount,
     spent: amount,

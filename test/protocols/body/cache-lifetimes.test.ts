@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { asksForHour, shortenCache } from '../../../engine/protocols/body/cache-lifetimes.ts';
 import { HeldBody } from '../../../engine/run/body.ts';
+import { times } from '../../support/times.ts';
 
 async function shortened(text: string, protocol: Protocol = 'messages') {
   const rewrites: string[] = [];
@@ -183,7 +184,7 @@ describe('a request for a lifetime of an hour', () => {
         const said = (ttl: string) => text.replaceAll('"cache_control": "MARK"', `"cache_control" :{ "ttl":"${ttl}"}`);
         assert.equal((await shortened(said('1h'))).text, said('5m'));
       }),
-      { numRuns: 300 },
+      { numRuns: times(80) },
     );
   });
 });

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { readBodyFacts } from '../../../engine/protocols/body/body-facts.ts';
 import { readSession } from '../../../engine/protocols/body/session.ts';
 import { HeldBody } from '../../../engine/run/body.ts';
+import { times } from '../../support/times.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -79,7 +80,7 @@ describe('the session of a request', () => {
     const check = fc.property(body, headers, (any, given) => {
       assert.match(keyOf(any, given as Record<string, string>) ?? '-', /^(?:[\w-]{22}|-)$/);
     });
-    fc.assert(check, { numRuns: 200 });
+    fc.assert(check, { numRuns: times(60) });
   });
 
   it('is told by how a prompt begins, however long its texts are', async () => {
@@ -96,7 +97,7 @@ describe('the session of a request', () => {
         assert.equal(session!.key, keyOf(whole));
       },
     );
-    await fc.assert(check, { numRuns: 200 });
+    await fc.assert(check, { numRuns: times(60) });
   });
 
   it('continues a stored response or conversation', () => {

@@ -52,7 +52,7 @@ describe('hostile JSON', () => {
           JSON.stringify(chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes()));
         });
       }),
-      { numRuns: times(500) },
+      { numRuns: times(150) },
     );
   });
 
@@ -66,7 +66,7 @@ describe('hostile JSON', () => {
           JSON.stringify(chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes()));
         });
       }),
-      { numRuns: times(500) },
+      { numRuns: times(150) },
     );
   });
 
@@ -79,7 +79,7 @@ describe('hostile JSON', () => {
         );
         survives(() => writeStream(readData([...data, '{"choices":[{"delta":{},"finish_reason":"stop"}]}']).events));
       }),
-      { numRuns: times(500) },
+      { numRuns: times(150) },
     );
   });
 
@@ -92,7 +92,7 @@ describe('hostile JSON', () => {
           if (events.at(-1)?.type === 'end') chatProtocol.adapter.writeDocument(events, context(), new Notes());
         });
       }),
-      { numRuns: times(500) },
+      { numRuns: times(150) },
     );
   });
 

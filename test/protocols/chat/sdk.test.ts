@@ -51,7 +51,7 @@ describe('the official client', () => {
         assert.deepEqual(told(final.choices[0]!.message), expected(events));
         assert.ok((final.usage?.total_tokens ?? 0) >= (final.usage?.completion_tokens ?? 0));
       }),
-      { numRuns: times(40) },
+      { numRuns: times(15) },
     );
   });
 
@@ -63,7 +63,7 @@ describe('the official client', () => {
         const { choices } = await client.chat.completions.create(ASK);
         assert.deepEqual(told(choices[0]!.message), expected(events));
       }),
-      { numRuns: times(30) },
+      { numRuns: times(12) },
     );
   });
 

@@ -60,7 +60,7 @@ test('the official client reads every answer: the same texts, thoughts and calls
       assert.equal(message.usage.cache_read_input_tokens, usage?.cache_read ?? unknown);
       assert.equal(message.usage.cache_creation_input_tokens, usage?.cache_write ?? unknown);
     }),
-    { numRuns: times(60) },
+    { numRuns: times(30) },
   );
 });
 

@@ -137,7 +137,7 @@ test('any JSON as a request is read or refused, and what is read can be written'
         JSON.stringify(messagesProtocol.adapter.writeRequest(conversation, TARGET, new Notes()));
       }, ['invalid_request', 'not_translatable']);
     }),
-    { numRuns: times(250) },
+    { numRuns: times(80) },
   );
 });
 
@@ -269,7 +269,7 @@ test('any JSON as an answer is read or found invalid, as a stream and whole', ()
       }, ['upstream_invalid', 'upstream_failed']);
       legal(read);
     }),
-    { numRuns: times(250) },
+    { numRuns: times(80) },
   );
   fc.assert(
     fc.property(

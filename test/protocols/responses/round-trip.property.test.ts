@@ -71,7 +71,7 @@ test('a conversation that is written and read again is the same, up to merging n
       const read = responsesProtocol.adapter.readRequest(JSON.parse(JSON.stringify(written)) as Json, new Notes());
       assert.deepEqual(json(comparable(read)), json(comparable(conversation)));
     }),
-    { numRuns: times(75) },
+    { numRuns: times(25) },
   );
 });
 
@@ -128,7 +128,7 @@ test('an answer that is written and read again says the same, as a stream and wh
         { ...end.usage, cache_read: 0, cache_write: 0, reasoning: 0 },
       );
     }),
-    { numRuns: times(75) },
+    { numRuns: times(25) },
   );
 });
 
@@ -212,7 +212,7 @@ test('a request of any JSON is read or refused, and never breaks the gateway', (
         onlyStageErrors(() => responsesProtocol.adapter.readRequest({ model: 'm', ...body }, new Notes()));
       },
     ),
-    { numRuns: times(250) },
+    { numRuns: times(80) },
   );
 });
 
@@ -227,6 +227,6 @@ test('an answer of any JSON is read or refused, and never breaks the gateway', (
       onlyStageErrors(() => responsesProtocol.adapter.readDocument(document, new Notes()));
       onlyStageErrors(() => responsesProtocol.adapter.readDocument({ output: events, usage: document }, new Notes()));
     }),
-    { numRuns: times(250) },
+    { numRuns: times(80) },
   );
 });

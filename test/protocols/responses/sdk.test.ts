@@ -63,7 +63,7 @@ test('the official SDK follows every stream and hears what the upstream said', a
           .join(''),
       );
     }),
-    { numRuns: times(40) },
+    { numRuns: times(15) },
   );
 });
 
@@ -76,7 +76,7 @@ test('the official SDK reads every whole answer', async () => {
       const texts = expected(events).filter(({ kind }) => kind === 'text');
       assert.equal(response.output_text, texts.map(({ text }) => text).join(''));
     }),
-    { numRuns: times(30) },
+    { numRuns: times(12) },
   );
 });
 

@@ -123,7 +123,7 @@ for (const protocol of PROTOCOLS) {
             assert.equal(rewriter.replaced.get('redact') ?? 0, count);
             if (protocol === 'responses') assertRepeated(after.datas);
           }),
-          { numRuns: times(150) },
+          { numRuns: times(50) },
         );
       });
     }
@@ -137,7 +137,7 @@ for (const protocol of PROTOCOLS) {
           const blind: Rewriting = { ...WORDS, kinds: ['other' as TextKind] };
           assert.equal(rewriteStream(newRewriter(protocol, blind), original, at), original);
         }),
-        { numRuns: times(60) },
+        { numRuns: times(20) },
       );
     });
 
@@ -163,7 +163,7 @@ for (const protocol of PROTOCOLS) {
           assert.equal(text.includes('boss@example.com'), json.includes('boss@example.com'));
           if ((rewriter.replaced.get('redact') ?? 0) === 0) assert.equal(text, json);
         }),
-        { numRuns: times(150) },
+        { numRuns: times(50) },
       );
     });
   });

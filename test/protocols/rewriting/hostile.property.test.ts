@@ -61,7 +61,7 @@ for (const protocol of [...PROTOCOLS, 'none']) {
           assert.ok(error instanceof StageError, String(error));
         }
       }),
-      { numRuns: times(1500) },
+      { numRuns: times(400) },
     );
   });
 }
@@ -85,6 +85,6 @@ test('what is put into a JSON text stands where it was asked for, and the rest s
       };
       assert.deepEqual(JSON.parse(edited), expected(JSON.parse(text), 0));
     }),
-    { numRuns: times(500) },
+    { numRuns: times(150) },
   );
 });

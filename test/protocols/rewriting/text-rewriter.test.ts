@@ -44,7 +44,7 @@ describe('a text that comes in pieces', () => {
           assert.deepEqual(rewritten(rewriting, [...text]), whole);
           assert.equal(whole.text, byDefinition(rewriting, text));
         }),
-        { numRuns: times(500) },
+        { numRuns: times(150) },
       );
     });
   }
@@ -120,7 +120,7 @@ describe('a JSON text that comes in pieces', () => {
         assert.equal(json(cut(text, at)), whole);
         assert.deepEqual(JSON.parse(whole), saidIn(JSON.parse(plain)));
       }),
-      { numRuns: times(300) },
+      { numRuns: times(100) },
     );
   });
   const said = (text: string) => rewritten(ADDRESSES, [text]).text;

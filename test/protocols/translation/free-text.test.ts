@@ -9,12 +9,9 @@ import {
   freeTextArguments,
   freeTextOf,
 } from '../../../engine/protocols/translation/features/free-text.ts';
+import { anyText } from '../../support/any-text.ts';
 
-const texts = fc.oneof(
-  fc.string({ unit: 'binary' }),
-  fc.string(),
-  fc.constantFrom('"', '\\', '\n\\"u0041', '🙂\ud83d'),
-);
+const texts = fc.oneof(anyText(), fc.string(), fc.constantFrom('"', '\\', '\n\\"u0041', '🙂\ud83d'));
 
 function cut(text: string, places: readonly number[]): string[] {
   const at = [...new Set(places.map((place) => place % (text.length + 1)))].sort((a, b) => a - b);

@@ -9,6 +9,7 @@ import type { ReasoningProof } from '../../../engine/protocols/translation/conve
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { isMade, proofFromText, proofToText } from '../../../engine/protocols/translation/proof.ts';
 import { createTranslator } from '../../../engine/protocols/translation/translate.ts';
+import { anyText } from '../../support/any-text.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
 import { times } from '../../support/times.ts';
 import { conversations } from './conversation-arbitraries.ts';
@@ -132,13 +133,13 @@ describe('a proof of reasoning kept as text', () => {
       {
         protocol: fc.constantFrom(...PROTOCOLS),
         kind: fc.constantFrom('signature', 'encrypted', 'none'),
-        value: fc.string({ unit: 'binary' }),
-        id: fc.string({ unit: 'binary', minLength: 1 }),
+        value: anyText(),
+        id: anyText({ minLength: 1 }),
       },
       { requiredKeys: ['protocol', 'kind', 'value'], noNullPrototype: true },
     );
     fc.assert(
-      fc.property(proofs, fc.string({ unit: 'binary' }), (proof, upstream) => {
+      fc.property(proofs, anyText(), (proof, upstream) => {
         const text = proofToText(proof, { protocol: 'chat', upstream });
         assert.ok(isMade(text));
         assert.deepEqual(proofFromText(text, OWN), { ...proof, upstream });

@@ -230,7 +230,7 @@ for (const from of PROTOCOLS) {
           // What its own protocol would refuse, another may refuse as well.
           if (isTaken(from, body) === undefined) assert.equal(isTaken(to, JSON.parse(json)), undefined, json);
         }),
-        { numRuns: times(400) },
+        { numRuns: times(120) },
       );
     });
   }

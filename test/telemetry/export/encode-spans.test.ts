@@ -6,6 +6,7 @@ import { encodeSpans } from '../../../engine/telemetry/export/encode-spans.ts';
 import { ExportedSpan } from '../../../engine/telemetry/export/readable-span.ts';
 import type { FinishedSpan } from '../../../engine/telemetry/spans.ts';
 import { readExport } from '../../support/telemetry/otlp.ts';
+import { times } from '../../support/times.ts';
 
 const SOURCE = {
   resource: { 'service.name': 'appscli-gateway', 'deployment.environment.name': 'größer' },
@@ -67,7 +68,7 @@ describe('spans that are encoded by code of our own', () => {
         const read = (bytes: Uint8Array) => readExport('traces', Buffer.from(bytes), false);
         assert.deepEqual(read(encodeSpans(given, SOURCE)), read(sdk));
       }),
-      { numRuns: 150 },
+      { numRuns: times(40) },
     );
   });
 

@@ -125,7 +125,7 @@ describe('OTLP of clients', () => {
           }
         },
       ),
-      { numRuns: times(1000) },
+      { numRuns: times(300) },
     );
   });
 });

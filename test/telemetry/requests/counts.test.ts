@@ -42,7 +42,7 @@ describe('the metrics about requests', () => {
     assert.deepEqual(series('gateway.cost'), { 'messages coder-1 main payments': 0.005 });
   });
 
-  it('have the same series for 10,000 callers, sessions, tokens, addresses and unknown models as for one', () => {
+  it('have the same series for 1,000 callers, sessions, tokens, addresses and unknown models as for one', () => {
     const { requestEnded, metrics } = openScene({ metrics: { interval_seconds: 60, team: false } });
     const count = () => metrics.measure().reduce((sum, { series }) => sum + series.length, 0);
     const one = (i: number) => {
@@ -61,7 +61,7 @@ describe('the metrics about requests', () => {
     };
     one(0);
     const before = count();
-    for (let i = 1; i < 10_000; i++) one(i);
+    for (let i = 1; i < 1000; i++) one(i);
     assert.equal(count(), before);
   });
 

@@ -4,6 +4,7 @@ import { noteVerified, takeSession } from '../../../identity/deprovisioning/ask-
 import { type AskingAbout, endAsRefused, recheckSession } from '../../../identity/deprovisioning/recheck-session.ts';
 import type { Person } from '../../../identity/provider/admit.ts';
 import type { ConsoleSession } from '../../../identity/sessions/console-sessions.ts';
+import { atMost } from '../../../kit/memory.ts';
 import { suspendUnlessVerified } from '../refresh.ts';
 
 /** How old may be what is known of a person. */
@@ -25,7 +26,7 @@ export interface Checked {
  */
 export function createRecheck(asking: AskingAbout) {
   const { clock, config, identity, log } = asking;
-  const tried = new LRUCache<string, number>({ max: MAX_TRIED });
+  const tried = new LRUCache<string, number>(atMost(MAX_TRIED));
   const longest_ms = (config.auth?.session.ttl_minutes ?? 0) * 60_000;
 
   return async (about: NonNullable<ConsoleSession['person']>): Promise<Checked> => {
