@@ -5,6 +5,8 @@ import { JsonScan } from '../../engine/kit/json/scan.ts';
 import { readDecisive } from '../../engine/protocols/body/read-decisive.ts';
 import { StopCutter } from '../../engine/protocols/translation/features/stop-sequences.ts';
 import { withoutUsageChunk } from '../../engine/protocols/translation/usage-chunk.ts';
+import { foreignAnswer } from '../../engine/selfcheck/foreign-answers.ts';
+import { readAnswer } from '../../engine/selfcheck/read-answer.ts';
 import { createFindings } from '../../engine/source/findings.ts';
 import { parseSource } from '../../engine/source/source.ts';
 import { ADDRESSES, rewritten } from '../protocols/rewriting/rewriting.ts';
@@ -22,7 +24,9 @@ const NO_BOUNDS = { depth: Infinity, values: Infinity };
 const scan = (text: string) => new JsonScan(Buffer.from(text), NO_BOUNDS).step(Infinity);
 
 /** Each makes what is measured, of a size, and its smaller size. */
-const TASKS: Readonly<Record<string, readonly [size: number, make: (size: number) => () => unknown]>> = {
+const TASKS: Readonly<
+  Record<string, readonly [size: number, make: (size: number) => (() => unknown) | Promise<() => unknown>]>
+> = {
   'a scan of a long string': [1_000_000, (size) => () => scan(`["${'a'.repeat(size)}"]`)],
   'a scan of escaped quotes far apart': [
     1_000_000,
@@ -62,6 +66,21 @@ const TASKS: Readonly<Record<string, readonly [size: number, make: (size: number
     },
   ],
   ...Object.fromEntries(
+    ['<title', '<title>', '<input ', '<h1>', '<h1>503 a', '<title>sign', ' ', '[', '{"a":'].map((text) => [
+      `the recognition of a page of ${text}`,
+      [
+        50_000,
+        async (size: number) => {
+          const body = Buffer.from(text.repeat(size / text.length));
+          const times = { arrivals: [{ at_ms: 5, bytes: body.length }], head_ms: 4, total_ms: 6 };
+          const page = { status: 200, headers: { 'content-type': 'text/html' }, body, ...times };
+          const answer = await readAnswer({ ...page, ending: 'whole' });
+          return () => foreignAnswer(answer);
+        },
+      ] as const,
+    ]),
+  ),
+  ...Object.fromEntries(
     PAIRS.map(({ from, to }) => [
       `a translation from ${from} to ${to}`,
       [
@@ -87,9 +106,9 @@ function cpuMs(task: () => unknown): number {
 }
 
 for (const [what, [size, make]] of Object.entries(TASKS)) {
-  test(`${what} takes time in proportion`, () => {
-    const small = cpuMs(make(size));
-    const large = cpuMs(make(FACTOR * size));
+  test(`${what} takes time in proportion`, async () => {
+    const small = cpuMs(await make(size));
+    const large = cpuMs(await make(FACTOR * size));
     assert.ok(large < FACTOR_MAX * Math.max(small, LEAST_MS), `${large} ms, of an eighth ${small} ms`);
   });
 }

@@ -47,11 +47,8 @@ describe('one request to an unknown server', () => {
       answer.arrivals.map(({ bytes }) => bytes),
       [3, 3, 5],
     );
-    const [began_ms, ...at_ms] = times_ms;
-    assert.deepEqual(
-      [answer.head_ms, ...answer.arrivals.map((arrival) => arrival.at_ms), answer.total_ms],
-      at_ms.map((at) => at - began_ms!),
-    );
+    const told_ms = [answer.head_ms, ...answer.arrivals.map(({ at_ms }) => at_ms), answer.total_ms];
+    assert.deepEqual(told_ms, times_ms.slice(1, 6));
   });
 
   test('sends its body with a length, and no header of its own that says more than it must', async () => {
