@@ -41,9 +41,6 @@ export interface CommandOptions {
   readonly gid?: number;
 }
 
-// People are told times in their own zone; tests are at home in this one.
-process.env.TZ = 'UTC';
-
 const running = new Map<ChildProcess, Promise<unknown>>();
 
 // What a failed test left running would keep its file from ending, and its PostgreSQL from stopping.

@@ -8,9 +8,6 @@ import type { CommandContext } from '../../engine/cli/context.ts';
 import type { FrozenClock } from '../../engine/kit/clock.ts';
 import { atFileEnd } from '../support/file-end.ts';
 
-// People are told times in their own zone; tests are at home in this one.
-process.env.TZ = 'UTC';
-
 const closing: (() => void)[] = [];
 atFileEnd(() => {
   for (const close of closing.splice(0)) close();

@@ -218,7 +218,7 @@ describe('a compiled condition and json-logic-js', () => {
       seen.add(operator === 'var' && path in FACTS ? FACTS[path].kind : operator);
       note(operands);
     };
-    for (const condition of fc.sample(conditions, { numRuns: 2000, seed: 1 })) note(condition);
+    for (const condition of fc.sample(conditions, { numRuns: 2000 })) note(condition);
     const kinds = ['string', 'number', 'boolean', 'strings'];
     assert.deepEqual([...seen].sort(), [...Object.keys(OPERATORS), ...kinds].sort());
   });

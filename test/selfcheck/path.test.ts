@@ -33,7 +33,7 @@ let served: Awaited<ReturnType<typeof serve>>;
 const proxies: Awaited<ReturnType<typeof startProxy>>[] = [];
 
 before(async () => {
-  const timeouts = { request_body_seconds: 30, request_silence_seconds: 10 };
+  const timeouts = { request_body_seconds: 30, request_silence_seconds: 30 };
   const config = signInConfig({ server: { timeouts, limits: { body_bytes: 8_000_000 } } });
   let callers = 0;
   served = await serve(

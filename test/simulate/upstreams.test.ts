@@ -83,8 +83,7 @@ const inSession = (n: number) => REQUEST.replace('{ json:', `{ headers: { sessio
 const TWO = 'gateway: { routing: { default_upstreams: [main, spare] } }';
 
 describe('a request with several upstreams', () => {
-  it('goes to the next as the table of failover says, which takes no time', async () => {
-    const started = performance.now();
+  it('goes to the next as the table of failover says, on a clock of its own', async () => {
     await holds(
       `
   - name: overloaded
@@ -148,7 +147,6 @@ describe('a request with several upstreams', () => {
     expect: { status: 429, attempts: [{ reason: next_limited }, { reason: exhausted }], ledger: { cost_nano_usd: 0 } }
 `.replace('{}]', '{ reason: served }]'),
     );
-    assert.ok(performance.now() - started < 10_000);
   });
 
   it('is told apart from one that no other upstream could be asked for, as a limit has no room there', () =>

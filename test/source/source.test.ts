@@ -6,6 +6,7 @@ import { createFindings } from '../../engine/source/findings.ts';
 import { type Mark, type Node, nodeAt, toValue } from '../../engine/source/node.ts';
 import { parseSource } from '../../engine/source/source.ts';
 import { times } from '../support/times.ts';
+import { assertProportional } from '../support/work.ts';
 
 const TEXT = `server:
   listen: 127.0.0.1:8080
@@ -130,17 +131,8 @@ test('no text makes the parser throw, and a text is either parsed or blamed', ()
 describe('a large file', () => {
   const keysOf = (count: number) => Array.from({ length: count }, (_, index) => `key_${index}: ${index}\n`).join('');
 
-  test('takes time in proportion to its size, whatever it consists of', () => {
-    const time = (count: number) => {
-      const text = keysOf(count);
-      const start = performance.now();
-      assert.equal(parse(text).findings.errors(), 0);
-      return performance.now() - start;
-    };
-    time(1000);
-    // In proportion to the square of the keys it would be 64 times as long.
-    assert.ok(time(40_000) < 24 * Math.max(time(5000), 20));
-  });
+  test('takes work in proportion to its size', () =>
+    assertProportional(300, (size) => assert.equal(parse(keysOf(size)).findings.errors(), 0)));
 
   test('is told about a key that stands there twice', () => {
     const { findings } = parse(`${keysOf(5000)}key_17: again\nkey_17: and again\n`);

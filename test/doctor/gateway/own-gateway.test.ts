@@ -32,17 +32,11 @@ describe('a gateway of ours', { concurrency: true }, () => {
   });
 
   test('explains tokens that it does not know, and that have expired', async () => {
-    const expired = await opened.gateway.newToken({ expires_at: new Date(Date.now() + 1500) });
     const unknown = await examine(opened.gateway.url, { connections: [{ token: 'gw_nobody-has-this-one' }] });
     assert.match(unknown.of('token').found, /does not know the token/);
-    const late = async () => {
-      const { of } = await examine(opened.gateway.url, { connections: [{ token: expired, model: undefined }] });
-      return of('token');
-    };
-    let token = await late();
-    // It is examined until its time is over: each takes as long as a stream does.
-    while (token.verdict === 'ok') token = await late();
-    assert.match(token.found, /the token has expired/);
+    const token = await opened.gateway.newToken({ expires_at: new Date(Date.now() - 1000) });
+    const expired = await examine(opened.gateway.url, { connections: [{ token, model: undefined }] });
+    assert.match(expired.of('token').found, /the token has expired/);
   });
 
   test('is told apart from a proxy before it that holds streams back, takes headers off or refuses large requests', async () => {

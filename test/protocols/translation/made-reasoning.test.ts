@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { removeMadeReasoning } from '../../../engine/protocols/translation/features/made-reasoning.ts';
 import { HeldBody } from '../../../engine/run/body.ts';
+import { assertProportional } from '../../support/work.ts';
 
 async function sent(text: string, protocol: Protocol = 'messages'): Promise<{ text: string; rewrites: string[] }> {
   const rewrites: string[] = [];
@@ -136,22 +137,12 @@ describe('odd bodies', () => {
 });
 
 describe('a large body', () => {
-  const growth = async (make: (count: number) => string): Promise<number> => {
-    const seconds = async (count: number): Promise<number> => {
-      const body = make(count);
-      const started = process.cpuUsage();
-      await sent(body);
-      const { user: used, system } = process.cpuUsage(started);
-      return used + system;
-    };
-    await seconds(1000);
-    return (await seconds(24_000)) / Math.max(1000, await seconds(3000));
+  const bodies: Readonly<Record<string, (count: number) => string>> = {
+    'in one message': (count) => asked([said(...Array(count).fill(MADE), text('b'))]),
+    'in as many messages': (count) => asked(Array(count).fill(said(MADE, text('b')))),
   };
-
-  it('costs time in proportion to its size, however many marks are in it', async () => {
-    const one_message = (count: number) => asked([said(...Array(count).fill(MADE), text('b'))]);
-    const messages = (count: number) => asked(Array(count).fill(said(MADE, text('b'))));
-    assert.ok((await growth(one_message)) < 40);
-    assert.ok((await growth(messages)) < 40);
-  });
+  for (const [where, make] of Object.entries(bodies)) {
+    it(`costs work in proportion to its size, however many marks are in it: ${where}`, () =>
+      assertProportional(500, (size) => sent(make(size))));
+  }
 });

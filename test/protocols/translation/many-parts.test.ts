@@ -3,15 +3,13 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { StageError } from '../../../engine/contract/errors.ts';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { assertProportional } from '../../support/work.ts';
 import { PAIRS, translate } from './translating.ts';
 
-/** So many that work for each pair of them would take minutes. */
-const COUNT = 49_000;
+/** How many pieces a request has. */
+let count = 0;
 
-/** Far above what any of these takes, far below what they would take otherwise. */
-const MOST_MS = 5000;
-
-const many = (piece: (index: number) => unknown) => Array.from({ length: COUNT }, (_, index) => piece(index));
+const many = (piece: (index: number) => unknown) => Array.from({ length: count }, (_, index) => piece(index));
 const by = (index: number) => (index % 2 === 0 ? 'user' : 'assistant');
 
 const messagesCalls = (id: (index: number) => string) => [
@@ -62,16 +60,13 @@ const REQUESTS: Readonly<Record<Protocol, Readonly<Record<string, () => object>>
 for (const [from, requests] of Object.entries(REQUESTS) as [Protocol, Readonly<Record<string, () => object>>][]) {
   describe(`a ${from} request of very many`, () => {
     for (const [what, make] of Object.entries(requests)) {
-      it(`${what} is translated in time`, () => {
-        const body = make();
-        for (const { to } of PAIRS.filter((pair) => pair.from === from)) {
-          const started = performance.now();
-          const { json } = translate(from, to, true, body);
-          const took_ms = performance.now() - started;
-          assert.ok(json.length > COUNT, `all of it goes to ${to}`);
-          assert.ok(took_ms < MOST_MS, `${took_ms} ms for ${to}`);
-        }
-      });
+      it(`${what} is translated with work in proportion`, () =>
+        assertProportional(200, (size) => {
+          count = size;
+          for (const { to } of PAIRS.filter((pair) => pair.from === from)) {
+            assert.ok(translate(from, to, true, make()).json.length > size, `all of it goes to ${to}`);
+          }
+        }));
     }
   });
 }
