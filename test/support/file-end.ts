@@ -1,19 +1,36 @@
+import { join } from 'node:path';
 import { after } from 'node:test';
 
-const callbacks: (() => unknown)[] = [];
+const at_file_end: (() => unknown)[] = [];
+const at_process_end: (() => unknown)[] = [];
 
 /**
  * Runs something at the end of every test file of this process, for modules that several of them import: a hook of such a
  * module would belong to the first.
  */
 export function atFileEnd(callback: () => unknown): void {
-  callbacks.push(callback);
+  at_file_end.push(callback);
+}
+
+/** Runs something after the last test file of this process, for what its files share. What came last goes first. */
+export function atProcessEnd(callback: () => unknown): void {
+  at_process_end.unshift(callback);
 }
 
 /** Runs what is due at the end of a file. */
 export async function endFile(): Promise<void> {
-  for (const callback of callbacks) await callback();
+  for (const callback of at_file_end) await callback();
 }
 
-// A file that is run by hand is the only one of its process.
-after(endFile);
+/** Runs what is due after the last file. */
+export async function endProcess(): Promise<void> {
+  for (const callback of at_process_end.splice(0)) await callback();
+}
+
+// A file that is run by hand is the only one of its process. Where there are more, Node.js runs this after the first.
+if (process.argv[1] !== join(import.meta.dirname, 'worker.ts')) {
+  after(async () => {
+    await endFile();
+    await endProcess();
+  });
+}

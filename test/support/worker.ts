@@ -8,7 +8,7 @@ import { flushCompileCache } from 'node:module';
 import { suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import fc from 'fast-check';
-import { endFile } from './file-end.ts';
+import { endFile, endProcess } from './file-end.ts';
 import { SEED } from './random.ts';
 
 const LOAD_MS = 60_000;
@@ -42,3 +42,4 @@ for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
 }
 process.disconnect();
 failLater(END_MS, () => `tests left open: ${process.getActiveResourcesInfo().join(', ')}`).unref();
+await endProcess();
