@@ -169,7 +169,7 @@ describe('the page of limits', () => {
 });
 
 it('has nothing serious for axe in any of its dialogs, and fits a phone', async () => {
-  const { sub, email } = site.newPerson();
+  const { email } = site.newPerson();
   await spend('user', email, 'day', 50);
   await createToken(site.by, { user: email, group: 'all', name: HOSTILE_SHORT });
   const counter = new URLSearchParams({ user: email, window: 'day', unit: 'usd' }).toString();
@@ -183,7 +183,7 @@ it('has nothing serious for axe in any of its dialogs, and fits a phone', async 
       ['/console/tokens?tab=service&create=service'],
       [`/console/tokens?user=${email}`, /^Revoke/],
     ],
-    [sub]: [['/console/limits', /^Ask for more of .* per day/]],
+    ben: [['/console/limits', /^Ask for more of .* per day/]],
   };
   for (const [who, shown] of Object.entries(views)) {
     const { page } = await site.open(who, '/console', { viewport: { width: 360, height: 800 } });
