@@ -5,7 +5,8 @@
  * const anna = await signInToConsole(gateway.url, 'anna');       // an administrator where auth.admin_groups says so
  * await anna.call('GET', '/admin/api/me');                        // as the console itself asks
  * await anna.send('POST', '/admin/api/tokens', { headers: {} });  // the cookie and nothing else: as another site has it sent
- * await openConsole(page, gateway.url, 'ben', '/console/usage');  // the same in a real browser
+ * await openAs(page, gateway.url, 'ben', '/console/usage');       // in a real browser, signed in already
+ * await openConsole(page, gateway.url, 'ben', '/console/usage');  // signs in with the browser itself, which takes longer
  * ```
  * Boot the gateway with `bootSignIn` and `auth: { admin_groups: ['admins'] }`.
  * @module
@@ -69,6 +70,14 @@ export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       }),
   };
+}
+
+/** Opens a page of the console in a real browser for somebody who is signed in. */
+export async function openAs(page: Page, gateway_url: string, sub: string, path: string): Promise<void> {
+  const { browser } = await signInToConsole(gateway_url, sub);
+  const cookies = [...browser.cookies(gateway_url)].map(([name, value]) => ({ name, value, url: gateway_url }));
+  await page.context().addCookies(cookies.map((cookie) => ({ ...cookie, httpOnly: true, sameSite: 'Lax' as const })));
+  await page.goto(`${gateway_url}${path}`);
 }
 
 /** Signs a person in with a real browser, which ends at a page of the console. */

@@ -1,9 +1,11 @@
+import { readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 
 /** When tests begin, unless `test/run.ts --date` says otherwise: in the middle of a week, a month and a day. */
 export const BEGINNING = '2026-11-25T10:00:00Z';
 
 const NAME = 'APPSCLI_TEST_CLOCK_MS';
+const SCRIPT = `${import.meta.dirname}/clock.js`;
 
 /** How far the clock of the tests is ahead of the machine's, in milliseconds. */
 export const ahead_ms = (): number => Number(process.env[NAME] ?? 0);
@@ -14,9 +16,15 @@ export const ahead_ms = (): number => Number(process.env[NAME] ?? 0);
  */
 export function clockEnvironment(beginning: string): NodeJS.ProcessEnv {
   if (process.env[NAME] !== undefined) return {};
-  const { href } = pathToFileURL(`${import.meta.dirname}/clock.js`);
+  const { href } = pathToFileURL(SCRIPT);
   const options = [process.env.NODE_OPTIONS, `--import=${href}`].filter(Boolean).join(' ');
   return { [NAME]: String(Date.parse(beginning) - Date.now()), NODE_OPTIONS: options };
+}
+
+/** A script that gives a page in a browser the clock of the tests. */
+export function pageClock(): string {
+  const env = JSON.stringify({ [NAME]: String(ahead_ms()) });
+  return `{ const process = { env: ${env} };\n${readFileSync(SCRIPT, 'utf8')}}`;
 }
 
 /** An environment without the clock of the tests, for programs that run a database of their own, which has the machine's. */

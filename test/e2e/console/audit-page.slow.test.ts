@@ -1,43 +1,36 @@
 /** The page of changes and refused sign-ins in a real browser. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { parse } from 'csv-parse/sync';
 import type { Page } from 'playwright-core';
-import { openConsole } from '../../support/console.ts';
-import { useBrowser } from '../../support/identity/browser.ts';
 import { until } from '../../support/until.ts';
-import { type ConsoleScene, HOSTILE, openConsoleScene } from './scene.ts';
+import { HOSTILE, useConsole } from './scene.ts';
 
-const browser = useBrowser();
-let scene: ConsoleScene;
-before(async () => {
-  scene = await openConsoleScene();
-});
-after(() => scene?.close());
-
-async function openAudit(sub: string, query = ''): Promise<{ page: Page; complaints: readonly string[] }> {
-  const { page, complaints } = await browser.open({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce' });
-  await openConsole(page, scene.gateway.url, sub, `/console/audit${query}`);
-  return { page, complaints };
-}
+const site = useConsole();
+const openAudit = (sub: string, query = '') => site.open(sub, `/console/audit${query}`);
 
 const sentences = (page: Page) => page.locator('.audit-words').allInnerTexts();
 
 test('an administrator finds a change by whom it is about, reads all of it and takes it along, by keyboard alone', async () => {
+  const { email } = site.newPerson();
+  const anna = await site.signIn('anna');
+  await anna.call('POST', '/admin/api/tokens', { user: email, group: 'all', name: 'desk' });
+  const room = { user: email, window: 'day', usd: 20, reason: HOSTILE, expires_in_seconds: 86_400 };
+  assert.equal((await anna.call('POST', '/admin/api/limits/grants', room)).status, 201);
   const { page, complaints } = await openAudit('anna');
   await page.getByLabel('To whom or what').focus();
-  await page.keyboard.type('ben@example.com');
+  await page.keyboard.type(email);
   await page.keyboard.press('Enter');
-  await page.waitForURL(/subject=ben/);
+  await page.waitForURL(/subject=person/);
   await page.getByRole('button', { name: 'Show all' }).waitFor();
-  const granted = `granted 20 USD more per day to user ben@example.com until`;
+  const granted = `granted 20 USD more per day to user ${email} until`;
   await page.getByText(granted).first().waitFor();
   // Until the answer comes, the list is the one before.
   let found: string[] = [];
   await until('only changes about them are listed', async () => {
     found = await sentences(page);
-    return found.length > 0 && found.every((sentence) => sentence.includes('ben@example.com'));
+    return found.length === 2 && found.every((sentence) => sentence.includes(email));
   });
 
   const row = page.getByRole('row').filter({ hasText: granted });
@@ -62,19 +55,24 @@ test('an administrator finds a change by whom it is about, reads all of it and t
   await page.getByRole('button', { name: 'Show all' }).press('Enter');
   await page.waitForURL((url) => url.searchParams.get('subject') === null);
   await page.goBack();
-  await page.waitForURL(/subject=ben/);
-  assert.equal(await page.getByLabel('To whom or what').inputValue(), 'ben@example.com');
+  await page.waitForURL(/subject=person/);
+  assert.equal(await page.getByLabel('To whom or what').inputValue(), email);
   assert.deepEqual(complaints, []);
 });
 
 test('a link shows the same list, with days of the time zone of the gateway', async () => {
-  const today = new Date().toISOString().slice(0, 10);
-  const { page } = await openAudit('anna', `?since=${today}&until=${today}&action=upstream.drain`);
-  await page.getByText('drained the upstream second').waitFor();
+  const { email } = site.newPerson();
+  const anna = await site.signIn('anna');
+  const { body } = await anna.call('POST', '/admin/api/tokens', { user: email, group: 'all', name: 'desk' });
+  const day = body.created_at.slice(0, 10);
+  const { page } = await openAudit('anna', `?since=${day}&until=${day}&action=token.create&subject=${email}`);
+  await page.getByText(`made the access token`).waitFor();
   assert.equal((await sentences(page)).length, 1);
-  assert.equal(await page.getByLabel('From').inputValue(), today);
+  assert.equal(await page.getByLabel('From').inputValue(), day);
+  const revoked = await anna.call('DELETE', `/admin/api/tokens/${body.id}`);
+  assert.equal(revoked.status, 200);
   await page.getByRole('button', { name: 'Show all' }).click();
-  await page.getByText('made the access token').first().waitFor();
+  await page.getByText('revoked the access token').first().waitFor();
   const { page: later } = await openAudit('anna', '?since=2100-01-01');
   await later.getByText('No change is like that.').waitFor();
 });

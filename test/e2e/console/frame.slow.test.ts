@@ -1,20 +1,16 @@
 /** What is around the pages: how little the first one takes, a lost connection, a session that ends, themes, the menu on a phone. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { openConsole, signInToConsole } from '../../support/console.ts';
+import { test } from 'node:test';
+import { openAs, openConsole } from '../../support/console.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { until } from '../../support/until.ts';
-import { type ConsoleScene, openConsoleScene } from './scene.ts';
+import { useConsole } from './scene.ts';
 
 const FIRST_PAGE_BYTES_MAX = 150_000;
 const PHONE = { viewport: { width: 390, height: 844 } };
 
 const browser = useBrowser();
-let scene: ConsoleScene;
-before(async () => {
-  scene = await openConsoleScene();
-});
-after(() => scene?.close());
+const site = useConsole();
 
 test(`the first page takes less than ${FIRST_PAGE_BYTES_MAX} bytes with gzip, all its files together`, async () => {
   for (const sub of ['anna', 'ben']) {
@@ -27,7 +23,7 @@ test(`the first page takes less than ${FIRST_PAGE_BYTES_MAX} bytes with gzip, al
         sizes.push(Number(response.headers()['content-length'] ?? 0));
       }
     });
-    await openConsole(page, scene.gateway.url, sub);
+    await openAs(page, site.gateway.url, sub, '/console');
     await page.getByRole('heading', { level: 1 }).waitFor();
     await until('the first page has loaded', async () => (await page.locator('.skeleton').count()) === 0);
     const bytes = sizes.reduce((sum, each) => sum + each, 0);
@@ -36,8 +32,7 @@ test(`the first page takes less than ${FIRST_PAGE_BYTES_MAX} bytes with gzip, al
 });
 
 test('a lost connection is told, and mended without a reload', async () => {
-  const { page, context } = await browser.open();
-  await openConsole(page, scene.gateway.url, 'ben', '/console/tokens');
+  const { page, context } = await site.open('ben', '/console/tokens');
   await page.getByText('laptop').first().waitFor();
   await page.evaluate('window.not_loaded_again = true');
   await page.waitForLoadState('networkidle');
@@ -52,22 +47,22 @@ test('a lost connection is told, and mended without a reload', async () => {
 
 test('whoever is signed out elsewhere is shown how to sign in, and comes back to the page', async () => {
   const { page } = await browser.open();
-  await openConsole(page, scene.gateway.url, 'ben', '/console/usage?since=7d');
+  const { sub, email } = site.newPerson();
+  await openConsole(page, site.gateway.url, sub, '/console/usage?since=7d');
   await page.getByRole('heading', { level: 1, name: 'Usage' }).waitFor();
-  const admin = await signInToConsole(scene.gateway.url, 'anna');
-  const { body } = await admin.call('GET', '/admin/api/sessions?user=ben%40example.com');
+  const admin = await site.signIn('anna');
+  const { body } = await admin.call('GET', `/admin/api/sessions?user=${encodeURIComponent(email)}`);
   for (const { id } of body.sessions as { id: string }[]) await admin.call('DELETE', `/admin/api/sessions/${id}`);
   await page.locator('.frame-side').getByRole('link', { name: 'Tokens' }).click();
   await page.getByRole('link', { name: 'Sign in' }).click();
   await page.waitForURL((url) => url.pathname !== '/console/sign-in');
-  const again = page.getByRole('button', { name: 'Sign in as ben' });
+  const again = page.getByRole('button', { name: `Sign in as ${sub}` });
   if (await again.isVisible()) await again.click();
   await page.getByRole('heading', { level: 1, name: 'Tokens' }).waitFor();
 });
 
 test('a slow answer has a skeleton within 100 ms, and a quick one none', async () => {
-  const { page } = await browser.open();
-  await openConsole(page, scene.gateway.url, 'ben');
+  const { page } = await site.open('ben');
   let answer = () => {};
   const held = new Promise<void>((resolve) => {
     answer = resolve;
@@ -83,8 +78,7 @@ test('a slow answer has a skeleton within 100 ms, and a quick one none', async (
 });
 
 test('a chosen theme holds after the browser comes back, whatever the system says', async () => {
-  const { page } = await browser.open({ colorScheme: 'light' });
-  await openConsole(page, scene.gateway.url, 'ben');
+  const { page } = await site.open('ben', '/console', { colorScheme: 'light' });
   const ground = () => page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
   const light = await ground();
   await page.locator('.frame-side').getByRole('radio', { name: 'dark' }).check({ force: true });
@@ -96,8 +90,7 @@ test('a chosen theme holds after the browser comes back, whatever the system say
 });
 
 test('on a phone the pages are in a menu that opens, leads on and closes by keyboard', async () => {
-  const { page } = await browser.open(PHONE);
-  await openConsole(page, scene.gateway.url, 'ben');
+  const { page } = await site.open('ben', '/console', PHONE);
   await page.getByRole('heading', { level: 1 }).waitFor();
   await page.getByRole('button', { name: 'Pages' }).focus();
   await page.keyboard.press('Enter');
@@ -111,10 +104,9 @@ test('on a phone the pages are in a menu that opens, leads on and closes by keyb
 });
 
 test('signing out ends the session and shows how to sign in', async () => {
-  const { page } = await browser.open();
-  await openConsole(page, scene.gateway.url, 'ben');
+  const { page } = await site.open(site.newPerson().sub);
   await page.locator('.frame-side').getByRole('button', { name: 'Sign out' }).click();
   await page.waitForURL((url) => !url.pathname.endsWith('/console'));
-  await page.goto(`${scene.gateway.url}/console`);
+  await page.goto(`${site.gateway.url}/console`);
   await page.getByRole('link', { name: 'Sign in' }).waitFor();
 });

@@ -1,71 +1,39 @@
 /** The pages of limits and of tokens, in a real browser. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import type { Changing } from '../../../engine/audit/admin-changes.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
 import { count } from '../../http/admin/limits-config.ts';
-import { openConsole } from '../../support/console.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import { useBrowser } from '../../support/identity/browser.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { overflow } from '../../support/identity/page-checks.ts';
-import { bootSignIn } from '../../support/identity/sign-in.ts';
 import { until } from '../../support/until.ts';
 import { seriousFaults } from './axe.ts';
+import { HOSTILE, HOSTILE_SHORT, useConsole } from './scene.ts';
 
-/** What a browser would act upon if a page took it for more than a text. */
-const HOSTILE = `<img src=x onerror=document.title='broken'>"'{{7*7}}`;
 const USD = 1_000_000_000;
+const DAY_MS = 86_400_000;
 
-let provider: TestIdentityProvider;
-let gateway: TestGateway;
-let by: Changing;
-const browser = useBrowser();
+const site = useConsole();
 
-before(async () => {
-  provider = await startIdentityProvider({ host: 'localhost' });
-  gateway = await bootSignIn({
-    provider,
-    auth: { admin_groups: ['admins'], session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'mapped-only' } },
-    config: {
-      spend_limits: {
-        defaults: { user_daily_usd: 50 },
-        rules: [{ name: HOSTILE, scope: 'team', window: 'month', limit_usd: 100 }],
-      },
-    },
-  });
-  const { database } = gateway;
-  by = { database, clock: systemClock, actor: { kind: 'command', name: 'root@host' } };
-  const today = `${new Date().toISOString().slice(0, 10)}T00:00:00Z`;
-  await count(database, { scope: 'user', key: 'carla@example.com', window: 'day', start: today, spent: 50 * USD });
-  await count(database, { scope: 'user', key: 'ben@example.com', window: 'day', start: today, spent: 2 * USD });
-  const month = `${today.slice(0, 7)}-01T00:00:00Z`;
-  await count(database, { scope: 'team', key: HOSTILE, window: 'month', start: month, spent: 99 * USD });
-  await createToken(by, { user: 'machine@example.com', group: HOSTILE, name: HOSTILE, team: HOSTILE });
-});
-after(async () => {
-  await gateway?.close();
-  await provider?.close();
-});
-
-/** A page of the console as somebody sees it. */
-async function open(sub: string, path: string) {
-  const watched = await browser.open();
-  await openConsole(watched.page, gateway.url, sub, path);
-  return watched;
+/** Notes what was spent in this window and the next, which may begin at any moment. */
+async function spend(scope: 'user' | 'team', key: string, window: 'day' | 'month', usd: number): Promise<void> {
+  const starts = [Date.now(), Date.now() + DAY_MS].map((at) =>
+    new Date(at).toISOString().slice(0, window === 'day' ? 10 : 7),
+  );
+  for (const start of new Set(starts)) {
+    const day = window === 'day' ? start : `${start}-01`;
+    await count(site.gateway.database, { scope, key, window, start: `${day}T00:00:00Z`, spent: usd * USD });
+  }
 }
 
 const textOf = async (page: Page | Locator, region: string | RegExp) =>
   (await page.getByRole('region', { name: region }).textContent()) ?? '';
 const dialog = (page: Page, name: string | RegExp) => page.getByRole('dialog', { name });
 const statusWith = async (token: string) =>
-  (await fetch(`${gateway.url}/v1/models`, { headers: { authorization: `Bearer ${token}` } })).status;
+  (await fetch(`${site.gateway.url}/v1/models`, { headers: { authorization: `Bearer ${token}` } })).status;
 
 describe('the page of tokens', () => {
   it('makes a token that works, and shows it once', async () => {
-    const { page, complaints } = await open('ben', '/console/tokens');
+    const { page, complaints } = await site.open(site.newPerson().sub, '/console/tokens');
     await page.getByRole('button', { name: 'Create a token', exact: true }).click();
     // The first field has the focus already.
     await page.keyboard.type('laptop');
@@ -85,13 +53,14 @@ describe('the page of tokens', () => {
   });
 
   it('puts a new token in the place of one, and revokes it with what it replaced', async () => {
-    const old = await createToken(by, {
-      user: 'ben@example.com',
+    const { sub, email } = site.newPerson();
+    const old = await createToken(site.by, {
+      user: email,
       group: 'mapped-only',
       name: 'desk',
       self_service: true,
     });
-    const { page } = await open('ben', '/console/tokens?search=desk');
+    const { page } = await site.open(sub, '/console/tokens?search=desk');
     await page.getByRole('button', { name: 'Rotate desk' }).click();
     await page.getByRole('button', { name: 'Make the new token' }).click();
     const token = await textOf(page, 'The new token');
@@ -101,7 +70,7 @@ describe('the page of tokens', () => {
     await newest.getByRole('button', { name: 'Revoke desk' }).click();
     await page.getByText('is refused within a second').waitFor();
     await page.getByRole('button', { name: 'Revoke the token' }).click();
-    await page.getByText('Revoked desk of ben@example.com, and what it replaced.').waitFor();
+    await page.getByText(`Revoked desk of ${email}, and what it replaced.`).waitFor();
     await until(
       'both are refused',
       async () => (await statusWith(token)) === 401 && (await statusWith(old.token)) === 401,
@@ -109,12 +78,13 @@ describe('the page of tokens', () => {
   });
 
   it("is of one's own tokens, and of everybody's for administrators, with service tokens beside them", async () => {
-    await createToken(by, { user: 'carla@example.com', group: 'all', name: 'of-carla' });
-    const { page: bens } = await open('ben', '/console/tokens?state=all&search=carla');
+    const { email } = site.newPerson();
+    await createToken(site.by, { user: email, group: 'all', name: 'of-somebody' });
+    const { page: bens } = await site.open('ben', '/console/tokens?state=all&search=of-somebody');
     await bens.getByText('No token is like that').waitFor();
     assert.equal(await bens.getByText('Service tokens').count(), 0);
-    const { page } = await open('anna', '/console/tokens?user=carla@example.com');
-    await page.getByRole('row', { name: /of-carla/ }).waitFor();
+    const { page } = await site.open('anna', `/console/tokens?user=${email}`);
+    await page.getByRole('row', { name: /of-somebody/ }).waitFor();
     await page.getByRole('link', { name: 'Service tokens' }).click();
     const shown = page.getByRole('navigation', { name: 'Kinds of tokens' }).locator('[aria-current]');
     assert.deepEqual(await shown.allTextContents(), ['Service tokens']);
@@ -129,8 +99,10 @@ describe('the page of tokens', () => {
 
 describe('the page of limits', () => {
   it('gives a grant by keyboard alone, after showing what it changes', async () => {
-    const { page, complaints } = await open('anna', '/console/limits');
-    const give = page.getByRole('button', { name: 'Give a grant for carla@example.com per day' });
+    const { email } = site.newPerson();
+    await spend('user', email, 'day', 50);
+    const { page, complaints } = await site.open('anna', '/console/limits');
+    const give = page.getByRole('button', { name: `Give a grant for ${email} per day` });
     await give.focus();
     await page.keyboard.press('Enter');
     await page.keyboard.type('20');
@@ -139,78 +111,84 @@ describe('the page of limits', () => {
     await page.keyboard.press('Tab');
     await page.keyboard.type('release week');
     await page.keyboard.press('Enter');
-    await page.getByText(/^Granted 20 USD more for carla@example\.com per day, until /).waitFor();
-    const row = page.getByRole('row', { name: /carla@example\.com per day/ });
+    await page.getByText(`Granted 20 USD more for ${email} per day, until `).waitFor();
+    const row = page.getByRole('row', { name: `${email} per day` });
     assert.match((await row.textContent()) ?? '', /20 USDrelease weekanna@example\.com/);
     await page.getByRole('button', { name: 'Close' }).click();
     await row.getByRole('button', { name: /Revoke/ }).click();
     await page.getByRole('button', { name: 'Revoke 20 USD' }).click();
-    await page.getByText('Revoked 20 USD for carla@example.com per day: 0 USD are left now.').waitFor();
+    await page.getByText(`Revoked 20 USD for ${email} per day: 0 USD are left now.`).waitFor();
     assert.deepEqual(complaints, []);
   });
 
   it('sets a limit, and takes it back', async () => {
-    const { page } = await open('anna', '/console/limits?user=dora@example.com');
-    await page.getByRole('button', { name: 'Set the limit of dora@example.com per day' }).click();
+    const { email } = site.newPerson();
+    const { page } = await site.open('anna', `/console/limits?user=${email}`);
+    await page.getByRole('button', { name: `Set the limit of ${email} per day` }).click();
     await page.getByLabel('New limit in USD').fill('7.5');
     await page.getByLabel('Why').fill('trial');
     await page.getByRole('button', { name: 'Set the limit', exact: true }).click();
     await page.getByText('0 of 7.50 USD, 7.50 left').waitFor();
     await page.getByRole('button', { name: /^Take back/ }).click();
     await page.getByRole('button', { name: 'Take it back' }).click();
-    await page.getByText('Took back the limit of dora@example.com per day: its limit is 50 USD now.').waitFor();
+    await page.getByText(`Took back the limit of ${email} per day: its limit is 50 USD now.`).waitFor();
   });
 
   it('shows a developer their own, and words to ask for more, whose link opens the grant for administrators', async () => {
-    const { page } = await open('ben', '/console/limits?user=carla@example.com');
+    const { sub, email } = site.newPerson({ name: 'Dora Dahl' });
+    await spend('user', email, 'day', 2);
+    const { page } = await site.open(sub, '/console/limits?user=ben@example.com');
     await page.getByRole('meter', { name: 'Used' }).first().waitFor();
-    assert.equal(await page.getByText('carla').count(), 0);
+    assert.equal(await page.getByText('ben@example.com').count(), 0);
     assert.equal(await page.getByRole('button', { name: /grant/i }).count(), 0);
-    await page.getByRole('button', { name: 'Ask for more of ben@example.com per day' }).click();
+    await page.getByRole('button', { name: `Ask for more of ${email} per day` }).click();
     await page.getByLabel('How much more').fill('10');
     const message = await textOf(page, 'Message to an administrator');
-    assert.match(
-      message,
-      /^Ben Brook asks for 10 USD more for ben@example\.com per day\. 2 USD of 50 USD are used\.\nhttp/,
-    );
+    const words = `Dora Dahl asks for 10 USD more for ${email} per day. 2 USD of 50 USD are used.\nhttp`;
+    assert.equal(message.slice(0, words.length), words);
     const link = new URL(message.split('\n')[1]!);
-    const { page: annas } = await open('anna', link.pathname + link.search);
+    const { page: annas } = await site.open('anna', link.pathname + link.search);
     await dialog(annas, 'Give a grant').getByText('2 of 60 USD, 58 left').waitFor();
   });
 
   it('shows names as the texts they are, whoever chose them', async () => {
+    const { email } = site.newPerson();
+    await createToken(site.by, { user: email, group: HOSTILE, name: HOSTILE, team: HOSTILE });
+    await spend('team', HOSTILE, 'month', 99);
     for (const path of [
       '/console/limits',
-      '/console/tokens?state=all',
+      `/console/tokens?state=all&user=${email}`,
       `/console/limits?team=${encodeURIComponent(HOSTILE)}`,
     ]) {
-      const { page, complaints } = await open('anna', path);
+      const { page, complaints } = await site.open('anna', path);
       await page.getByText(HOSTILE).first().waitFor();
-      assert.notEqual(await page.title(), 'broken');
+      assert.equal(await page.evaluate('window.taken'), undefined);
       assert.deepEqual(complaints, []);
     }
   });
 });
 
 it('has nothing serious for axe in any of its dialogs, and fits a phone', async () => {
-  const carla = new URLSearchParams({ user: 'carla@example.com', window: 'day', unit: 'usd' }).toString();
-  const of_carla = new URLSearchParams({ grant: carla, amount: '5' }).toString();
+  const { email } = site.newPerson();
+  await spend('user', email, 'day', 50);
+  await createToken(site.by, { user: email, group: 'all', name: HOSTILE_SHORT });
+  const counter = new URLSearchParams({ user: email, window: 'day', unit: 'usd' }).toString();
+  const grant = new URLSearchParams({ grant: counter, amount: '5' }).toString();
   const views: Readonly<Record<string, readonly (readonly [path: string, button?: string | RegExp])[]>> = {
     anna: [
       ['/console/limits?grant=new'],
-      [`/console/limits?${of_carla}`],
-      ['/console/limits?user=carla@example.com', /^Set the limit of .* per day/],
+      [`/console/limits?${grant}`],
+      [`/console/limits?user=${email}`, /^Set the limit of .* per day/],
       ['/console/tokens?create=token', 'Create the token'],
       ['/console/tokens?tab=service&create=service'],
-      ['/console/tokens?user=carla@example.com', 'Revoke of-carla'],
+      [`/console/tokens?user=${email}`, /^Revoke/],
     ],
-    ben: [['/console/limits', /^Ask for more of ben@example\.com per day/]],
+    ben: [['/console/limits', /^Ask for more of .* per day/]],
   };
-  for (const [sub, shown] of Object.entries(views)) {
-    const { page } = await browser.open({ viewport: { width: 360, height: 800 }, reducedMotion: 'reduce' });
-    await openConsole(page, gateway.url, sub);
+  for (const [who, shown] of Object.entries(views)) {
+    const { page } = await site.open(who, '/console', { viewport: { width: 360, height: 800 } });
     for (const [path, button] of shown) {
-      await page.goto(gateway.url + path);
+      await page.goto(site.gateway.url + path);
       if (path.includes('create=token')) await page.getByLabel('What is it for?').fill('for axe');
       if (button !== undefined) await page.getByRole('button', { name: button }).click();
       await page.getByRole('dialog').waitFor();

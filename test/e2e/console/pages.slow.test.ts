@@ -1,89 +1,101 @@
 /** Every page of the console in a real browser: as administrator and developer, wide and narrow, light and dark, without a mouse. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { openConsole } from '../../support/console.ts';
-import { useBrowser } from '../../support/identity/browser.ts';
-import { focusIsVisible, overflow } from '../../support/identity/page-checks.ts';
+import { overflow, tabThrough } from '../../support/identity/page-checks.ts';
 import { until } from '../../support/until.ts';
 import { seriousFaults } from './axe.ts';
-import { type ConsoleScene, openConsoleScene } from './scene.ts';
+import { HOSTILE_SHORT, useConsole } from './scene.ts';
 
 /** A directory for pictures of every page, to be looked at. */
 const PICTURES = process.env.APPSCLI_TEST_SCREENSHOTS;
 
 const SIZES = { wide: { width: 1440, height: 900 }, phone: { width: 390, height: 844 } } as const;
-const WHO = { 'an administrator': 'anna', 'a developer': 'ben' } as const;
+const WHO = { 'an administrator': { sub: 'anna', pages: 11 }, 'a developer': { sub: 'ben', pages: 7 } } as const;
 
-const browser = useBrowser();
-let scene: ConsoleScene;
-before(async () => {
-  scene = await openConsoleScene();
-});
-after(() => scene?.close());
+/** How many things of a page a keyboard should get to. */
+const REACHABLE =
+  "[...document.querySelectorAll('main a[href], main button:not(:disabled), main input:not([type=radio]:not(:checked)), main select')].filter((each) => each.checkVisibility()).length";
 
-/** Every page in the list beside the pages. */
-async function listedPages(page: Page): Promise<{ title: string; path: string }[]> {
-  await page.locator('.frame-side .page-link').first().waitFor();
-  return page.evaluate(
-    "[...document.querySelectorAll('.frame-side .page-link')].map((link) => ({ title: link.textContent.trim(), path: link.getAttribute('href') }))",
-  );
+const site = useConsole();
+
+/** Waits until nothing loads any more. */
+async function loaded(page: Page, title: string): Promise<void> {
+  await page.getByRole('heading', { level: 1, name: title }).waitFor();
+  await until(`${title} has loaded`, async () => (await page.locator('.skeleton, .stale').count()) === 0);
 }
 
-/** Shows a page, and waits until nothing loads any more. */
-async function show(page: Page, path: string): Promise<void> {
-  await page.goto(`${scene.gateway.url}${path}`);
-  await page.getByRole('heading', { level: 1 }).first().waitFor();
-  await until(`${path} has loaded`, async () => (await page.locator('.skeleton, .stale').count()) === 0);
-}
-
-for (const [role, sub] of Object.entries(WHO)) {
-  describe(`the console of ${role}`, () => {
-    test('shows every page without a complaint of the browser, wide and narrow, light and dark, with nothing serious for axe', async () => {
-      const { page, complaints } = await browser.open({ viewport: SIZES.wide });
-      await openConsole(page, scene.gateway.url, sub);
-      for (const { path, title } of await listedPages(page)) {
-        await show(page, path);
-        for (const [size, viewport] of Object.entries(SIZES)) {
-          for (const colorScheme of ['light', 'dark'] as const) {
-            await page.setViewportSize(viewport);
-            await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-            const at = `${title}, ${size}, ${colorScheme}`;
-            if (PICTURES !== undefined) {
-              const name = `console-${role.split(' ')[1]}-${title.toLowerCase()}-${size}-${colorScheme}.png`;
-              await page.screenshot({ path: join(PICTURES, name), fullPage: true });
-            }
-            assert.equal(await overflow(page), 0, `${at}: wider than the window`);
-            // The colours of a theme and the layout of a width are the same in every pair of them.
-            if ((size === 'wide') === (colorScheme === 'light')) assert.deepEqual(await seriousFaults(page), [], at);
+for (const [role, { sub, pages }] of Object.entries(WHO)) {
+  test(`${role} can see and use every page: wide and narrow, light and dark, without a mouse, with nothing serious for axe`, async () => {
+    const { page, complaints } = await site.open(sub);
+    const links = page.locator('.frame-side .page-link');
+    await links.first().waitFor();
+    const titles = await links.allInnerTexts();
+    assert.equal(titles.length, pages, titles.join());
+    for (const title of titles) {
+      // The pages share a document, for it takes axe longer to load than to look at one.
+      await links.getByText(title, { exact: true }).click();
+      await loaded(page, title);
+      for (const [size, viewport] of Object.entries(SIZES)) {
+        for (const colorScheme of ['light', 'dark'] as const) {
+          await page.setViewportSize(viewport);
+          await page.emulateMedia({ colorScheme });
+          const at = `${title}, ${size}, ${colorScheme}`;
+          if (PICTURES !== undefined) {
+            const name = `console-${role.split(' ')[1]}-${title.toLowerCase()}-${size}-${colorScheme}.png`;
+            await page.screenshot({ path: join(PICTURES, name), fullPage: true });
           }
+          assert.equal(await overflow(page), 0, `${at}: wider than the window`);
+          // The colours of a theme and the layout of a width are the same in every pair of them.
+          if ((size === 'wide') === (colorScheme === 'light')) assert.deepEqual(await seriousFaults(page), [], at);
         }
-        assert.deepEqual(complaints, [], title);
-        assert.equal(await page.evaluate('window.taken'), undefined, `${title}: a name became a script`);
       }
-    });
-
-    test('can be used without a mouse: everything that can be reached shows that it is', async () => {
-      const { page } = await browser.open({ viewport: SIZES.wide, reducedMotion: 'reduce' });
-      await openConsole(page, scene.gateway.url, sub);
-      for (const { path, title } of await listedPages(page)) {
-        await show(page, path);
-        const reachable = await page.evaluate<number>(
-          "[...document.querySelectorAll('main a[href], main button:not(:disabled), main input:not([type=radio]:not(:checked)), main select')].filter((each) => each.checkVisibility()).length",
-        );
-        let reached = 0;
-        for (let step = 0; step < reachable + 40; step++) {
-          await page.keyboard.press('Tab');
-          if (await page.evaluate('document.activeElement === document.body')) break;
-          assert.ok(
-            await focusIsVisible(page),
-            `${title}: ${await page.evaluate('document.activeElement.outerHTML.slice(0, 200)')}`,
-          );
-          if (await page.evaluate("document.activeElement.closest('main') !== null")) reached++;
-        }
-        assert.ok(reached >= Math.min(reachable, 30), `${title}: ${reached} of ${reachable} reached`);
-      }
-    });
+      await page.setViewportSize(SIZES.wide);
+      const { reached, hidden } = await tabThrough(page);
+      assert.deepEqual(hidden, [], `${title}: has the focus and does not show it`);
+      const reachable = await page.evaluate<number>(REACHABLE);
+      assert.ok(reached >= Math.min(reachable, 30), `${title}: ${reached} of ${reachable} reached`);
+      assert.deepEqual(complaints, [], title);
+      assert.equal(await page.evaluate('window.taken'), undefined, `${title}: a name became a script`);
+    }
   });
 }
+
+/** A part of every hostile name, as people see it where it is no more than a text. */
+const PART = '<img src=x';
+
+/** Pages, what is pressed there, and what of a hostile name has to be read in what opens. */
+const OPENED: Readonly<Record<'anna' | 'ben', readonly (readonly [path: string, button: RegExp, shows: string])[]>> = {
+  anna: [
+    ['/console/requests?user=mallory@example.com', /^\d\d:/, PART],
+    ['/console/requests?user=ben@example.com&error=model_not_found', /^\d\d:/, PART],
+    ['/console/tokens?user=mallory@example.com', /^Rotate/, PART],
+    ['/console/tokens?user=mallory@example.com', /^Revoke/, PART],
+    ['/console/tokens?tab=service', RegExp(`^Revoke ${HOSTILE_SHORT}`), PART],
+    ['/console/upstreams', /^Resume second/, PART],
+    ['/console/audit?action=limit.grant&subject=ben@example.com', /^\d\d:/, PART],
+    ['/console/audit?list=refused', /^\d\d:/, ''],
+    ['/console/people?search=mallory', /^mallory@example\.com/, PART],
+    ['/console/limits?user=mallory@example.com', /^Give a grant/, ''],
+  ],
+  ben: [['/console/limits', /^Ask for more/, '']],
+};
+
+describe('names that would like to be scripts', () => {
+  for (const [sub, opened] of Object.entries(OPENED)) {
+    test(`stay texts in whatever drawer or dialog ${sub === 'anna' ? 'an administrator' : 'a developer'} opens`, async () => {
+      const { page, complaints } = await site.open(sub);
+      for (const [path, button, shows] of opened) {
+        await page.goto(`${site.gateway.url}${path}`);
+        await page.locator('main').getByRole('button', { name: button }).first().click();
+        const panel = page.getByRole('dialog');
+        await panel.waitFor();
+        if (shows !== '') await panel.getByText(shows, { exact: false }).first().waitFor();
+        await panel.locator('.skeleton').first().waitFor({ state: 'detached' });
+        assert.equal(await page.evaluate('window.taken'), undefined, `${path}: a name became a script`);
+      }
+      assert.deepEqual(complaints, []);
+    });
+  }
+});

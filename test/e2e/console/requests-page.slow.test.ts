@@ -1,23 +1,15 @@
 /** The page of requests in a real browser: finding out why a request was refused, new ones as they come, one's own only. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { openConsole } from '../../support/console.ts';
-import { useBrowser } from '../../support/identity/browser.ts';
 import { focusIsVisible } from '../../support/identity/page-checks.ts';
 import { until } from '../../support/until.ts';
-import { type ConsoleScene, openConsoleScene } from './scene.ts';
+import { useConsole } from './scene.ts';
 
-const browser = useBrowser();
-let scene: ConsoleScene;
-before(async () => {
-  scene = await openConsoleScene();
-});
-after(() => scene?.close());
+const site = useConsole();
 
 async function openRequests(sub: string, search = ''): Promise<Page> {
-  const { page } = await browser.open({ viewport: { width: 1440, height: 900 } });
-  await openConsole(page, scene.gateway.url, sub, `/console/requests${search}`);
+  const { page } = await site.open(sub, `/console/requests${search}`);
   await page.getByRole('heading', { name: 'Requests', level: 1 }).waitFor();
   return page;
 }
@@ -25,20 +17,9 @@ async function openRequests(sub: string, search = ''): Promise<Page> {
 const rows = (page: Page) => page.locator('main tbody tr');
 const why = (page: Page) => page.locator('.requests-why');
 
-async function ask(model: string): Promise<string> {
-  const token = await scene.gateway.newToken({ user: 'ben@example.com' });
-  const response = await fetch(`${scene.gateway.url}/v1/messages`, {
-    method: 'POST',
-    headers: { 'x-api-key': token, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, max_tokens: 100, messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await response.text();
-  return response.headers.get('x-gateway-request-id')!;
-}
-
 describe('the page of requests', () => {
   test('says without a mouse why a request was refused, by which rule, and leads to its limit', async () => {
-    const page = await openRequests('anna', '?outcome=refused');
+    const page = await openRequests('anna', '?outcome=refused&user=mallory@example.com');
     const refused = rows(page).filter({ hasText: '429 refused' }).first();
     await refused.getByRole('button').focus();
     assert.ok(await focusIsVisible(page));
@@ -65,17 +46,18 @@ describe('the page of requests', () => {
   });
 
   test('shows new requests at the top while it is live, and keeps filters in the address', async () => {
-    const page = await openRequests('anna');
+    // Of one person: requests of other tests may still arrive.
+    const { email } = site.newPerson();
+    const page = await openRequests('anna', `?user=${email}`);
     await page.getByRole('button', { name: 'Watch live' }).click();
     await page.getByText('Live: new requests').waitFor();
-    const before = await rows(page).count();
-    const id = await ask('coder-1');
-    await until('the new request is shown', async () => (await rows(page).count()) > before);
+    const id = await site.ask(email);
+    await rows(page).first().waitFor();
     assert.match((await page.locator('.requests-live').textContent())!, /1 so far/);
     await rows(page).first().getByRole('button').click();
     await why(page).waitFor();
     assert.ok(page.url().includes(id));
-    await page.goto(`${scene.gateway.url}/console/requests?request=${id}&model=mapped-1`);
+    await page.goto(`${site.gateway.url}/console/requests?request=${id}&model=mapped-1`);
     await why(page).waitFor();
     assert.match((await why(page).textContent())!, /Served by main/);
     assert.equal(await page.getByRole('heading', { name: 'Limits without room' }).count(), 0);
@@ -108,9 +90,9 @@ describe('the page of requests', () => {
     await rows(administrators).first().getByRole('button').click();
     await why(administrators).waitFor();
     const { search } = new URL(administrators.url());
-    await page.goto(`${scene.gateway.url}/console/requests${search.replace(/user=[^&]*&?/, '')}`);
+    await page.goto(`${site.gateway.url}/console/requests${search.replace(/user=[^&]*&?/, '')}`);
     await page.getByText('no request with this id').waitFor();
-    await page.goto(`${scene.gateway.url}/console/requests?user=mallory%40example.com`);
+    await page.goto(`${site.gateway.url}/console/requests?user=mallory%40example.com`);
     await page
       .getByText("only administrators see what is mallory@example.com's", { exact: false })
       .or(page.getByText('Only administrators'))

@@ -1,49 +1,43 @@
 /** Home and Usage in a real browser: the numbers are those of the command line, and each leads on. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { reportUsage } from '../../../engine/money/reports/usage.ts';
 import { usageCsv } from '../../../engine/money/reports/usage-rows.ts';
-import { openConsole, signInToConsole } from '../../support/console.ts';
-import { useBrowser } from '../../support/identity/browser.ts';
 import { until } from '../../support/until.ts';
-import { type ConsoleScene, openConsoleScene } from './scene.ts';
+import { useConsole } from './scene.ts';
 
-const browser = useBrowser();
-let scene: ConsoleScene;
-before(async () => {
-  scene = await openConsoleScene();
-  await until(
-    'all is settled',
-    async () => (await reportUsage(scene.gateway.database, {}, { by: ['team'] })).length > 0,
-  );
-});
-after(() => scene?.close());
+const site = useConsole();
 
-/** Opens the console as somebody. */
-async function open(sub: string, path: string): Promise<{ page: Page; complaints: readonly string[] }> {
-  const { page, complaints } = await browser.open({ viewport: { width: 1440, height: 900 }, acceptDownloads: true });
-  await openConsole(page, scene.gateway.url, sub, path);
-  return { page, complaints };
+/** Somebody who has used models a moment ago, whatever day it is by now; their usage by model. */
+async function somebodyWithUsage() {
+  const { sub, email } = site.newPerson();
+  const models = ['coder-1', 'coder-1', 'mapped-1'];
+  for (const model of models) await site.ask(email, model);
+  const rows = await until('all is settled', async () => {
+    const found = await reportUsage(site.gateway.database, { user: email }, { by: ['model', 'user'] });
+    return found.reduce((sum, { requests }) => sum + requests, 0) === models.length && found;
+  });
+  return { sub, email, rows };
 }
 
 const search = (page: Page) => Object.fromEntries(new URL(page.url()).searchParams);
 
 describe('the page of usage', () => {
   test('shows an administrator everybody, narrows down by what is pressed, and goes back', async () => {
-    const { page, complaints } = await open('anna', '/console/usage');
+    const { email } = await somebodyWithUsage();
+    const { page, complaints } = await site.open('anna', '/console/usage');
     const table = page.getByRole('region', { name: 'Usage' });
-    const ben = table.getByRole('link', { name: 'ben@example.com' });
-    await ben.click();
+    await table.getByRole('link', { name: email }).click();
     await table.getByRole('columnheader', { name: 'Team' }).waitFor();
-    assert.deepEqual(search(page), { user: 'ben@example.com', by: 'team' });
+    assert.deepEqual(search(page), { user: email, by: 'team' });
     await page.getByLabel('Group by').selectOption('model');
     await table.getByRole('link', { name: 'coder-1', exact: true }).waitFor();
-    await page.getByRole('button', { name: /Person: ben@example\.com/ }).click();
+    await page.getByRole('button', { name: `Person: ${email}` }).click();
     await until('the filter is gone', async () => search(page).user === undefined);
     await page.goBack();
-    await until('it is there again', async () => search(page).user === 'ben@example.com');
+    await until('it is there again', async () => search(page).user === email);
     await page.getByRole('radio', { name: 'Today' }).check({ force: true });
     await page.getByText('Cost per hour').waitFor();
     await page.getByRole('button', { name: 'Show as table' }).click();
@@ -52,8 +46,8 @@ describe('the page of usage', () => {
   });
 
   test('tells the cost of the ledger, and gives it as the file of the command', async () => {
-    const { page } = await open('anna', '/console/usage?by=model,user');
-    const rows = await reportUsage(scene.gateway.database, {}, { by: ['model', 'user'] });
+    const { email, rows } = await somebodyWithUsage();
+    const { page } = await site.open('anna', `/console/usage?by=model,user&user=${email}`);
     const cost = rows.reduce((sum, row) => sum + row.cost_nano_usd, 0n);
     const shown = page.locator('.figure-card', { hasText: 'Cost' }).first().locator('[title]').first();
     assert.equal(await shown.getAttribute('title'), `${Number(cost) / 1e9} USD`);
@@ -64,21 +58,21 @@ describe('the page of usage', () => {
   });
 
   test('says what is wrong with an address that means nothing, and what was meant', async () => {
-    const { page } = await open('anna', '/console/usage?since=2027-02-30');
+    const { page } = await site.open('anna', '/console/usage?since=2027-02-30');
     await page.getByText(/"since" is wrong: expected a date such as/).waitFor();
     await page.getByRole('radio', { name: '7 days' }).check({ force: true });
     await page.getByRole('region', { name: 'Usage' }).waitFor();
   });
 
   test('shows a developer their own alone, whatever the address says', async () => {
-    const { page } = await open('mallory', '/console/usage');
+    const { page } = await site.open('mallory', '/console/usage');
     await page.getByText('No requests in this time').waitFor();
-    await page.goto(`${scene.gateway.url}/console/usage?user=ben@example.com`);
+    await page.goto(`${site.gateway.url}/console/usage?user=ben@example.com`);
     await page
       .getByText(/Only administrators see what is ben@example\.com's/)
       .first()
       .waitFor();
-    const mallory = await signInToConsole(scene.gateway.url, 'mallory');
+    const mallory = await site.signIn('mallory');
     for (const path of ['usage?by=user', 'usage.csv?by=user']) {
       const { status, body } = await mallory.call('GET', `/admin/api/${path}`);
       assert.equal(status, 200);
@@ -90,25 +84,28 @@ describe('the page of usage', () => {
 
 describe('the first page', () => {
   test('tells an administrator what to look at, and leads there', async () => {
-    const { page, complaints } = await open('anna', '/console');
+    await site.ask(site.newPerson().email, 'no-such-model');
+    const { page, complaints } = await site.open('anna', '/console');
     const list = page.locator('section', { hasText: 'To look at' }).first();
+    await list.getByText('The gateway cannot load the configuration').waitFor();
+    await list.getByRole('button', { name: /^Show \d+ more/ }).click();
     await list.getByText(/second was drained by anna@example\.com/).waitFor();
     await list.getByText(/A sign-in was refused in the last day/).waitFor();
     const refused = page.getByRole('region', { name: 'Refused or given up today' });
     await refused.getByText('model_not_found').waitFor();
     assert.equal(await page.evaluate('window.taken'), undefined);
-    await list.getByRole('link', { name: 'See upstreams' }).click();
+    await list.getByRole('link', { name: 'See upstreams' }).first().click();
     await page.getByRole('heading', { name: 'Upstreams', level: 1 }).waitFor();
     assert.deepEqual(complaints, []);
   });
 
   test('shows a developer their week, limits and tokens, and how to begin', async () => {
-    const { page, complaints } = await open('ben', '/console');
+    const { page, complaints } = await site.open('ben', '/console');
     await page.getByText('You per day').waitFor();
     await page.getByRole('meter', { name: 'You per day' }).waitFor();
     await page.getByText('laptop').waitFor();
     const setup = page.getByRole('region', { name: 'Command that sets up the Messages client' });
-    assert.match((await setup.textContent()) ?? '', new RegExp(`--base-url ${scene.gateway.url} --model \\S+ `));
+    assert.match((await setup.textContent()) ?? '', new RegExp(`--base-url ${site.gateway.url} --model \\S+ `));
     assert.equal(await page.getByText('To look at').count(), 0);
     await page.getByRole('link', { name: 'My cost this week' }).click();
     await page.getByRole('region', { name: 'Usage' }).waitFor();

@@ -1,5 +1,7 @@
-import { after, afterEach, before } from 'node:test';
+import { afterEach } from 'node:test';
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { atProcessEnd } from '../file-end.ts';
+import { pageClock } from '../suite-clock.ts';
 import { findChromium } from './chromium.ts';
 
 /** A page of a private window, and what happened in it. */
@@ -12,9 +14,9 @@ export interface Watched {
   readonly requested: readonly string[];
 }
 
-/** One browser for the tests of a file. */
+/** The browser of this process, as the tests of a file use it. */
 export interface TestBrowser {
-  /** Opens a private window with a page; both are closed after the test. */
+  /** Opens a private window with a page, whose clock is that of the tests; both are closed after the test. */
   open(options?: BrowserContextOptions): Promise<Watched>;
 }
 
@@ -34,22 +36,33 @@ async function watch(context: BrowserContext): Promise<Watched> {
   return { page, context, complaints, requested };
 }
 
-/** Starts a real browser for the tests of a file. Each test has windows that share nothing with those of others. */
+let shared: Promise<Browser> | undefined;
+
+async function launch(): Promise<Browser> {
+  const { executable, env } = await findChromium();
+  return chromium.launch({ executablePath: executable, env: { ...process.env, ...env } });
+}
+
+/** Closes the browser of this process where it is of no more use; otherwise it ends with the last test file. */
+export async function closeBrowser(): Promise<void> {
+  const browser = await shared?.catch(() => undefined);
+  shared = undefined;
+  await browser?.close();
+}
+atProcessEnd(closeBrowser);
+
+/** A real browser for the tests of a file; the first that opens a window starts it. Tests have windows that share nothing. */
 export function useBrowser(): TestBrowser {
-  let browser: Browser | undefined;
   const contexts: BrowserContext[] = [];
-  before(async () => {
-    const { executable, env } = await findChromium();
-    browser = await chromium.launch({ executablePath: executable, env: { ...process.env, ...env } });
-  });
   afterEach(async () => {
     await Promise.all(contexts.splice(0).map((context) => context.close()));
   });
-  after(() => browser?.close());
   return {
     async open(options = {}) {
-      const context = await browser!.newContext({ locale: 'en-US', ...options });
+      shared ??= launch();
+      const context = await (await shared).newContext({ locale: 'en-US', ...options });
       contexts.push(context);
+      await context.addInitScript(pageClock());
       return watch(context);
     },
   };

@@ -128,6 +128,8 @@ export async function startIdentityProvider(options: IdentityProviderOptions = {
     const { pathname } = new URL(req.url ?? '/', 'http://provider');
     const endpoint = ENDPOINTS[pathname.replace(/^\/auth\/.*/, '/auth')] ?? 'other';
     requests.push(recordingOf(req, endpoint));
+    // Node.js sends the machine's time, and browsers take it off the moment at which a cookie expires.
+    res.setHeader('date', new Date().toUTCString());
     const mode = (endpoint === 'other' ? undefined : modes.get(endpoint)) ?? modes.get('all') ?? 'up';
     if (mode === 'up') handle(req, res);
     else misbehave(mode, req, res);

@@ -59,11 +59,50 @@ export async function tabOrder(page: Page, steps: number): Promise<string[]> {
   return names;
 }
 
+const SHOWS_FOCUS =
+  "(({ outlineStyle, outlineWidth }) => outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2)(getComputedStyle(document.activeElement))";
+
 /** Whether what has the focus shows that it does. */
 export function focusIsVisible(page: Page): Promise<boolean> {
-  return page.evaluate<boolean>(
-    "(({ outlineStyle, outlineWidth }) => outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2)(getComputedStyle(document.activeElement))",
-  );
+  return page.evaluate<boolean>(SHOWS_FOCUS);
+}
+
+// To ask after each key takes several times as long as to let the page note what gets the focus, until it leaves the page.
+const WATCH_FOCUS = `(() => {
+  const seen = { reached: 0, hidden: [], is_over: false };
+  const note = ({ target }) => {
+    if (!${SHOWS_FOCUS}) seen.hidden.push(target.outerHTML.slice(0, 200));
+    if (target.closest('main') !== null) seen.reached += 1;
+  };
+  const end = ({ relatedTarget }) => {
+    if (relatedTarget === null) seen.is_over = true;
+  };
+  document.addEventListener('focusin', note);
+  document.addEventListener('focusout', end);
+  window.seen_focus = () => {
+    if (seen.is_over) for (const [name, each] of [['focusin', note], ['focusout', end]]) document.removeEventListener(name, each);
+    return seen;
+  };
+})()`;
+
+const KEYS = 20;
+const ROUNDS_MAX = 50;
+
+/**
+ * Goes through the rest of a page with the tab key: how many things of its main part got the focus, and the markup of those
+ * that do not show it.
+ */
+export async function tabThrough(
+  page: Page,
+): Promise<{ readonly reached: number; readonly hidden: readonly string[] }> {
+  await page.evaluate(WATCH_FOCUS);
+  for (let round = 0; round < ROUNDS_MAX; round++) {
+    // As where the key is held down.
+    await Promise.all(Array.from({ length: KEYS }, () => page.keyboard.press('Tab')));
+    const seen = await page.evaluate<{ reached: number; hidden: string[]; is_over: boolean }>('window.seen_focus()');
+    if (seen.is_over) return seen;
+  }
+  throw new Error(`the focus is on the page still, after ${KEYS * ROUNDS_MAX} keys`);
 }
 
 /** By how many pixels a page is wider than its window. */

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { openConsole } from '../../support/console.ts';
+import { closeBrowser, useBrowser } from '../../support/identity/browser.ts';
+import { closeScene, useConsole } from './scene.ts';
+
+/** All of them, in the order of the list beside them. */
+const PAGES = [
+  'Home',
+  'Requests',
+  'Usage',
+  'Limits',
+  'Tokens',
+  'Upstreams',
+  'Configuration',
+  'Policies',
+  'People',
+  'Audit',
+  'My sessions',
+];
+
+const browser = useBrowser();
+const site = useConsole();
+// Other files of this process need neither.
+after(async () => {
+  await closeScene();
+  await closeBrowser();
+});
+
+test('an administrator signs in with a browser and opens every page, of which the browser has nothing to complain', async () => {
+  const { page, complaints } = await browser.open();
+  await openConsole(page, site.gateway.url, 'anna');
+  const list = page.locator('.frame-side');
+  await list.getByRole('link').first().waitFor();
+  assert.deepEqual(await list.locator('.page-link').allInnerTexts(), PAGES);
+  for (const title of PAGES) {
+    await list.getByRole('link', { name: title, exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
+    assert.deepEqual(complaints, [], title);
+  }
+});
