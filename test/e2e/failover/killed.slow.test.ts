@@ -11,6 +11,8 @@ import { errorsIn } from './scene.ts';
 import { faultsInBooks, nameOf, openSeveral, type Several } from './several.ts';
 
 const STREAMS = 200;
+/** Who ask one thing after the other. */
+const WORKERS = 6;
 
 /** Streams the first half of its answer, and the rest once it is told to. */
 function halfUntil(released: Promise<void>): Play {
@@ -45,7 +47,7 @@ describe('three upstreams with 200 streams', () => {
       }
       return Promise.all(got);
     };
-    const all = Promise.all(Array.from({ length: 6 }, worker));
+    const all = Promise.all(Array.from({ length: WORKERS }, worker));
     await until(
       'half of them are under way',
       () => several.counts().reduce((sum, count) => sum + count) >= STREAMS / 2,
@@ -70,7 +72,8 @@ describe('three upstreams with 200 streams', () => {
     assert.ok(broken.length > 0, 'some were under way');
     assert.ok(broken.length < STREAMS / 3, `${broken.length} were broken`);
     const reached = several.counts().reduce((sum, count) => sum + count, 0);
-    assert.ok(reached <= STREAMS * 1.02, `${reached} requests reached upstreams`);
+    // What waits for its head in that moment is sent once more.
+    assert.ok(reached <= STREAMS + WORKERS, `${reached} requests reached upstreams`);
 
     await nothingReserved(gateway.database);
     const attempts = await several.attempts();
