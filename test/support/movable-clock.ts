@@ -1,36 +1,51 @@
 import type { Clock, Timer } from '../../engine/contract/services.ts';
 
-/** The machine's time, which a test can move on: what waits for its time then begins at once. */
+/** A clock that a test can move on: what waits for its time then begins at once. */
 export interface MovableClock extends Clock {
   advance(milliseconds: number): void;
+  /** How many tasks have been given a wait of this length so far: what a time limit is about has begun as often. */
+  begun(milliseconds: number): number;
 }
 
-/** Creates one that shows the time of the tests. */
-export function movableClock(): MovableClock {
+/** Creates a clock that goes as the machine's does, or stands still until it is moved. */
+export function movableClock({ stands = false } = {}): MovableClock {
+  const start = Date.now();
   let moved_ms = 0;
   const waiting = new Set<WaitingTask>();
-  const monotonic = () => performance.now() + moved_ms;
+  const begun = new Map<number, number>();
+  const monotonic = () => (stands ? 0 : performance.now()) + moved_ms;
   return {
-    now: () => Date.now() + moved_ms,
+    now: () => (stands ? start : Date.now()) + moved_ms,
     monotonic,
-    after: (milliseconds, task) => new WaitingTask(milliseconds, task, { monotonic, waiting }),
-    frozen: false,
+    after(milliseconds, task) {
+      begun.set(milliseconds, (begun.get(milliseconds) ?? 0) + 1);
+      return new WaitingTask(milliseconds, task, { monotonic, stands, waiting });
+    },
+    frozen: stands,
     advance(milliseconds) {
       moved_ms += milliseconds;
       for (const task of [...waiting].sort((a, b) => a.due_ms - b.due_ms)) task.arm();
     },
+    begun: (milliseconds) => begun.get(milliseconds) ?? 0,
   };
+}
+
+/** What a waiting task has in common with all others of its clock. */
+interface Waiting {
+  monotonic(): number;
+  readonly stands: boolean;
+  readonly waiting: Set<WaitingTask>;
 }
 
 class WaitingTask implements Timer {
   readonly #delay_ms: number;
   readonly #task: () => void;
-  readonly #among: { monotonic(): number; readonly waiting: Set<WaitingTask> };
+  readonly #among: Waiting;
   due_ms = 0;
   #timer: NodeJS.Timeout | undefined;
   #keeps_alive = true;
 
-  constructor(delay_ms: number, task: () => void, among: { monotonic(): number; readonly waiting: Set<WaitingTask> }) {
+  constructor(delay_ms: number, task: () => void, among: Waiting) {
     this.#delay_ms = delay_ms;
     this.#task = task;
     this.#among = among;
@@ -56,13 +71,12 @@ class WaitingTask implements Timer {
   /** Waits for what is left of its time. */
   arm(): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(
-      () => {
-        this.#among.waiting.delete(this);
-        this.#task();
-      },
-      Math.max(0, this.due_ms - this.#among.monotonic()),
-    );
+    const left_ms = Math.max(0, this.due_ms - this.#among.monotonic());
+    if (this.#among.stands && left_ms > 0) return;
+    this.#timer = setTimeout(() => {
+      this.#among.waiting.delete(this);
+      this.#task();
+    }, left_ms);
     if (!this.#keeps_alive) this.#timer.unref();
   }
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
-import { answers, beginsWithError, type Play, resets, servedBy } from '../../support/model-provider/fault-server.ts';
+import { beginsWithError, type Play, resets, servedBy } from '../../support/model-provider/fault-server.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { openSeveral, type Several } from './several.ts';
 
@@ -29,8 +29,6 @@ before(async () => {
 after(() => several?.close());
 
 const FAILURES: Readonly<Record<string, Play>> = {
-  'has no room': answers(429, { retry_after: '20' }),
-  'fails with 500': answers(500),
   'resets the connection': resets,
   'begins its stream with an error': beginsWithError(500),
 };
@@ -39,8 +37,6 @@ describe('a request of 30 MB at an upstream that', () => {
   for (const [what, play] of Object.entries(FAILURES)) {
     test(`${what} goes to one that is translated for, and to one that gets its bytes`, async () => {
       several.forget();
-      // What the ones before left behind is over.
-      several.advance(600);
       several.faults[0]!.plays.set('a', play);
       several.faults[1]!.plays.set('b', play);
       const stream = play === FAILURES['begins its stream with an error'];

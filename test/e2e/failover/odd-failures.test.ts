@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
+import { UNREAD_MS } from '../../../engine/upstreams/transports/transport.ts';
 import { serverSection } from '../../support/gateway.ts';
 import {
   answers,
@@ -20,6 +20,7 @@ import {
 } from '../../support/model-provider/fault-server.ts';
 import { documentOf } from '../../support/model-provider/model-provider.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { startDeafServer } from '../lifecycle/deaf-server.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
@@ -28,8 +29,12 @@ import { nothingReserved } from '../support/state.ts';
 import { errorsIn } from './scene.ts';
 import { faultsInBooks, openSeveral, type Several } from './several.ts';
 
+/** Nothing else waits for so long. */
+const CONNECT_SECONDS = 41;
+const FIRST_BYTE_SECONDS = 43;
+/** A stream is held back for longer than it may be silent. */
 const server = serverSection({
-  timeouts: { connect_seconds: 1, first_byte_seconds: 1, unstreamed_first_byte_seconds: 1, idle_seconds: 1 },
+  timeouts: { connect_seconds: CONNECT_SECONDS, first_byte_seconds: FIRST_BYTE_SECONDS, commit_seconds: 300 },
 });
 
 /** Every attempt of a request: upstream, what is known of it, why it went on, how often it was sent. */
@@ -45,8 +50,10 @@ describe('an upstream to which no connection can be made', () => {
   test('because it is deaf, unknown or speaks no TLS gets nothing, and the next one serves', async () => {
     const deaf = await startDeafServer();
     const plain = await startUpstream();
+    const clock = movableClock();
     const several = await openSeveral({
       count: 4,
+      clock,
       each: {
         a: { base_url: deaf.url },
         b: { base_url: 'https://no-such-host.invalid' },
@@ -55,7 +62,10 @@ describe('an upstream to which no connection can be made', () => {
       config: { server },
     });
     try {
-      const got = await several.ask('s1');
+      const asking = several.ask('s1');
+      await until('it tries to connect', () => clock.begun(CONNECT_SECONDS * 1000) > 0);
+      clock.advance(CONNECT_SECONDS * 1000);
+      const got = await asking;
       assert.equal(textIn('messages', got.json()), servedBy('d'));
       assert.deepEqual(await attemptsOf(several, got), [
         'a not_sent null next_unreachable 0',
@@ -72,11 +82,12 @@ describe('an upstream to which no connection can be made', () => {
   });
 });
 
-describe('an upstream that answers before it has read a large request, and hardly reads on', () => {
+describe('an upstream that answers before it has read a large request, and does not read on', () => {
   test('is cut off: the rest is not kept for it', async () => {
     const body_bytes = 16_000_000;
     const document = JSON.stringify({ type: 'error', error: { type: 'api_error', message: 'Broken.' } });
     const head = `HTTP/1.1 500 Broken\r\ncontent-type: application/json\r\ncontent-length: ${document.length}\r\n\r\n`;
+    const read_on = Promise.withResolvers<void>();
     let read_bytes = 0;
     let is_closed = false;
     const hasty = createServer(async (socket) => {
@@ -88,15 +99,19 @@ describe('an upstream that answers before it has read a large request, and hardl
       for await (const chunk of socket) {
         if (read_bytes === 0) socket.write(head + document);
         read_bytes += chunk.length;
-        await pause(20);
+        await read_on.promise;
       }
     });
     await new Promise<void>((resolve) => hasty.listen(0, '127.0.0.1', resolve));
     const base_url = `http://127.0.0.1:${(hasty.address() as AddressInfo).port}`;
-    const several = await openSeveral({ count: 2, each: { a: { base_url } }, config: { server } });
+    const clock = movableClock({ stands: true });
+    const several = await openSeveral({ count: 2, each: { a: { base_url } }, clock });
     try {
       const got = await several.ask('s1', { metadata: { user_id: 'x'.repeat(body_bytes) } });
       assert.equal(textIn('messages', got.json()), servedBy('b'));
+      // Tasks that are due at the same time run in the order in which they began to wait.
+      clock.after(UNREAD_MS, read_on.resolve);
+      clock.advance(UNREAD_MS);
       await until('it is cut off', () => is_closed);
       assert.ok(read_bytes < body_bytes, `it read ${read_bytes} bytes`);
     } finally {
@@ -107,10 +122,12 @@ describe('an upstream that answers before it has read a large request, and hardl
 });
 
 describe('an upstream', () => {
+  const clock = movableClock();
   let several: Several;
   before(async () => {
     several = await openSeveral({
       count: 2,
+      clock,
       upstreams: { breaker: { mode: 'off' }, supports: { count_tokens: true } },
       config: { server },
     });
@@ -125,11 +142,16 @@ describe('an upstream', () => {
     return async ({ res }) => {
       res.writeHead(200, { 'content-type': 'text/event-stream' });
       for (const part of parts) {
-        res.write(part);
-        await new Promise((resolve) => setTimeout(resolve, 5));
+        await new Promise<void>((sent) => res.write(part, () => sent()));
+        await new Promise((resolve) => setImmediate(resolve));
       }
       res.end();
     };
+  };
+  /** Lets the time for an answer pass that an upstream has begun to wait for. */
+  const passTime = async (upstream: number) => {
+    await until('it is asked', () => several.counts()[upstream]! > 0);
+    clock.advance(FIRST_BYTE_SECONDS * 1000);
   };
   const failed = errorEvent('messages', { status: 500, message: 'Failed' });
   const half = Math.floor(failed.length / 2);
@@ -180,27 +202,37 @@ describe('an upstream', () => {
       res.writeHead(200, { 'content-type': 'text/event-stream' });
       res.flushHeaders();
     });
-    const got = await several.ask('silent', { stream: true });
+    const begun = clock.begun(FIRST_BYTE_SECONDS * 1000);
+    const asking = several.ask('silent', { stream: true });
+    await until('its head is here', () => clock.begun(FIRST_BYTE_SECONDS * 1000) === begun + 2);
+    clock.advance(FIRST_BYTE_SECONDS * 1000);
+    const got = await asking;
     assert.equal(textIn('messages', eventsIn(got.text)), servedBy('b'), got.text);
     const [first] = await attemptsOf(several, got);
-    assert.match(first!, /next_unconfirmed 1$/);
+    assert.equal(first, 'a answered 200 next_unconfirmed 1');
   });
 
   test('that may be at work on a request like all others is not asked again by clients: it would be paid once more by each', async () => {
     several.faults[0]!.plays.set('a', hangs);
     several.faults[1]!.plays.set('b', hangs);
-    const got = await several.ask('hanging', { stream: true });
+    const hanging = several.ask('hanging', { stream: true });
+    for (const upstream of [0, 1]) await passTime(upstream);
+    const got = await hanging;
     assert.deepEqual([got.status, got.headers['x-should-retry']], [502, 'false'], got.text);
     assert.match(got.text, /paid again/);
+    several.forget();
+    several.faults[0]!.plays.set('a', hangs);
     several.faults[1]!.plays.set('b', answers(529));
-    const one = await several.ask('half', { stream: true }, ['x-stainless-retry-count', '1']);
+    const half = several.ask('half', { stream: true }, ['x-stainless-retry-count', '1']);
+    await passTime(0);
+    const one = await half;
     assert.equal(one.headers['x-should-retry'], 'true');
   });
 
   test('that breaks off a document of which the client has a part has answered', async () => {
     several.faults[0]!.plays.set('a', ({ res, socket }) => {
       res.writeHead(200, { 'content-type': 'application/json', 'content-length': '5000' });
-      res.write('{"id":"msg_1","content":[', () => setTimeout(() => socket.resetAndDestroy(), 50));
+      res.write('{"id":"msg_1","content":[', () => socket.destroy());
     });
     await assert.rejects(several.ask('broken'), /aborted|ECONNRESET|socket hang up|terminated/);
     assert.deepEqual(several.counts(), [1, 0]);
@@ -213,7 +245,7 @@ describe('an upstream', () => {
       res.end('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}');
     });
     early.early = true;
-    const other = await openSeveral({ count: 2, each: { a: { base_url: early.url } }, config: { server } });
+    const other = await openSeveral({ count: 2, each: { a: { base_url: early.url } } });
     try {
       const got = await other.ask('early', { note: 'x'.repeat(5_000_000) });
       assert.equal(got.status, 200, got.text.slice(0, 300));
@@ -276,7 +308,7 @@ describe('an upstream', () => {
 
 describe('an upstream that greets before it fails, and is known to', () => {
   test('is given more time: what it has said by then is not passed on', async () => {
-    const several = await openSeveral({ count: 2, upstreams: { hold: 'first_content' }, config: { server } });
+    const several = await openSeveral({ count: 2, upstreams: { hold: 'first_content' } });
     try {
       const [start, block] = eventsBy('messages', 'a');
       several.faults[0]!.plays.set('a', ({ res }) => {
@@ -293,18 +325,22 @@ describe('an upstream that greets before it fails, and is known to', () => {
     }
   });
 
+  /** How long the gateway waits behind a greeting. */
+  const GREETING_MS = 2000;
   for (const [how, end] of [
     ['an error', (res: ServerResponse) => res.end(errorEvent('responses', { status: 529, message: 'Overloaded' }, 1))],
     ['nothing', (res: ServerResponse) => res.destroy()],
   ] as const) {
     test(`as all of Responses do, is followed by the next one after a greeting and ${how}`, async () => {
       const responses = { type: 'compat', protocols: ['responses'], retry_budget: { least: 0, percent: 0 } };
-      const several = await openSeveral({ count: 2, upstreams: responses, config: { server } });
+      const clock = movableClock({ stands: true });
+      const several = await openSeveral({ count: 2, upstreams: responses, clock });
       try {
         several.faults[0]!.plays.set('a', async ({ res }) => {
           res.writeHead(200, { 'content-type': 'text/event-stream' });
-          await new Promise<void>((sent) => res.write(eventsBy('responses', 'a')[0]!, () => sent()));
-          setTimeout(() => end(res), 50);
+          res.write(eventsBy('responses', 'a')[0]!);
+          await until('its greeting is heard', () => clock.begun(GREETING_MS) > 0);
+          end(res);
         });
         const body = JSON.stringify({ model: 'coder-1', input: 'Hello.', stream: true });
         const got = await send(several.gateway.url, {

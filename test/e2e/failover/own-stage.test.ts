@@ -10,6 +10,8 @@ import type { Response } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
 import { openSeveral, type Several } from './several.ts';
 
+const TIME_LIMIT_SECONDS = 60;
+
 const STAGE = `
 import { defineStage, StageError } from 'appscli';
 export default defineStage({
@@ -24,10 +26,13 @@ export default defineStage({
       if (is('refuses') || fault === as + ' refuses all') throw new StageError('forbidden', 'Not there.');
       if (is('raises')) throw new StageError('not_found', 'Not declared.');
       if (is('throws')) throw new Error('thrown on purpose');
-      if (is('hangs')) return new Promise(() => {});
-      if (fault === as + ' waits') return new Promise((resolve) => setTimeout(resolve, 5)).then(() => ctx.body.rewrite('metadata', { user_id: as + ' ' + upstream }));
+      if (is('hangs')) {
+        globalThis.onOwnStageHangs();
+        return new Promise(() => {});
+      }
+      if (fault === as + ' waits') return new Promise((resolve) => setImmediate(resolve)).then(() => ctx.body.rewrite('metadata', { user_id: as + ' ' + upstream }));
       if (is('rewrites late')) {
-        setTimeout(() => { try { ctx.body.rewrite('metadata', { user_id: 'late' }); } catch {} }, 1);
+        setImmediate(() => { try { ctx.body.rewrite('metadata', { user_id: 'late' }); } catch {} });
         return;
       }
       if (as === 'strict') ctx.body.rewrite('metadata', { user_id: as + ' ' + upstream });
@@ -45,8 +50,8 @@ stages:
   - stage: authenticate
   - stage: read-body
   - stage: resolve-route
-  - { stage: per-upstream, id: strict, timeout_seconds: 0.2, options: { as: strict } }
-  - { stage: per-upstream, id: lenient, fail_closed: false, timeout_seconds: 0.2, options: { as: lenient } }
+  - { stage: per-upstream, id: strict, timeout_seconds: ${TIME_LIMIT_SECONDS}, options: { as: strict } }
+  - { stage: per-upstream, id: lenient, fail_closed: false, timeout_seconds: ${TIME_LIMIT_SECONDS}, options: { as: lenient } }
   - stage: forward
 finally:
   - stage: audit
@@ -69,6 +74,8 @@ describe('a stage of your own that acts before each attempt', () => {
     await rm(directory, { recursive: true });
   });
   beforeEach(() => {
+    // Told by the stage, in this process.
+    Object.assign(globalThis, { onOwnStageHangs: () => setImmediate(() => several.advance(TIME_LIMIT_SECONDS + 1)) });
     several.forget();
     seen = [];
     const watching = (play: (call: Call) => void | Promise<void>) => (call: Call) => {

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { frozenClock } from '../../../engine/kit/clock.ts';
 import { serverSection } from '../../support/gateway.ts';
 import {
   answers,
@@ -16,6 +15,7 @@ import {
   servedBy,
   serves,
 } from '../../support/model-provider/fault-server.ts';
+import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
@@ -231,7 +231,7 @@ describe('an upstream whose breaker opens', () => {
   let several: Several;
   before(async () => {
     const upstreams = { breaker: { failures: 3, open_seconds: 60 } };
-    several = await openSeveral({ count: 2, upstreams, clock: frozenClock(Date.now()) });
+    several = await openSeveral({ count: 2, upstreams, clock: movableClock({ stands: true }) });
   });
   after(() => several?.close());
 

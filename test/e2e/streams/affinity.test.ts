@@ -1,5 +1,6 @@
 /** Where sessions are served by several upstreams: on one as long as that can, and on the next where it cannot. */
 import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
 import { bootGateway, gatewayConfig, type TestGateway } from '../../support/gateway.ts';
 import {
@@ -68,9 +69,9 @@ beforeEach(() => {
   }
 });
 
-function ask(session: string, body: object = {}, path = '/v1/messages'): Promise<Response> {
+function ask(session: string, body: object = {}, path = '/v1/messages', at = gateway): Promise<Response> {
   const headers = bearer(gateway.token, ['x-claude-code-session-id', session]);
-  return send(gateway.url, { path, headers, body: messagesBody(body) });
+  return send(at.url, { path, headers, body: messagesBody(body) });
 }
 
 /** Which upstreams have got requests since this was asked last, in no order. */
@@ -78,21 +79,53 @@ function asked(): Name[] {
   return NAMES.filter((name) => upstreams[name].requests.splice(0).length > 0);
 }
 
-async function turn(session: string, body?: object, path?: string): Promise<Name[]> {
-  const response = await ask(session, body, path);
+async function turn(session: string, body?: object, path?: string, at?: TestGateway): Promise<Name[]> {
+  const response = await ask(session, body, path, at);
   assert.equal(response.status, 200, response.text);
   return asked();
 }
 
-test('all turns of a session go to one upstream, and all upstreams have sessions', async () => {
-  const used = new Set<Name>();
-  for (let session = 0; session < 15; session++) {
-    const turns: Name[] = [];
-    for (let i = 0; i < 4; i++) turns.push(...(await turn(`session ${session}`)));
-    assert.equal(new Set(turns).size, 1, turns.join());
-    used.add(turns[0]!);
+const sessions = Array.from({ length: 12 }, (_, index) => `session ${index}`);
+
+/** Where the next turn of each of the sessions is served. */
+async function places(at = gateway): Promise<Name[]> {
+  const found: Name[] = [];
+  for (const session of sessions) found.push(...(await turn(session, {}, '/v1/messages', at)));
+  return found;
+}
+
+test('all turns of a session go to one upstream, at every replica, and all upstreams have sessions', async () => {
+  const first = await places();
+  assert.deepEqual(new Set(first), new Set(NAMES));
+  assert.deepEqual(await places(), first);
+  // Another replica: the same configuration and database, and nothing of what the first one remembers.
+  const config = JSON.parse(await readFile(gateway.config_file, 'utf8'));
+  const database_url = gateway.env.TEST_DATABASE_URL!;
+  const replica = await bootGateway({ upstream_url: upstreams.a.url, config, database_url });
+  try {
+    assert.deepEqual(await places(replica), first);
+  } finally {
+    await replica.close();
   }
-  assert.deepEqual([...used].sort(), [...NAMES]);
+});
+
+test('when one of three upstreams leaves the route only its own sessions move, and both others get some', async () => {
+  const first = await places();
+  const text = await readFile(gateway.config_file, 'utf8');
+  const config = JSON.parse(text);
+  config.routing.default_upstreams = [
+    { upstream: 'b', weight: 1 },
+    { upstream: 'c', weight: 1 },
+  ];
+  await writeFile(gateway.config_file, JSON.stringify(config));
+  await gateway.reload();
+  const then = await places().finally(async () => {
+    await writeFile(gateway.config_file, text);
+    await gateway.reload();
+  });
+  const moved = then.filter((_, index) => first[index] === 'a');
+  assert.deepEqual(new Set(moved), new Set(['b', 'c']));
+  for (const [index, name] of first.entries()) if (name !== 'a') assert.equal(then[index], name);
 });
 
 test('a session whose upstream failed stays where it was served instead, also once that is well again', async () => {
@@ -116,37 +149,29 @@ test('the audit record tells which upstreams could serve a request, and why othe
   assert.equal(dropped, undefined);
 });
 
-test('a lone upstream that fails too often is answered for at once, and nothing is reserved', async () => {
+test('a lone upstream that fails too often is not asked any more, and nothing is reserved', async () => {
   upstreams.c.script = overloaded;
   const failing = { model: 'lone-1' };
   for (let i = 0; i < 2; i++) assert.equal((await ask('s', failing)).status, 529);
   asked();
-  const times: number[] = [];
-  let response: Response | undefined;
-  for (let i = 0; i < 10; i++) {
-    const started = performance.now();
-    response = await ask('s', failing);
-    times.push(performance.now() - started);
-  }
-  assert.equal(response!.status, 503);
+  const response = await ask('s', failing);
+  assert.equal(response.status, 503);
   assert.deepEqual(asked(), []);
-  const { error } = response!.json();
+  const { error } = response.json();
   assert.equal(error.type, 'overloaded_error');
   assert.equal(error.code, 'upstream_unavailable');
   assert.equal(error.upstream, 'lone');
   assert.match(error.message, /529/);
-  const wait = Number(response!.headers['retry-after']);
+  const wait = Number(response.headers['retry-after']);
   assert.ok(Number.isInteger(wait) && wait >= 1 && wait <= 36, String(wait));
-  assert.equal(response!.headers['x-should-retry'], 'true');
-  // The whole way, client included, on a machine that may be busy.
-  assert.ok(Math.min(...times) < 20, `${Math.min(...times)} ms`);
+  assert.equal(response.headers['x-should-retry'], 'true');
   for (const path of ['/v1/chat/completions', '/v1/responses']) {
     const other = await ask('s', { ...failing, input: 'Hi' }, path);
     const { type, code } = other.json().error;
     assert.deepEqual([other.status, type, code], [503, 'server_error', 'server_is_overloaded'], path);
     assert.ok(other.headers['retry-after']);
   }
-  const request_id = String(response!.headers['x-gateway-request-id']);
+  const request_id = String(response.headers['x-gateway-request-id']);
   const { record } = await auditRecord(gateway.database, request_id);
   assert.equal((record as { error: string }).error, 'upstream_unavailable');
   assert.equal((record as { reserved_usd?: number }).reserved_usd, undefined);

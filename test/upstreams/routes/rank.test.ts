@@ -5,6 +5,8 @@ import fc from 'fast-check';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { type Ranking, rankPlaces } from '../../../engine/upstreams/routes/rank.ts';
 import { createRoute, type Place } from '../../../engine/upstreams/routes/route.ts';
+import { randomOf } from '../../support/random.ts';
+import { times } from '../../support/times.ts';
 
 interface Entry {
   readonly order?: number;
@@ -79,7 +81,7 @@ describe('the order in which upstreams are tried', () => {
       const upstream = (name) => ({ ...main, name, cache_pool: all[name].pool ?? 'upstream ' + name });
       const upstreams = Object.keys(all).map((name) => ({ upstream: name, order: 1, weight: all[name].weight ?? 1 }));
       const route = createRoute(upstreams, { upstream, translates: true });
-      const ranking = { home: undefined, states: { active: () => 0, share: () => 1 }, random: Math.random };
+      const ranking = { home: undefined, states: { active: () => 0, share: () => 1 }, random: () => 0.5 };
       const names = (key) => rankPlaces(route.places(coder, 'messages'), { ...ranking, key }).map(({ upstream }) => upstream.name);
       process.stdout.write(JSON.stringify(keys.map(names)));`;
     const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
@@ -102,7 +104,7 @@ describe('the order in which upstreams are tried', () => {
         before.filter((name) => name !== leaving),
       );
     });
-    fc.assert(check, { numRuns: 300 });
+    fc.assert(check, { numRuns: times(300) });
   });
 
   it('hands the sessions of an upstream that is gone to all others by their weights', () => {
@@ -160,15 +162,16 @@ describe('the order in which upstreams are tried', () => {
   it('is by chance without a session, and prefers the less busy of two', () => {
     const all = places({ a: { weight: 3 }, b: {} });
     const chance: Record<string, number> = {};
+    const random = randomOf('requests without a session');
     for (let i = 0; i < 10_000; i++) {
-      const [first] = names(all, { random: Math.random });
+      const [first] = names(all, { random });
       chance[first!] = (chance[first!] ?? 0) + 1;
     }
     isNear(chance.a, 0.75);
     const busy = (active: number) => ({ active: (name: string) => (name === 'a' ? active : 1), share: () => 1 });
     for (let i = 0; i < 20; i++) {
-      assert.equal(names(all, { random: Math.random, states: busy(4) })[0], 'b');
-      assert.equal(names(all, { random: Math.random, states: busy(2) })[0], 'a');
+      assert.equal(names(all, { random, states: busy(4) })[0], 'b');
+      assert.equal(names(all, { random, states: busy(2) })[0], 'a');
     }
   });
 });
