@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
-import { bootGateway, gatewayConfig, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { bootGateway, gatewayConfig, serverSection, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
@@ -211,12 +210,11 @@ describe('shadow mode', () => {
 
 test('what a stage leaves running in the background fails without ending the gateway', async () => {
   const database = await createTestDatabase();
-  const port = await freePort();
   const config_file = join(directory, 'gateway.json.yaml');
   const config = gatewayConfig(upstream.url, {
     ...own,
     pipelines: 'process',
-    server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } },
+    server: serverSection({}),
   });
   await mkdir(join(directory, 'process'));
   await writeFile(
@@ -234,7 +232,7 @@ finally:
   );
   await writeFile(config_file, JSON.stringify(config));
   const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
-  const running = await startGatewayProcess(config_file, env, port);
+  const running = await startGatewayProcess(config_file, env, 0);
   try {
     await send(running.url, { method: 'GET', path: '/stray', headers: ['x-fault', 'last strays'] });
     await until('all failures are in the log', () =>
