@@ -8,7 +8,6 @@ import { startGateway } from '../../engine/gateway/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { cli, collectingLog } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { freePort } from '../support/free-port.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
 import { until } from '../support/until.ts';
 
@@ -26,11 +25,10 @@ for (const name of ['rules', 'operations', 'every-client', 'redact-email-address
     closing.unshift(drop);
     const config_file = join(directory, name, 'gateway.yaml');
     const shipped = await readFile(config_file, 'utf8');
-    const address = `127.0.0.1:${await freePort()}`;
     const database = /^database:/m.test(shipped) ? '' : '\ndatabase:\n  postgres: { url_env: DATABASE_URL }\n';
     // No collector listens there; that must not keep a gateway from serving.
     const moved = shipped
-      .replace(/listen: \S+/, `listen: ${address}`)
+      .replace(/listen: \S+/, 'listen: 127.0.0.1:0')
       .replace('127.0.0.1:9464', '127.0.0.1:0')
       .replaceAll('https://otel.example.com', 'http://127.0.0.1:9');
     await writeFile(config_file, moved + database);
@@ -45,7 +43,7 @@ for (const name of ['rules', 'operations', 'every-client', 'redact-email-address
     const gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
     closing.unshift(() => gateway.close());
     await until('the database is ready', async () => (await gateway.database.check()).ok);
-    assert.equal((await fetch(`http://${address}/readyz`)).status, 200);
-    assert.equal((await fetch(`http://${address}/v1/models`)).status, 401);
+    assert.equal((await fetch(`${gateway.url}/readyz`)).status, 200);
+    assert.equal((await fetch(`${gateway.url}/v1/models`)).status, 401);
   });
 }

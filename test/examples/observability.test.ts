@@ -34,10 +34,9 @@ before(async () => {
   closing.unshift(drop);
   const upstreams = [await startUpstream({ api_key: API_KEY }), await startUpstream({ api_key: API_KEY })];
   for (const upstream of upstreams) closing.unshift(() => upstream.close());
-  const [listen, metrics] = [await freePort(), await freePort()];
+  const metrics = await freePort();
   const moves: [string, string][] = [
-    ['listen: 127.0.0.1:8080', `listen: 127.0.0.1:${listen}`],
-    ['public_url: http://127.0.0.1:8080', `public_url: http://127.0.0.1:${listen}`],
+    ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
     ['embedded: { data_dir: ../../.appscli/observability/postgres }', 'postgres: { url_env: DATABASE_URL }'],
     ['listen: 127.0.0.1:19464', `listen: 127.0.0.1:${metrics}`],
     ['http://127.0.0.1:19101', upstreams[0]!.url],

@@ -8,7 +8,6 @@ import { type RunningGateway, startGateway } from '../../engine/gateway/start-ga
 import { stages } from '../../stages/index.ts';
 import { cli, collectingLog } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { freePort } from '../support/free-port.ts';
 import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
 import { until } from '../support/until.ts';
@@ -28,10 +27,8 @@ before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
   await cp(join(REPOSITORY, EXAMPLE), directory, { recursive: true });
   const config_file = join(directory, 'gateway.yaml');
-  const url = `http://127.0.0.1:${await freePort()}`;
   const moves: [string, string][] = [
-    ['listen: 127.0.0.1:8080', `listen: ${url.slice('http://'.length)}`],
-    ['public_url: http://127.0.0.1:8080', `public_url: ${url}`],
+    ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
     ['embedded: { data_dir: .appscli/postgres }', 'postgres: { url_env: DATABASE_URL }'],
     ['base_url: https://api.example.com', `base_url: ${upstream.url}`],
   ];

@@ -84,6 +84,16 @@ test('the same signal from terminal, npm and launcher counts once', async () => 
   assert.equal((await running.ended).exit_code, 0);
 });
 
+test('a second signal ends the process at once, whatever is still to be closed', async () => {
+  const running = await runUntilSignal('second', `say('begun'); return { close: () => new Promise(() => {}) };`);
+  // One within half a second counts as the first.
+  await until('the process has ended', () => {
+    running.process.kill('SIGTERM');
+    return running.process.exitCode !== null;
+  });
+  assert.equal((await running.ended).exit_code, 143);
+});
+
 test('the same signal once more, when all is closed already, changes nothing', async () => {
   const running = await runUntilSignal('late', `say('begun'); setInterval(() => {}, 1000); return closable;`);
   running.process.kill('SIGINT');
