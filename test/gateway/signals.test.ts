@@ -57,7 +57,7 @@ test('SIGHUP reloads what can be reloaded, and it runs on', async () => {
 test('SIGHUP during the start reloads when the start is over', async () => {
   const running = await runUntilSignal(
     'early-reload',
-    `say('begun'); await new Promise((resolve) => process.once('SIGHUP', () => setTimeout(resolve, 20)));
+    `say('begun'); await new Promise((resolve) => process.once('SIGHUP', () => setImmediate(resolve)));
      return { ...closable, reload: async () => say('reloaded') };`,
   );
   running.process.kill('SIGHUP');
@@ -84,6 +84,16 @@ test('the same signal from terminal, npm and launcher counts once', async () => 
   assert.equal((await running.ended).exit_code, 0);
 });
 
+test('a second signal ends the process at once, whatever is still to be closed', async () => {
+  const running = await runUntilSignal('second', `say('begun'); return { close: () => new Promise(() => {}) };`);
+  // One within half a second counts as the first.
+  await until('the process has ended', () => {
+    running.process.kill('SIGTERM');
+    return running.process.exitCode !== null;
+  });
+  assert.equal((await running.ended).exit_code, 143);
+});
+
 test('the same signal once more, when all is closed already, changes nothing', async () => {
   const running = await runUntilSignal('late', `say('begun'); setInterval(() => {}, 1000); return closable;`);
   running.process.kill('SIGINT');
@@ -95,7 +105,7 @@ test('the same signal once more, when all is closed already, changes nothing', a
 test('a signal during the start takes effect when the start is over', async () => {
   const running = await runUntilSignal(
     'early',
-    `say('begun'); await new Promise((resolve) => process.once('SIGINT', () => setTimeout(resolve, 20))); return closable;`,
+    `say('begun'); await new Promise((resolve) => process.once('SIGINT', () => setImmediate(resolve))); return closable;`,
   );
   running.process.kill('SIGINT');
   const { exit_code, stdout } = await running.ended;

@@ -59,5 +59,6 @@ it('telemetry is told of the start, which began with the process', () => {
     [name, attributes],
     ['gateway.start', { 'gateway.start.pipelines': 7, 'gateway.config.hash': configHash(CONFIG) }],
   );
-  assert.ok(Math.abs(began_at + duration_ms - Date.now()) < 60_000);
+  assert.equal(began_at, performance.timeOrigin);
+  assert.ok(duration_ms > 0);
 });

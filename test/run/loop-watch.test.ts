@@ -1,8 +1,34 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { after, before, mock, test } from 'node:test';
 import type { Log } from '../../engine/contract/services.ts';
-import { BLOCKING_MS, watchHook } from '../../engine/run/contained/loop-watch.ts';
-import { until } from '../support/until.ts';
+
+type LoopWatch = typeof import('../../engine/run/contained/loop-watch.ts');
+
+/** How often it looks. */
+const TICK_MS = 50;
+
+let now = 0;
+// Its own copy, whose timer no gateway of this process has begun.
+let watch: LoopWatch;
+
+before(async () => {
+  const { href } = new URL('../../engine/run/contained/loop-watch.ts?on-a-clock-of-its-own', import.meta.url);
+  watch = await import(href);
+  mock.timers.enable({ apis: ['setInterval'] });
+  mock.method(performance, 'now', () => now);
+});
+after(() => mock.reset());
+
+/** Lets it look, on time. */
+function look(): void {
+  now += TICK_MS;
+  mock.timers.tick(TICK_MS);
+}
+
+/** Keeps the process from all else for a while. */
+function block(): void {
+  now += 2 * watch.BLOCKING_MS;
+}
 
 /** A log that keeps the stages of its warnings. */
 function keepsStages(): { log: Log; named: string[][] } {
@@ -12,41 +38,36 @@ function keepsStages(): { log: Log; named: string[][] } {
   return { log: { debug: silent, info: silent, error: silent, warn }, named };
 }
 
-function block(): void {
-  for (const end = performance.now() + 2 * BLOCKING_MS; performance.now() < end; );
-}
-
-test('each of several gateways in a process hears of its own stages, the later ones as well', async () => {
+test('each of several gateways in a process hears of its own stages, the later ones as well', () => {
   const first = keepsStages();
   const second = keepsStages();
-  watchHook('early', first.log, true)();
-  await new Promise((resolve) => setImmediate(resolve));
-  const ends = watchHook('late', second.log, true);
+  watch.watchHook('early', first.log, true)();
+  look();
+  const ends = watch.watchHook('late', second.log, true);
   block();
   ends();
-  await until('the second log names its stage', () => second.named.flat().includes('late'));
-  assert.ok(!first.named.flat().includes('late'));
+  look();
+  assert.deepEqual([first.named, second.named], [[], [['late']]]);
 });
 
-test('a stage that still runs is named, and one that ended long ago is not', async () => {
+test('a stage that still runs is named, and one that ended long ago is not', () => {
   const { log, named } = keepsStages();
-  watchHook('gone', log, true)();
-  const ends = watchHook('waits', log, true);
-  await new Promise((resolve) => setTimeout(resolve, 150));
-  named.length = 0;
+  watch.watchHook('gone', log, true)();
+  const ends = watch.watchHook('waits', log, true);
+  look();
   block();
-  await until('the log names it', () => named.length > 0);
+  look();
   ends();
-  assert.deepEqual(named[0], ['waits']);
+  assert.deepEqual(named, [['waits']]);
 });
 
-test('where the code of one is seen to take that long, those that wait beside it are not named', async () => {
+test('where the code of one is seen to take that long, those that wait beside it are not named', () => {
   const { log, named } = keepsStages();
-  const ends = watchHook('innocent', log, true);
-  const blocks = watchHook('slow', log, false);
+  const ends = watch.watchHook('innocent', log, true);
+  const blocks = watch.watchHook('slow', log, false);
   block();
   blocks();
-  await until('the log names it', () => named.length > 0);
+  look();
   ends();
-  assert.deepEqual(named[0], ['slow']);
+  assert.deepEqual(named, [['slow']]);
 });

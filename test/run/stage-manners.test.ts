@@ -29,7 +29,7 @@ export default defineStage({
       for (const { text } of await openPrompt(ctx)) {
         if (text === 'exit') exit(3);
         if (text === 'kill') process.kill(process.pid, 'SIGKILL');
-        if (text === 'block') for (const until = Date.now() + 500; Date.now() < until; );
+        if (text === 'block') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
         if (text === 'group') process.kill(0, 'SIGTERM');
         if (text.startsWith('write ')) audit.write(JSON.parse(text.slice(6)));
         if (text.endsWith('"refuse"}')) throw new StageError('forbidden', 'No.');
@@ -101,10 +101,10 @@ test('a stage that ends the process fails, named, and nobody else notices', asyn
 
 test('a stage that keeps everything waiting is named in the log', async () => {
   assert.equal((await say('block')).status, 200);
-  const line = await until('the log says so', () =>
-    gateway.logs.find((each) => each.includes('kept all requests waiting')),
+  // The machine can be late as well.
+  await until('the log says so', () =>
+    gateway.logs.some((each) => each.includes('kept all requests waiting') && each.includes('"rude"')),
   );
-  assert.match(line, /rude/);
 });
 
 test('a fact is what the stage says it is, and its record tells it', async () => {

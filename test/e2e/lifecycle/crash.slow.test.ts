@@ -5,16 +5,27 @@ import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { type Database, openDatabase } from '../../../engine/store/database.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { gatewayConfig, makeToken, serverSection, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import {
+  EVENT_STREAM,
+  type Exchange,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { randomOf } from '../../support/random.ts';
+import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
-import { answerSlowly } from '../streams/answer-slowly.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
 import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 
-const ROUNDS = 3;
+const ROUNDS = times(3);
 const CALLERS = 30;
+const EVENTS = messageEvents();
+/** How many steps the requests of a round take: half of them are streams. */
+const STEPS = (CALLERS / 2) * (2 + EVENTS.length + 3);
 
 let upstream: ScriptedUpstream;
 let test_database: Awaited<ReturnType<typeof createTestDatabase>>;
@@ -22,12 +33,14 @@ let database: Database;
 let config: Awaited<ReturnType<typeof writeConfig>>;
 let env: NodeJS.ProcessEnv;
 let gateway: GatewayProcess | undefined;
+/** What upstream and callers do, in steps, is counted; at one of them the gateway is killed. */
+let step = () => {};
 
 before(async () => {
   upstream = await startUpstream();
   test_database = await createTestDatabase();
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: test_database.url };
-  const server = { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' };
+  const server = serverSection({});
   const spend_limits = { defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 }, on_exceeded: 'deny' };
   config = await writeConfig(gatewayConfig(upstream.url, { server, spend_limits }));
   gateway = await startGatewayProcess(config.config_file, env);
@@ -36,19 +49,35 @@ before(async () => {
   database = await openDatabase({ config: database_only as never, env, log: quiet, wait: 'until-ready' });
 });
 after(async () => {
-  gateway?.child.kill('SIGKILL');
-  await gateway?.ended;
+  await gateway?.end('SIGKILL');
   await database?.close();
   await test_database?.drop();
   await upstream?.close();
   await rm(config.directory, { recursive: true, force: true });
 });
 
+/** As JSON or as a stream in pieces: a step when a request arrives, and one with each piece. */
+async function answerInSteps({ received, res }: Exchange): Promise<void> {
+  const turn = () => new Promise((resolve) => setImmediate(resolve));
+  const is_streamed = received.body.includes('"stream":true');
+  const pieces = is_streamed ? EVENTS : [JSON.stringify(message())];
+  step();
+  await turn();
+  res.writeHead(200, is_streamed ? (EVENT_STREAM as string[]) : { 'content-type': 'application/json' });
+  for (const piece of pieces) {
+    res.write(piece);
+    step();
+    await turn();
+  }
+  res.end();
+}
+
 test('whenever the gateway is killed, every request the upstream saw has exactly one ledger row, and nothing stays reserved', async () => {
-  upstream.script = answerSlowly;
+  upstream.script = answerInSteps;
+  const random = randomOf('crash');
   /** One user per request, because that is what a ledger row and a request have in common. */
   let users = 0;
-  const sent = new Map<string, string>();
+  const sent = new Set<string>();
 
   for (let round = 0; round < ROUNDS; round++) {
     const tokens = await Promise.all(
@@ -57,32 +86,36 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
         return { user, token: await makeToken(database, { user, team: 'crashers' }) };
       }),
     );
-    const url = gateway!.url;
+    const { url, child, ended } = gateway!;
+    const kill_at = 1 + Math.floor(random() * STEPS);
+    let steps = 0;
+    step = () => {
+      if (++steps === kill_at) child.kill('SIGKILL');
+    };
     const callers = tokens.map(async ({ user, token }, index) => {
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 60));
-      sent.set(user, token);
+      sent.add(user);
       const headers = bearer(token, ['x-caller', user]);
       await send(url, { headers, body: messagesBody({ stream: index % 2 === 0 }) }).catch(() => undefined);
+      step();
     });
-    const kill_after = 20 + Math.random() * 200;
-    await new Promise((resolve) => setTimeout(resolve, kill_after));
-    await gateway!.end('SIGKILL');
     await Promise.all(callers);
+    child.kill('SIGKILL');
+    await ended;
     gateway = await startGatewayProcess(config.config_file, env);
 
     await until('what the dead process reserved is settled', async () => {
       const { nano_usd, reservations } = await reserved(database);
       return nano_usd === 0 && reservations === 0;
     }).catch((error) => {
-      throw new Error(`killed after ${kill_after.toFixed(0)} ms: ${error.message}`);
+      throw new Error(`killed at step ${kill_at}: ${error.message}`);
     });
     const rows = await ledgerRows(database);
     const rows_of = (user: string) => rows.filter(({ user_email }) => user_email === user);
     for (const { headers } of upstream.requests) {
       const user = String(headers['x-caller']);
-      assert.equal(rows_of(user).length, 1, `${user} was forwarded (killed after ${kill_after.toFixed(0)} ms)`);
+      assert.equal(rows_of(user).length, 1, `${user} was forwarded (killed at step ${kill_at})`);
     }
-    for (const user of sent.keys()) assert.ok(rows_of(user).length <= 1, `${user} has two rows`);
+    for (const user of sent) assert.ok(rows_of(user).length <= 1, `${user} has two rows`);
     for (const row of rows) assert.ok(row.cost_nano_usd > 0, 'a request with an unknown end is not free');
   }
 

@@ -95,17 +95,22 @@ export default defineStage({
 });
 `;
 
+/** Those with little time are for faults that take longer than any. */
+const stageOf = (who: string, limit: string) =>
+  `- { stage: faulty, id: ${who}, ${limit} options: { as: ${who} }, when: { "===": [{ var: request.client.name }, ${who}] } }`;
+const LITTLE = 'timeout_seconds: 0.05,';
+
 const PIPELINE = `
 pipeline: echo
 version: 1
 summary: Answers whatever comes, past faulty stages.
 match: { methods: [POST], paths: [/echo, /handled], protocol: messages }
 stages:
-  - { stage: faulty, id: strict, timeout_seconds: 0.05, options: { as: strict }, when: { rule: is-strict } }
-  - { stage: faulty, id: lenient, timeout_seconds: 0.05, fail_closed: false, options: { as: lenient }, when: { "!": { rule: is-strict } } }
+  ${stageOf('strict', '')}
+  ${stageOf('hasty-strict', LITTLE)}
+  ${stageOf('lenient', 'fail_closed: false,')}
+  ${stageOf('hasty-lenient', `fail_closed: false, ${LITTLE}`)}
   - stage: echo
-rules:
-  is-strict: { "===": [{ var: request.client.name }, strict] }
 on_error:
   - errors: [stage_failed]
     when: { "===": [{ var: request.path }, /handled] }
@@ -131,7 +136,9 @@ after(async () => {
   await rm(directory, { recursive: true });
 });
 
-function misbehave(who: 'strict' | 'lenient', fault: string, path = '/echo'): Promise<Response> {
+type Who = 'strict' | 'lenient' | 'hasty-strict' | 'hasty-lenient';
+
+function misbehave(who: Who, fault: string, path = '/echo'): Promise<Response> {
   const headers = ['x-fault', `${who} ${fault}`, 'user-agent', `${who}/1`];
   return send(gateway.url, { path, headers, body: '{"model":"m"}' });
 }
@@ -189,25 +196,27 @@ const BAD_ERRORS: Readonly<Record<string, RegExp>> = {
 describe('a stage that fails', () => {
   for (const [fault, reason] of Object.entries(FAULTS)) {
     test(`${fault}: the request fails, and answer and log name the stage`, async () => {
-      const response = await misbehave('strict', fault);
+      const who = fault.startsWith('hangs') ? 'hasty-strict' : 'strict';
+      const response = await misbehave(who, fault);
       assert.equal(response.status, 500);
       const { error } = response.json();
-      assert.equal(error.stage, 'strict');
-      assert.match(error.message, /^The stage "strict" (failed on this request|did not finish within 0\.05 seconds)/);
+      assert.equal(error.stage, who);
+      assert.match(error.message, /^The stage "[a-z-]+" (failed on this request|did not finish within 0\.05 seconds)/);
       const [failure, ...more] = failures(response);
       assert.deepEqual(more, []);
-      assert.equal(failure?.stage, 'strict');
+      assert.equal(failure?.stage, who);
       assert.equal(failure?.pipeline, 'echo');
       assert.match(String(failure?.error), reason);
     });
 
     test(`${fault}: the request goes on without a stage that is not fail_closed`, async () => {
-      const response = await misbehave('lenient', fault);
+      const who = fault.startsWith('hangs') ? 'hasty-lenient' : 'lenient';
+      const response = await misbehave(who, fault);
       assert.equal(response.status, 200, response.text);
       assert.equal(response.json().body, '{"model":"m"}');
       const [failure, ...more] = failures(response);
       assert.deepEqual(more, []);
-      assert.equal(failure?.stage, 'lenient');
+      assert.equal(failure?.stage, who);
       assert.match(String(failure?.error), reason);
     });
   }
@@ -244,7 +253,7 @@ describe('a stage that fails', () => {
 
   test('in its finish hook changes no answer', async () => {
     for (const fault of ['throws-in-finish', 'hangs-in-finish']) {
-      const response = await misbehave('strict', fault);
+      const response = await misbehave('hasty-strict', fault);
       assert.equal(response.status, 200);
       await until('the failure is in the log', async () => failures(response).length === 1);
       assert.equal(failures(response)[0]?.text, 'a stage failed in its finish hook');
@@ -290,19 +299,19 @@ describe('a stage that goes on after its time is up', () => {
     );
 
   test('writes no fact any more', async () => {
-    const response = await misbehave('lenient', 'writes-late');
+    const response = await misbehave('hasty-lenient', 'writes-late');
     assert.deepEqual(response.json(), { path: '/echo', body: '{"model":"m"}' });
     letGo();
     await lateFailure(response, /its context cannot be used any more/);
-    assert.ok(failures(response).every(({ stage }) => stage === 'lenient'));
+    assert.ok(failures(response).every(({ stage }) => stage === 'hasty-lenient'));
   });
 
   test('throws into the log, under its own name', async () => {
-    const response = await misbehave('strict', 'throws-late');
+    const response = await misbehave('hasty-strict', 'throws-late');
     assert.equal(response.status, 500);
     letGo();
     await lateFailure(response, /thrown late/);
-    assert.ok(failures(response).every(({ stage }) => stage === 'strict'));
+    assert.ok(failures(response).every(({ stage }) => stage === 'hasty-strict'));
   });
 
   test('cannot use the context of a hook that is over', async () => {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
-import { bootGateway, gatewayConfig, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { bootGateway, gatewayConfig, serverSection, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
@@ -214,7 +214,7 @@ test('what a stage leaves running in the background fails without ending the gat
   const config = gatewayConfig(upstream.url, {
     ...own,
     pipelines: 'process',
-    server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } },
+    server: serverSection({}),
   });
   await mkdir(join(directory, 'process'));
   await writeFile(

@@ -8,8 +8,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
 import { type Ended, start } from '../../cli/support.ts';
-import { freePort } from '../../support/free-port.ts';
-import { gatewayConfig } from '../../support/gateway.ts';
+import { gatewayConfig, serverSection } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
@@ -132,9 +131,8 @@ test('a stage that appscli create writes passes its test, and both compile again
 });
 
 test('the installed gateway checks its configuration, starts with its own PostgreSQL, and stops with it', async () => {
-  const port = await freePort();
   const config = gatewayConfig('http://127.0.0.1:9', {
-    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}`, drain: { accept_seconds: 0 } },
+    server: serverSection({}),
     database: { embedded: { data_dir: 'state' } },
   });
   await writeFile(join(directory, 'gateway.yaml'), JSON.stringify(config));
@@ -145,14 +143,14 @@ test('the installed gateway checks its configuration, starts with its own Postgr
     cwd: directory,
     env: { ...env, TEST_UPSTREAM_KEY: 'key' },
   });
-  await until('the gateway is ready', async () => {
+  const url = await until('the gateway is ready', async () => {
     if (gateway.process.exitCode !== null) throw new Error(`the gateway ended: ${gateway.stderr()}`);
-    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
-    return ready?.status === 200;
+    const at = /"url":"([^"]+)".*"msg":"the gateway is listening"/.exec(gateway.stderr())?.[1];
+    return at !== undefined && (await fetch(`${at}/readyz`)).status === 200 && at;
   });
   const arguments_ = ['tokens', 'create', '--user', 'alice@example.com', '--group', 'all', '--name', 'laptop'];
   const token = (await run(bin, arguments_, directory)).stdout.trim();
-  const models = await fetch(`http://127.0.0.1:${port}/v1/models`, { headers: { 'x-api-key': token } });
+  const models = await fetch(`${url}/v1/models`, { headers: { 'x-api-key': token } });
   assert.equal(models.status, 200);
 
   const server = () => readServerState(join(directory, 'state/cluster')).kind;

@@ -3,14 +3,14 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
 import { cli, type RunningCommand, startCli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { freePort } from '../../support/free-port.ts';
-import { type ConfigSections, gatewayConfig } from '../../support/gateway.ts';
+import { type ConfigSections, gatewayConfig, serverSection } from '../../support/gateway.ts';
 import {
   answerJson,
   message,
@@ -25,14 +25,12 @@ import { bearer, messagesBody, open, readAll, send } from '../support/client.ts'
 
 let directory: string;
 let upstream: ScriptedUpstream;
-let port: number;
 const env: NodeJS.ProcessEnv = onMachineClock({ ...process.env, TEST_UPSTREAM_KEY: 'upstream-key' });
 
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'appscli-start-'));
   await chmod(directory, 0o755);
   upstream = await startUpstream();
-  port = await freePort();
 });
 beforeEach(() => {
   upstream.script = answerJson(message());
@@ -46,7 +44,7 @@ after(async () => {
 async function config(name: string, sections: ConfigSections = {}): Promise<string> {
   const file = join(directory, `${name}.yaml`);
   const own = {
-    server: { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}`, drain: { accept_seconds: 0 } },
+    server: serverSection({}),
     database: { embedded: { data_dir: 'state/postgres' } },
   };
   await writeFile(file, JSON.stringify(gatewayConfig(upstream.url, { ...own, ...sections })));
@@ -56,15 +54,14 @@ async function config(name: string, sections: ConfigSections = {}): Promise<stri
 const AWAY = { ...env, AWAY_URL: 'postgres://app:pw@127.0.0.1:1/app' };
 const awayConfig = () => config('away', { database: { postgres: { url_env: 'AWAY_URL' } } });
 
-async function startGateway(file: string): Promise<RunningCommand> {
-  const gateway = startCli(['gateway', '--config', file], { env });
-  await until('the gateway listens', async () => {
+/** Starts a gateway and waits until it says where it listens. */
+async function startGateway(file: string, with_env = env): Promise<{ gateway: RunningCommand; url: string }> {
+  const gateway = startCli(['gateway', '--config', file], { env: with_env });
+  const url = await until('the gateway listens', () => {
     if (gateway.process.exitCode !== null) throw new Error(`it ended: ${gateway.stderr()}`);
-    return (
-      (await send(`http://127.0.0.1:${port}`, { method: 'GET', path: '/healthz' }).catch(() => undefined)) !== undefined
-    );
+    return /"url":"([^"]+)".*"msg":"the gateway is listening"/.exec(gateway.stderr())?.[1];
   });
-  return gateway;
+  return { gateway, url };
 }
 
 async function everybodyReaches(path: string): Promise<boolean> {
@@ -94,22 +91,19 @@ const wordsOf = (stderr: string) => stderr.split('\n').filter((line) => line !==
 /** The log is JSON lines on standard error, and standard output stays empty. */
 function assertLogged(gateway: RunningCommand): void {
   assert.equal(gateway.stdout(), '');
-  const lines = gateway.stderr().trimEnd().split('\n');
-  const listening = lines.map((line) => JSON.parse(line)).find(({ msg }) => msg === 'the gateway is listening');
-  assert.equal(listening.url, `http://127.0.0.1:${port}`);
+  for (const line of gateway.stderr().trimEnd().split('\n')) assert.ok(JSON.parse(line).msg, line);
 }
 
 test('Ctrl-C ends an idle gateway and its PostgreSQL; the next start finds the data, and SIGTERM lets its stream finish', async () => {
   const file = await config('gateway');
-  const first = await startGateway(file);
+  const { gateway: first } = await startGateway(file);
   const arguments_ = ['tokens', 'create', '--config', file, '--user', 'a@example.com', '--group', 'all', '--name', 'x'];
   const token = (await cli(arguments_, { env })).stdout.trim();
   assert.equal(serverState(), 'running');
   await stop(first, 'SIGINT');
   assertLogged(first);
 
-  const second = await startGateway(file);
-  const url = `http://127.0.0.1:${port}`;
+  const { gateway: second, url } = await startGateway(file);
   const events = messageEvents();
   let finish = () => {};
   upstream.script = ({ res }) => {
@@ -138,9 +132,8 @@ test('Ctrl-C ends an idle gateway and its PostgreSQL; the next start finds the d
 });
 
 test('with its database away the gateway starts, answers 503, and says so at /readyz', async () => {
-  const gateway = startCli(['gateway', '--config', await awayConfig()], { env: AWAY });
-  const url = `http://127.0.0.1:${port}`;
-  const ready = await until('it listens', () => send(url, { method: 'GET', path: '/readyz' }).catch(() => undefined));
+  const { gateway, url } = await startGateway(await awayConfig(), AWAY);
+  const ready = await send(url, { method: 'GET', path: '/readyz' });
   assert.equal(ready.status, 503);
   const answer = await send(url, { headers: bearer(`gw_${'x'.repeat(49)}`), body: messagesBody() });
   assert.ok([401, 503].includes(answer.status), answer.text);
@@ -149,9 +142,12 @@ test('with its database away the gateway starts, answers 503, and says so at /re
 });
 
 test('a port in use is one line with the remedy and exit code 69', async () => {
-  const other = createServer().listen(port, '127.0.0.1');
+  const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
-  const { exit_code, stdout, stderr } = await cli(['gateway', '--config', await awayConfig()], { env: AWAY });
+  const { port } = other.address() as AddressInfo;
+  const server = { ...serverSection({}), listen: `127.0.0.1:${port}` };
+  const file = await config('taken', { server, database: { postgres: { url_env: 'AWAY_URL' } } });
+  const { exit_code, stdout, stderr } = await cli(['gateway', '--config', file], { env: AWAY });
   other.close();
   assert.equal(exit_code, 69, stderr);
   assert.equal(stdout, '');

@@ -101,16 +101,3 @@ test('what outlasts the drain time ends with an error, as an event or as JSON, a
   assert.equal(response.json().error.code, 'draining');
   assert.deepEqual(await gateway.ended, { code: 0, signal: null }, gateway.output());
 });
-
-test('a second signal ends the process without its requests', async () => {
-  await start(ENDLESS_SECONDS);
-  const response = await beginStream();
-  response.on('error', () => {});
-  response.resume();
-  // A second signal within half a second counts as the first.
-  await until('the process has ended', () => {
-    gateway.child.kill('SIGTERM');
-    return gateway.child.exitCode !== null;
-  });
-  assert.deepEqual(await gateway.ended, { code: 143, signal: null });
-});
