@@ -27,6 +27,8 @@ const ANSWER: Answer = {
   ],
   used: { input: 1003, output: HIDDEN, cache_read: 50_000, cache_write: 0, reasoning: HIDDEN - 20 },
 };
+/** For limits that are reached. */
+const SHORT_SECONDS = 0.2;
 /** 1003 x 3000 + 50000 x 300 + 9000 x 15000 */
 const BILL = 153_009_000;
 
@@ -182,7 +184,7 @@ describe('a client that leaves', () => {
 test('an answer that begins after the first-byte limit is 504 for the client and on its bill in full', async () => {
   const late = Promise.withResolvers<void>();
   upstream.script = inParts([late.promise]);
-  const timeouts = { first_byte_seconds: 0.2, unstreamed_first_byte_seconds: 0.2 };
+  const timeouts = { first_byte_seconds: SHORT_SECONDS, unstreamed_first_byte_seconds: SHORT_SECONDS };
   const config = { ...nineConfig(upstream.url), server: serverSection({ timeouts }) };
   const impatient = await bootGateway({ upstream_url: upstream.url, config });
   const { url, token, database } = impatient;

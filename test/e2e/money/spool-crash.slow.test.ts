@@ -47,7 +47,6 @@ before(async () => {
     defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 },
     on_exceeded: 'deny',
     on_store_error: 'allow',
-    store_timeout_seconds: 1,
   };
   config = await writeConfig(gatewayConfig(upstream.url, { server, spend_limits }));
   start = () => startGatewayProcess(config.config_file, env, port);
