@@ -87,7 +87,8 @@ async function createTemplates(server: string): Promise<string> {
   return migrated;
 }
 
-async function runOn(url: string, sql: string): Promise<void> {
+/** Runs SQL on a connection of its own. */
+export async function runOn(url: string, sql: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   await client.query(sql).finally(() => client.end());

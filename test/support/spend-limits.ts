@@ -6,7 +6,7 @@ export function spendLimitsSection(keys: Partial<SpendLimitsConfig> = {}): Spend
     defaults: {},
     on_exceeded: 'deny',
     on_store_error: 'deny',
-    store_timeout_seconds: 2,
+    store_timeout_seconds: 30,
     spool_dir: 'spool',
     reserve: 'worst_case',
     lease: 'on',

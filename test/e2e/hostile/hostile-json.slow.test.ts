@@ -44,7 +44,10 @@ before(async () => {
   config = await writeConfig(
     gatewayConfig(upstream.url, { server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' } }),
   );
-  gateway = await startGatewayProcess(config.config_file, { ...env, NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${HEAP}` });
+  gateway = await startGatewayProcess(config.config_file, {
+    ...env,
+    NODE_OPTIONS: `${env.NODE_OPTIONS ?? ''} ${HEAP}`,
+  });
   const args = ['--config', config.config_file, '--user', 'dev@example.com', '--group', 'all', '--name', 'hostile'];
   const created = await cli(['tokens', 'create', ...args], { env });
   token = created.stdout.trim();

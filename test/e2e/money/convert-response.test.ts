@@ -43,6 +43,7 @@ function converterFor(wish: string | undefined, head: ResponseHead) {
     write(chunk: Buffer) {
       given_bytes += chunk.length;
       refuse(chunk.includes('there') ? wish : undefined, 'write');
+      if (wish === 'same') return chunk;
       if (!whole) return wish === 'text' ? chunk.toString('latin1').toUpperCase() : upper(chunk);
       kept.push(chunk);
       return '';
@@ -106,7 +107,7 @@ let gateway: TestGateway;
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'convert-response-'));
   await writeFile(join(directory, 'messages.yaml'), pipelineAt('/v1/messages', 'messages', 'stage: capitals'));
-  const limited = pipelineAt('/limited', 'limited', '{ stage: capitals, timeout_seconds: 5 }');
+  const limited = pipelineAt('/limited', 'limited', '{ stage: capitals, timeout_seconds: 30 }');
   await writeFile(join(directory, 'limited.yaml'), limited);
   upstream = await startUpstream();
   const config = { pipelines: directory, server: serverSection({ timeouts: { commit_seconds: 0 } }) };
@@ -301,7 +302,7 @@ describe('a converted stream', () => {
       await assertMetered(response);
     };
     await fc.assert(fc.asyncProperty(cut, fc.boolean(), fc.constantFrom('text', 'bytes'), check), {
-      numRuns: times(20),
+      numRuns: times(6),
     });
   });
 
@@ -336,7 +337,7 @@ describe('a converted stream', () => {
     const bytes = zlib.gzipSync(`data: ${'x'.repeat(1000)}\n\n`.repeat(32_000));
     upstream.script = answerChunks([bytes], [...EVENT_STREAM, 'content-encoding', 'gzip']);
     given_bytes = 0;
-    const headers = bearer(gateway.token, ['x-convert', 'bytes']);
+    const headers = bearer(gateway.token, ['x-convert', 'same']);
     const asked = open(gateway.url, { headers, body: messagesBody({ stream: true }) });
     const response = await asked.head;
     response.pause();

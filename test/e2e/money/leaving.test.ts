@@ -27,6 +27,8 @@ const ANSWER: Answer = {
   ],
   used: { input: 1003, output: HIDDEN, cache_read: 50_000, cache_write: 0, reasoning: HIDDEN - 20 },
 };
+/** For limits that are reached. */
+const SHORT_SECONDS = 0.2;
 /** 1003 x 3000 + 50000 x 300 + 9000 x 15000 */
 const BILL = 153_009_000;
 
@@ -34,15 +36,7 @@ let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 before(async () => {
   upstream = await startUpstream();
-  gateway = await bootGateway({
-    upstream_url: upstream.url,
-    config: {
-      ...nineConfig(upstream.url),
-      server: serverSection({
-        timeouts: { first_byte_seconds: 1, unstreamed_first_byte_seconds: 1, commit_seconds: 0 },
-      }),
-    },
-  });
+  gateway = await bootGateway({ upstream_url: upstream.url, config: nineConfig(upstream.url) });
 });
 after(async () => {
   await gateway?.close();
@@ -61,8 +55,10 @@ function inParts(steps: readonly Promise<unknown>[], encoding?: 'gzip'): Script 
     const protocol = protocolOf(exchange);
     const stream = JSON.parse(exchange.received.body.toString()).stream === true;
     const whole = stream ? eventsOf(protocol, ANSWER).join('') : JSON.stringify(documentOf(protocol, ANSWER));
-    const bytes = encoding === 'gzip' ? gzipSync(whole) : Buffer.from(whole);
+    const bytes = Buffer.from(whole);
     const share = Math.ceil(bytes.length / Math.max(1, steps.length));
+    // Each part can be read as soon as it is there.
+    const compress = encoding === 'gzip' ? gzipSync : (part: Buffer) => part;
     const { res } = exchange;
     for (const [index, step] of steps.entries()) {
       await step;
@@ -70,7 +66,7 @@ function inParts(steps: readonly Promise<unknown>[], encoding?: 'gzip'): Script 
         const type = stream ? [...EVENT_STREAM] : ['content-type', 'application/json'];
         res.writeHead(200, encoding === undefined ? type : [...type, 'content-encoding', encoding]);
       }
-      res.write(bytes.subarray(index * share, (index + 1) * share));
+      res.write(compress(bytes.subarray(index * share, (index + 1) * share)));
     }
     res.end();
   };
@@ -85,13 +81,13 @@ async function newRow(act: () => Promise<void>): Promise<LedgerRow> {
   );
 }
 
-async function assertDrained(row: LedgerRow, { aborted = true } = {}): Promise<void> {
+async function assertDrained(row: LedgerRow, { aborted = true, database = gateway.database } = {}): Promise<void> {
   assert.deepEqual([row.cost_nano_usd, row.provenance.cost, row.aborted], [BILL, 'upstream', aborted]);
-  const { record } = (await auditRecord(gateway.database, row.request_id)) as { record: Record<string, unknown> };
+  const { record } = (await auditRecord(database, row.request_id)) as { record: Record<string, unknown> };
   assert.equal(record.aborted, aborted);
   // Absent where the answer was through before the gateway heard of it.
   assert.notEqual(record.drained, false);
-  await nothingReserved(gateway.database);
+  await nothingReserved(database);
 }
 
 const bodyOf = (spoken: Protocol, protocol: Protocol, stream: boolean): string =>
@@ -188,10 +184,19 @@ describe('a client that leaves', () => {
 test('an answer that begins after the first-byte limit is 504 for the client and on its bill in full', async () => {
   const late = Promise.withResolvers<void>();
   upstream.script = inParts([late.promise]);
-  const response = await send(gateway.url, sending('messages', gateway.token, bodyOf('messages', 'messages', false)));
-  assert.equal(response.status, 504, response.text);
-  assert.equal((await reserved(gateway.database)).reservations, 1, 'it is under way as long as it may cost something');
-  late.resolve();
-  const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
-  await assertDrained(row, { aborted: false });
+  const timeouts = { first_byte_seconds: SHORT_SECONDS, unstreamed_first_byte_seconds: SHORT_SECONDS };
+  const config = { ...nineConfig(upstream.url), server: serverSection({ timeouts }) };
+  const impatient = await bootGateway({ upstream_url: upstream.url, config });
+  const { url, token, database } = impatient;
+  try {
+    const response = await send(url, sending('messages', token, bodyOf('messages', 'messages', false)));
+    assert.equal(response.status, 504, response.text);
+    assert.equal((await reserved(database)).reservations, 1, 'it is under way as long as it may cost something');
+    late.resolve();
+    const row = await ledgerRow(database, String(response.headers['x-gateway-request-id']));
+    await assertDrained(row, { aborted: false, database });
+  } finally {
+    late.resolve();
+    await impatient.close();
+  }
 });

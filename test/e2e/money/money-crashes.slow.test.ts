@@ -4,19 +4,17 @@ import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { IS_DEEP } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
-import { answerCrowd, assertBooks, CROWD_MODELS, Crowd, makeCallers, numbersSeen } from '../support/crowd.ts';
+import { answerCrowd, assertBooks, CROWD_MODELS, Crowd, makeCallers, numbersSeen, peopleOf } from '../support/crowd.ts';
 import { type Fleet, type MortalPostgres, startFleet, startMortalPostgres } from '../support/fleet.ts';
 import { nothingReserved } from '../support/state.ts';
 import { type ByScope, boundOf, type Watched, watchCounters } from './overshoots.ts';
 
 const USD = 1_000_000_000;
-const CALLERS = 200;
-const TEAM_USD = 600;
-const USER_USD = 32;
-
-/** One user has a fifth of the callers, and more to do than may be spent. */
-const USERS = Array.from({ length: CALLERS }, (_, index) => `user-${index < CALLERS / 5 ? 0 : index % 50}@example.com`);
+const GATEWAYS = IS_DEEP ? 3 : 2;
+const CALLERS = IS_DEEP ? 200 : 40;
+const USERS = peopleOf(CALLERS, CALLERS / 4);
 
 /** Who asks, and how much each of them, and all together, may spend. */
 interface People {
@@ -24,57 +22,62 @@ interface People {
   readonly user_usd: number;
   readonly team_usd: number;
 }
-const MANY: People = { users: USERS, user_usd: USER_USD, team_usd: TEAM_USD };
+const MANY: People = { users: USERS, user_usd: IS_DEEP ? 32 : 10, team_usd: 3 * CALLERS };
 /** Everybody asks in one name and has so much left that nearly all is placed in leases, until the limit is lowered. */
 const ONE: People = { users: USERS.map(() => USERS[0]!), user_usd: 20_000, team_usd: 20_000 };
 
-/** What goes wrong, one thing after every so many requests. */
-type Trouble = { readonly after: number } & ({ readonly gateway: number } | { readonly database: 'cleanly' | 'crash' });
-const ALL_TROUBLE: readonly Trouble[] = [
-  { after: 120, gateway: 0 },
-  { after: 120, database: 'cleanly' },
-  { after: 120, gateway: 1 },
-  { after: 120, database: 'crash' },
-  { after: 120, gateway: 2 },
+/** What goes wrong: a gateway is killed, or the database stops, one after the other. */
+type Crash = { readonly gateway: number } | { readonly database: 'cleanly' | 'crash' };
+const ALL_CRASHES: readonly Crash[] = [
+  { gateway: 0 },
+  { database: 'cleanly' },
+  { gateway: 1 },
+  { database: 'crash' },
+  { gateway: 2 },
 ];
-/** The same of each kind once, where only the amounts that are reserved differ. */
-const SOME_TROUBLE = ALL_TROUBLE.slice(2, 4);
-const LAST_REQUESTS = 150;
+/** How many requests are done between them. */
+const REQUESTS_BETWEEN = IS_DEEP ? 120 : 25;
+
 /** That many requests take seconds, and much longer on a machine that has other things to do. */
 const PATIENCE_MS = 60_000;
 
 let upstream: ScriptedUpstream;
+let postgres: MortalPostgres;
 
 before(async () => {
   upstream = await startUpstream(answerCrowd);
+  postgres = await startMortalPostgres();
 });
-after(() => upstream?.close());
+after(async () => {
+  await upstream?.close();
+  await postgres?.close();
+});
 
-/** Causes all the trouble, each when the crowd has got so much further and has felt the one before. */
-async function cause(
-  troubles: readonly Trouble[],
+/** Lets everything go wrong, each when the callers have got so much further and have felt the one before. */
+async function crashAll(
+  crashes: readonly Crash[],
   crowd: Crowd,
   fleet: Fleet,
-  postgres: MortalPostgres,
-  beforeEach: () => Promise<void>,
+  beforeLast: () => Promise<unknown>,
 ): Promise<void> {
-  const mend = async (trouble: Trouble) => {
-    if ('gateway' in trouble) return fleet.kill(trouble.gateway);
+  const getFurther = async () => {
+    const goal = crowd.done + REQUESTS_BETWEEN;
+    await until(`${goal} requests are done`, () => crowd.done >= goal, PATIENCE_MS);
+  };
+  const crash = async (now: Crash) => {
+    if ('gateway' in now) return fleet.kill(now.gateway);
     const failed = crowd.count('unavailable', 'broken');
-    await postgres.stop(trouble.database);
+    await postgres.stop(now.database);
     await until('the outage is felt', () => crowd.count('unavailable', 'broken') > failed);
     await postgres.start();
   };
-  for (const trouble of troubles) {
-    const goal = crowd.done + trouble.after;
-    await until(`${goal} requests are done`, () => crowd.done >= goal, PATIENCE_MS);
-    await beforeEach();
-    crowd.repaired = mend(trouble);
+  for (const each of crashes) {
+    await getFurther();
+    crowd.repaired = crash(each);
     await crowd.repaired;
   }
-  await beforeEach();
-  const goal = crowd.done + LAST_REQUESTS;
-  await until(`${goal} requests are done`, () => crowd.done >= goal, PATIENCE_MS);
+  await beforeLast();
+  await getFurther();
 }
 
 /** Counters of every other kind, which no crash may leave behind wrong either. */
@@ -117,35 +120,30 @@ async function lowerLimit({ knex }: Database): Promise<void> {
   );
 }
 
-/** Lets 200 callers ask three gateways while everything goes wrong, and returns what the counters passed. */
-async function surviveTrouble(
-  troubles: readonly Trouble[],
+/** Lets callers ask gateways while everything goes wrong, and returns what the counters passed. */
+async function surviveCrashes(
+  crashes: readonly Crash[],
   limits: object,
   watched: Watched,
   { users, user_usd, team_usd }: People = MANY,
 ): Promise<{ passed_by: ByScope; bound: ByScope; leased: number }> {
-  const postgres = await startMortalPostgres();
   upstream.requests.length = 0;
   const defaults = { user_daily_usd: user_usd, team_monthly_usd: team_usd };
-  let fleet: Fleet | undefined;
+  const fleet = await startFleet({
+    gateways: GATEWAYS,
+    upstream_url: upstream.url,
+    database_url: await postgres.createDatabase(),
+    config: { ...CROWD_MODELS, spend_limits: { defaults, rules: RULES, on_exceeded: 'deny', ...limits } },
+  });
   try {
-    fleet = await startFleet({
-      gateways: 3,
-      upstream_url: upstream.url,
-      database_url: postgres.url,
-      config: { ...CROWD_MODELS, spend_limits: { defaults, rules: RULES, on_exceeded: 'deny', ...limits } },
-    });
     const { database } = fleet;
     const bound = await boundOf(fleet.config_file);
     const passedBy = await watchCounters(database, watched, { user: user_usd * USD, team: team_usd * USD });
     const callers = await makeCallers(database, users, 'pool');
     const crowd = new Crowd(fleet.urls);
     await noteLeases(database);
-    let times_left = troubles.length;
-    const beforeEach = async () => {
-      if (times_left-- === 0 && users === ONE.users) await whenBack(() => lowerLimit(database).then(() => true));
-    };
-    await crowd.run(callers, 0, cause(troubles, crowd, fleet, postgres, beforeEach));
+    const beforeLast = async () => users === ONE.users && whenBack(() => lowerLimit(database).then(() => true));
+    await crowd.run(callers, 0, crashAll(crashes, crowd, fleet, beforeLast));
     await nothingReserved(database);
     const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
     assert.ok(estimates > 0, 'requests were under way when gateways died');
@@ -156,28 +154,30 @@ async function surviveTrouble(
     const [row] = await database.knex('leases_seen').count({ count: '*' });
     return { passed_by: await passedBy(), bound, leased: Number(row!.count) };
   } finally {
-    await fleet?.close();
-    await postgres.close();
+    await fleet.close();
   }
 }
 
-describe('three gateways, 200 callers at once; gateways are killed, the database is stopped and crashes', () => {
+describe(`${GATEWAYS} gateways, ${CALLERS} callers at once; gateways are killed, the database is stopped and crashes`, () => {
   test('worst_case: no limit is passed at any moment, and what was forwarded has exactly one row', async () => {
     const limits = { reserve: 'worst_case', lease: 'off' };
-    const { passed_by, leased } = await surviveTrouble(ALL_TROUBLE, limits, 'spent + reserved');
+    const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(0, 2);
+    const { passed_by, leased } = await surviveCrashes(crashes, limits, 'spent + reserved');
     assert.deepEqual({ passed_by, leased }, { passed_by: { user: 0, team: 0 }, leased: 0 });
   });
 
   test('in leases: the same, and all that was leased is given back', async () => {
     const limits = { reserve: 'worst_case' };
-    const { passed_by, leased } = await surviveTrouble(ALL_TROUBLE, limits, 'spent + reserved', ONE);
+    const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(2, 4);
+    const { passed_by, leased } = await surviveCrashes(crashes, limits, 'spent + reserved', ONE);
     assert.deepEqual(passed_by, { user: 0, team: 0 });
     assert.ok(leased > 0, 'reservations were placed in leases');
   });
 
   test('typical: no limit is passed by more than check says, and what was forwarded has exactly one row', async () => {
     const limits = { reserve: 'typical', overshoot_percent: 5 };
-    const { passed_by, bound } = await surviveTrouble(SOME_TROUBLE, limits, 'spent + most');
+    const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(0, 1);
+    const { passed_by, bound } = await surviveCrashes(crashes, limits, 'spent + most');
     assert.ok(passed_by.user <= bound.user && passed_by.team <= bound.team, JSON.stringify({ passed_by, bound }));
   });
 });

@@ -4,6 +4,8 @@ import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { IS_DEEP } from '../../support/times.ts';
+import { until } from '../../support/until.ts';
 import {
   answerCrowd,
   assertBooks,
@@ -12,30 +14,33 @@ import {
   MOST_EXPENSIVE_NANO_USD,
   makeCallers,
   numbersSeen,
+  peopleOf,
 } from '../support/crowd.ts';
 import { startFleet } from '../support/fleet.ts';
 import { nothingReserved } from '../support/state.ts';
 import { type ByScope, boundOf, type Watched, watchCounters } from './overshoots.ts';
 
 const USD = 1_000_000_000;
-const CALLERS = 500;
-const TEAM_USD = 600;
-const USER_USD = 36;
-const REQUESTS = 1800;
-
-/** One user has a fifth of the callers, and more to do than may be spent. */
-const USERS = Array.from({ length: CALLERS }, (_, index) => `user-${index < CALLERS / 5 ? 0 : index % 50}@example.com`);
+const GATEWAYS = IS_DEEP ? 3 : 2;
+const CALLERS = IS_DEEP ? 500 : 60;
+const USERS = peopleOf(CALLERS, IS_DEEP ? 50 : 15);
+const TEAM_USD = 1.2 * CALLERS;
+const USER_USD = IS_DEEP ? 36 : 12;
+/** Served and refused ones. */
+const REQUESTS = IS_DEEP ? 1800 : 300;
 
 let upstream: ScriptedUpstream;
 
-/** Fewer than there are callers. */
-const AT_ONCE = 280;
+/** Fewer than there are callers, and than there is money for. */
+const AT_ONCE = IS_DEEP ? 280 : 34;
 let under_way = 0;
 let most_at_once = 0;
 
 before(async () => {
   upstream = await startUpstream(async (exchange) => {
     most_at_once = Math.max(most_at_once, ++under_way);
+    // Until as many have come as may be there, the first stay.
+    await until('the limit of requests at once is reached', () => most_at_once >= AT_ONCE);
     await answerCrowd(exchange);
     under_way--;
   });
@@ -43,9 +48,10 @@ before(async () => {
 after(() => upstream?.close());
 
 /** All of it shares the cores of one machine, and nobody is to give up because of that. */
-const PATIENT = { store_timeout_seconds: 5 };
+const LONGEST_SECONDS = 5;
+const PATIENT = { store_timeout_seconds: LONGEST_SECONDS };
 
-/** Lets 500 callers ask three gateways until the team's money is gone, and looks at every state of the counters. */
+/** Lets callers ask gateways until the team's money is gone, and looks at every state of the counters. */
 async function spendAll(
   limits: object,
   watched: Watched,
@@ -56,7 +62,7 @@ async function spendAll(
   const defaults = { user_daily_usd: USER_USD, team_monthly_usd: TEAM_USD };
   const rules = [{ name: 'at-once', scope: 'team', concurrency: AT_ONCE }];
   const fleet = await startFleet({
-    gateways: 3,
+    gateways: GATEWAYS,
     upstream_url: upstream.url,
     database_url: test_database.url,
     config: { ...CROWD_MODELS, spend_limits: { defaults, rules, ...PATIENT, ...limits } },
@@ -73,8 +79,7 @@ async function spendAll(
     assert.deepEqual([estimates, crowd.count('broken', 'unavailable', 'unreachable')], [0, 0], fleet.output());
     assert.ok(crowd.count('refused') > CALLERS, 'the limits in money were reached');
     assert.ok(crowd.count('too many') > 0, 'the limit of requests at once was reached');
-    assert.ok(most_at_once <= AT_ONCE, `the upstream was asked ${most_at_once} times at once`);
-    assert.ok(most_at_once > 0.5 * AT_ONCE, `only ${most_at_once} requests were under way at once`);
+    assert.equal(most_at_once, AT_ONCE);
     const { differences, repeated, uncounted, attempts, left } = await verifyLedger({ database, clock: systemClock });
     for (const found of [differences, repeated, uncounted, attempts, left])
       assert.deepEqual(found, { total: 0, first: [] });
@@ -86,7 +91,7 @@ async function spendAll(
   }
 }
 
-describe('three gateways on one database, 500 callers at once, one limit for all of them and one for each user', () => {
+describe(`${GATEWAYS} gateways on one database, ${CALLERS} callers at once, one limit for all of them and one for each user`, () => {
   test('worst_case: what is spent and reserved never passes a limit, at no moment', async () => {
     const { passed_by, bound, spent_nano_usd } = await spendAll({ reserve: 'worst_case' }, 'spent + reserved');
     assert.deepEqual(bound, { user: 0, team: 0 });
@@ -98,9 +103,11 @@ describe('three gateways on one database, 500 callers at once, one limit for all
   test('typical: what is spent and may still be spent passes no limit by more than check says, at no moment', async () => {
     const limits = { reserve: 'typical', overshoot_percent: 5 };
     const { passed_by, bound, spent_nano_usd } = await spendAll(limits, 'spent + most');
-    assert.deepEqual(bound, { user: MOST_EXPENSIVE_NANO_USD, team: 0.05 * TEAM_USD * USD });
+    const team = Math.max(MOST_EXPENSIVE_NANO_USD, 0.05 * TEAM_USD * USD);
+    assert.deepEqual(bound, { user: MOST_EXPENSIVE_NANO_USD, team });
     assert.ok(passed_by.user <= bound.user && passed_by.team <= bound.team, JSON.stringify(passed_by));
-    assert.ok(passed_by.team > 0, 'the room above the limit was used');
+    // A few callers may never need it.
+    if (IS_DEEP) assert.ok(passed_by.team > 0, 'the room above the limit was used');
     assert.ok(spent_nano_usd <= TEAM_USD * USD + bound.team);
     assert.ok(spent_nano_usd > 0.5 * TEAM_USD * USD, `only ${spent_nano_usd / USD} USD were spent`);
   });

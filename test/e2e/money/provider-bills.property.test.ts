@@ -8,7 +8,6 @@ import fc from 'fast-check';
 import { usdToNano } from '../../../engine/api.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import {
-  diceOf,
   EVENTS,
   type ProviderSetup,
   type Served,
@@ -17,6 +16,7 @@ import {
   serveResponses,
 } from '../../support/model-provider/billing-provider.ts';
 import { EVENT_STREAM, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { randomOf } from '../../support/random.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, type Response, send } from '../support/client.ts';
@@ -118,7 +118,8 @@ before(async () => {
     const path = `/${rest.join('/')}`;
     const body = JSON.parse(received.body.toString()) as Body;
     const seed = Number(received.headers['x-test-seed']);
-    const served = SERVE[path]!(setupOf(kind as Kind), body, diceOf(seed));
+    const random = randomOf('provider', seed);
+    const served = SERVE[path]!(setupOf(kind as Kind), body, (below) => Math.floor(random() * below));
     bills.set(seed, served);
     if (body.stream === true) {
       res.writeHead(200, [...EVENT_STREAM]);

@@ -2,26 +2,30 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerJson,
+  EVENT_STREAM,
   message,
+  messageEvents,
+  type Script,
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { randomOf } from '../../support/random.ts';
+import { IS_DEEP, times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
-import { answerSlowly } from '../streams/answer-slowly.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { type MortalPostgres, openAt, startMortalPostgres } from '../support/fleet.ts';
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
 import { ledgerRows, nothingReserved, spoolFiles } from '../support/state.ts';
 
-const ROUNDS = 2;
-const CALLERS = 30;
+const CALLERS = IS_DEEP ? 30 : 12;
+/** How the database goes away, and how often. */
+const OUTAGES = (['cleanly', 'crash'] as const).flatMap((how) => Array.from({ length: times(1) }, () => how));
 
 let upstream: ScriptedUpstream;
 let postgres: MortalPostgres;
@@ -33,14 +37,14 @@ let start: () => Promise<GatewayProcess>;
 before(async () => {
   upstream = await startUpstream();
   postgres = await startMortalPostgres();
-  database = await openAt(postgres.url);
-  const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: postgres.url };
+  const database_url = await postgres.createDatabase();
+  database = await openAt(database_url);
+  const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database_url };
   const server = { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' };
   const spend_limits = {
     defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 },
     on_exceeded: 'deny',
     on_store_error: 'allow',
-    store_timeout_seconds: 1,
   };
   config = await writeConfig(gatewayConfig(upstream.url, { server, spend_limits }));
   start = () => startGatewayProcess(config.config_file, env);
@@ -55,8 +59,25 @@ after(async () => {
   await rm(config.directory, { recursive: true, force: true });
 });
 
+/** How much of its answer somebody gets: some part, or, as for every third, all of it. */
+const partOf = (caller: string) => Math.min(1, randomOf(`answer to ${caller}`)() * 1.5);
+
+/** Answers in part, so that a crash meets requests at every stage. */
+const answerPartly: Script = ({ received, res }) => {
+  const part = partOf(String(received.headers['x-caller']));
+  if (received.body.includes('"stream":true')) {
+    const events = messageEvents();
+    res.writeHead(200, [...EVENT_STREAM]);
+    for (const event of events.slice(0, Math.floor(part * events.length))) res.write(event);
+  } else if (part === 1) {
+    res.writeHead(200, { 'content-type': 'application/json' });
+    res.write(JSON.stringify(message()));
+  }
+  if (part === 1) res.end();
+};
+
 test('a gateway killed while its database is away leaves exactly one row for each request that the upstream saw', async () => {
-  for (let round = 0; round < ROUNDS; round++) {
+  for (const [round, how] of OUTAGES.entries()) {
     const callers = await Promise.all(
       Array.from({ length: CALLERS }, async (_, index) => {
         const user = `caller-${round}-${index}@example.com`;
@@ -64,25 +85,32 @@ test('a gateway killed while its database is away leaves exactly one row for eac
       }),
     );
     const { url } = gateway!;
-    const call = ({ user, token, stream }: (typeof callers)[number]) =>
-      send(url, { headers: bearer(token, ['x-caller', user]), body: messagesBody({ stream }) });
+    const served = new Set<string>();
+    const call = async ({ user, token, stream }: (typeof callers)[number]) => {
+      const body = messagesBody({ stream });
+      const { status } = await send(url, { headers: bearer(token, ['x-caller', user]), body });
+      assert.equal(status, 200);
+      served.add(user);
+    };
+    const seen = () => upstream.requests.map(({ headers }) => String(headers['x-caller']));
     // A caller that was never seen can't be told without the database. Each of these requests has a row of its own.
     upstream.script = answerJson(message());
-    for (let again = 0; again < 2; again++) {
-      for (const { status } of await Promise.all(callers.map(call))) assert.equal(status, 200);
-    }
+    for (let again = 0; again < 2; again++) await Promise.all(callers.map(call));
     await nothingReserved(database);
-    await postgres.stop(round % 2 === 0 ? 'cleanly' : 'crash');
+    await postgres.stop(how);
     upstream.requests.length = 0;
-    upstream.script = answerSlowly;
+    served.clear();
+    upstream.script = answerPartly;
 
-    const calls = callers.map(async (caller) => {
-      await delay(Math.random() * 300);
-      await call(caller).catch(() => undefined);
-    });
-    await until('some are out', () => upstream.requests.length > CALLERS / 3);
-    const kill_after = Math.random() * 150;
-    await delay(kill_after);
+    // The first are as far as they get, the others on their way, when some of these are out.
+    const [first, others] = [callers.slice(0, CALLERS / 2), callers.slice(CALLERS / 2)];
+    const calls = first.map((caller) => call(caller).catch(() => undefined));
+    await until('the first are out, and answered as far as they will be', () =>
+      first.every(({ user }) => (partOf(user) === 1 ? served.has(user) : seen().includes(user))),
+    );
+    calls.push(...others.map((caller) => call(caller).catch(() => undefined)));
+    const out = 1 + Math.floor(randomOf(`round ${round}`)() * others.length);
+    await until(`${out} of the others are out`, () => seen().length >= first.length + out);
     await gateway!.end('SIGKILL');
     await Promise.all(calls);
     // It starts before its database does.
@@ -93,15 +121,14 @@ test('a gateway killed while its database is away leaves exactly one row for eac
     const spool = join(config.directory, '.appscli', 'spool');
     await until('the spool is empty', () => spoolFiles(spool).length === 0);
     await nothingReserved(database);
-    const seen = upstream.requests.map(({ headers }) => String(headers['x-caller']));
-    assert.equal(new Set(seen).size, seen.length);
+    assert.equal(new Set(seen()).size, seen().length);
     const rows = await ledgerRows(database);
     for (const { user } of callers) {
       const own = rows.filter(({ user_email }) => user_email === user);
       const during = own.length - 2;
-      const told = `${user}, killed after ${kill_after.toFixed(0)} ms`;
       // One may have been noted, and the gateway ended before it went out.
-      assert.ok(during === 1 || (during === 0 && !seen.includes(user)), `${told}: ${during} rows`);
+      const is_right = during === 1 || (during === 0 && !seen().includes(user));
+      assert.ok(is_right, `${user}, killed when ${out} were out: ${during} rows`);
       for (const { cost_nano_usd } of own) assert.ok(cost_nano_usd > 0, 'a request with an unknown end is not free');
     }
   }

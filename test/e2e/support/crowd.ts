@@ -14,6 +14,8 @@ import {
   type Script,
   sse,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { randomOf } from '../../support/random.ts';
+import { IS_DEEP } from '../../support/times.ts';
 import { bearer, messagesBody, send } from './client.ts';
 import { ledgerRows } from './state.ts';
 
@@ -62,6 +64,12 @@ interface Sent {
   outcome: Outcome;
 }
 
+/** Whom so many callers ask for: a fifth of them for the first of these people, who has more to do than may be spent. */
+export function peopleOf(callers: number, people: number): string[] {
+  const number = (index: number) => (index < callers / 5 ? 0 : index % people);
+  return Array.from({ length: callers }, (_, index) => `user-${number(index)}@example.com`);
+}
+
 /** Makes callers, each with a token of their own. */
 export async function makeCallers(database: Database, users: readonly string[], team: string): Promise<Caller[]> {
   const make = async (user: string) => ({ user, token: await makeToken(database, { user, team }) });
@@ -86,23 +94,26 @@ function* eventsOf(usage: { input_tokens: number; output_tokens: number }): Gene
 }
 
 /** Longest time to an answer and between two events of a stream. */
-const THINKING_MS = 1500;
-const TALKING_MS = 40;
+const THINKING_MS = IS_DEEP ? 1500 : 300;
+const TALKING_MS = IS_DEEP ? 40 : 10;
 /** Longest that somebody who was refused waits before asking again. */
-const REFLECTING_MS = 1000;
+const REFLECTING_MS = IS_DEEP ? 1000 : 300;
 
-const pause = (most_ms: number) => new Promise((resolve) => setTimeout(resolve, Math.random() * most_ms));
+/** Passes the time of a provider or a caller, as a random number says. */
+const pass = (most_ms: number, random: () => number) =>
+  new Promise((resolve) => setTimeout(resolve, random() * most_ms));
 
 /** An upstream that takes its time, so that many requests are under way, and reports the number of the request as its input. */
 export const answerCrowd: Script = async (exchange: Exchange) => {
   const { max_tokens, stream } = JSON.parse(exchange.received.body.toString());
   const usage = { input_tokens: max_tokens % STEP, output_tokens: outputOf(max_tokens) };
-  await pause(THINKING_MS);
+  const random = randomOf(`answer ${usage.input_tokens}`);
+  await pass(THINKING_MS, random);
   if (!stream) return answerJson(message(usage))(exchange);
   exchange.res.writeHead(200, EVENT_STREAM as string[]);
   for (const event of eventsOf(usage)) {
     exchange.res.write(event);
-    await pause(TALKING_MS);
+    await pass(TALKING_MS, random);
   }
   exchange.res.end();
 };
@@ -169,11 +180,12 @@ export class Crowd {
       is_over = true;
     });
     const persist = async (caller: Caller, index: number) => {
+      const random = randomOf(`caller ${index}`);
       for (let turn = index; !is_over || this.done < requests; turn++) {
         const outcome = await this.ask(caller, this.#urls[turn % this.#urls.length]!);
         // Some go on asking, so that there is always somebody there when a gateway or the database goes or comes.
-        if (FAILED.has(outcome) && index % 25 !== 0) await this.repaired;
-        if (outcome === 'refused' || outcome === 'too many') await pause(REFLECTING_MS);
+        if (FAILED.has(outcome) && index % (IS_DEEP ? 25 : 5) !== 0) await this.repaired;
+        if (outcome === 'refused' || outcome === 'too many') await pass(REFLECTING_MS, random);
       }
     };
     await Promise.all([over, ...callers.map(persist)]);

@@ -7,9 +7,11 @@ import { type Database, openDatabase } from '../../../engine/store/database.ts';
 import { openEmbeddedPostgres } from '../../../engine/store/embedded/embedded-postgres.ts';
 import { findExistingHome } from '../../../engine/store/embedded/postgres-home.ts';
 import { readServerState, stopServer } from '../../../engine/store/embedded/postgres-process.ts';
+import { runOn } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type ConfigSections, gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { quiet } from '../../support/postgres.ts';
+import { databaseClock, SEARCH_PATH } from '../../support/suite-clock.ts';
 import { startRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
@@ -76,9 +78,10 @@ async function end(gateway: GatewayProcess): Promise<void> {
   await gateway.ended;
 }
 
-/** A PostgreSQL of a test's own that may be taken away; its URL stays the same. */
+/** A PostgreSQL of a test's own that may be taken away; the URLs of its databases stay the same. */
 export interface MortalPostgres {
-  readonly url: string;
+  /** Makes an empty one, with the clock of the tests; gives its URL. */
+  createDatabase(): Promise<string>;
   /** Stops it: `cleanly` as an operator would, or so that it has to recover from its log. */
   stop(how: 'cleanly' | 'crash'): Promise<void>;
   /** Does nothing when it runs. */
@@ -92,13 +95,21 @@ export async function startMortalPostgres(): Promise<MortalPostgres> {
   // As root, PostgreSQL runs under another account, which has to get in.
   await chmod(directory, 0o711);
   const data_dir = join(directory, 'postgres');
-  const open = () => openEmbeddedPostgres({ data_dir, log: quiet, supervise: false, settings: { fsync: 'off' } });
+  const settings = { fsync: 'off', search_path: SEARCH_PATH };
+  const open = () => openEmbeddedPostgres({ data_dir, log: quiet, supervise: false, settings });
   const state = () => readServerState(findExistingHome(data_dir)!.cluster);
   let server = await open();
   const { user, password, port, database } = server.settings();
   const relay = await startRelay(port);
+  const urlOf = (name: string) => `postgres://${user}:${password}@127.0.0.1:${relay.port}/${name}`;
+  let databases = 0;
   return {
-    url: `postgres://${user}:${password}@127.0.0.1:${relay.port}/${database}`,
+    async createDatabase() {
+      const name = `mortal_${++databases}`;
+      await runOn(urlOf(database), `create database ${name}`);
+      await runOn(urlOf(name), databaseClock());
+      return urlOf(name);
+    },
     async stop(how) {
       const now = state();
       if (how === 'crash' && now.kind === 'running') {

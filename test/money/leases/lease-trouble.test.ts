@@ -4,15 +4,13 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
-import type { Clock } from '../../../engine/contract/services.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
 import type { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import type { Lane, SentStatement } from '../../../engine/store/lanes.ts';
 import { assertGranted, ledgerRowsOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
-import { ask, assertAddsUp, GREEDY, leasedRequests, leasingLedger, teamLimit, warmUp } from './leasing.ts';
+import { ask, assertAddsUp, GREEDY, heldClock, leasedRequests, leasingLedger, teamLimit, warmUp } from './leasing.ts';
 
 const never = () => () => {};
 const CHILD = join(import.meta.dirname, 'leasing-child.ts');
@@ -34,17 +32,6 @@ async function behindRelay(): Promise<{ readonly relay: TcpRelay; readonly datab
   const relay = await startRelay(Number(url.port));
   url.port = String(relay.port);
   return { relay, database: await store.another(url.href) };
-}
-
-/** A clock that a test sets forward, as when a process was stopped. */
-function sleepyClock(): Clock & { slept_ms: number } {
-  const clock = {
-    ...systemClock,
-    slept_ms: 0,
-    now: () => systemClock.now() + clock.slept_ms,
-    monotonic: () => systemClock.monotonic() + clock.slept_ms,
-  };
-  return clock;
 }
 
 /** Whether so many statements wait for the locks of others. */
@@ -95,11 +82,13 @@ describe('trouble with leases', () => {
 
   test('while rows are not answered the way without leases decides', async () => {
     const { relay, database } = await behindRelay();
-    const ledger = open(database, { reserve_timeout_ms: () => 700 });
+    let patience_ms = 30_000;
+    const ledger = open(database, { reserve_timeout_ms: () => patience_ms });
     const demands = [teamLimit('silent', 1_000_000_000)];
     await warmUp(ledger, demands);
     relay.fallSilent();
     const { request } = await ask(ledger, demands);
+    patience_ms = 200;
     const refused = until('a request is refused', async () => {
       try {
         await ask(ledger, demands);
@@ -116,13 +105,13 @@ describe('trouble with leases', () => {
   });
 
   test('a process that was stopped for long uses no lease when it goes on, and no limit is passed', async () => {
-    const clock = sleepyClock();
+    const clock = heldClock();
     const ledger = open(store.database, { policy: GREEDY, clock });
     const limit = 10_000;
     const demands = [teamLimit('stopped', limit)];
     const spent = await warmUp(ledger, demands);
     assert.ok((await leasedRequests(store.database, 'stopped')) > 0);
-    clock.slept_ms = 40_000;
+    clock.passed_ms = 40_000;
     await takeForDead('stopped');
     const rest = limit - spent;
     const other = await ask(open(store.database), demands, { amount_nano_usd: rest, most_nano_usd: rest });
@@ -136,7 +125,7 @@ describe('trouble with leases', () => {
 
   /** A ledger that sleeps, and is taken for dead, before or after it sends a row. */
   async function sleepsAt(when: 'before' | 'after', team: string) {
-    const clock = sleepyClock();
+    const clock = heldClock();
     const { database } = store;
     const demands = [teamLimit(team, 10_000)];
     let rest = 0;
@@ -155,7 +144,7 @@ describe('trouble with leases', () => {
       return { free, count: 1, close() {} };
     };
     const sendAsleep = (lane: Lane, statement: Parameters<Lane['send']>): SentStatement => {
-      if (rest > 0) clock.slept_ms = 40_000;
+      if (rest > 0) clock.passed_ms = 40_000;
       if (when === 'after') {
         const answered = lane.send(...statement).answered.then(sleep);
         return { answered, handed: answered };

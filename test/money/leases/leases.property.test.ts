@@ -53,7 +53,17 @@ const bursts = (mode: LedgerScene['mode']) =>
     10,
   );
 
-const RUNS = { numRuns: times(10), interruptAfterTimeLimit: 60_000 };
+/** Somebody asks again and again, and is placed in leases for sure. */
+const ASKING = {
+  ...({ do: 'reserve', gateway: 0, user: 'ann', model: 'coder-1', project: null } as const),
+  ...{ most: 5, share: 50, tokens: 1, typical: false },
+};
+const LEASED: [SceneStep[][], LeasePolicy] = [
+  Array.from({ length: 6 }, () => [ASKING]),
+  { busy: 1, seconds: 3, requests: 3, share: 1 },
+];
+
+const RUNS = { numRuns: times(4), interruptAfterTimeLimit: 60_000, examples: [LEASED] };
 
 /** How many requests were placed in leases, over all runs. */
 let placed = 0;

@@ -13,6 +13,17 @@ import { until } from '../../support/until.ts';
 /** Leases of all that is left, from the first request on. */
 export const GREEDY: LeasePolicy = { busy: 1, seconds: 2, requests: 10, share: 1 };
 
+/** The machine's clock, but for its monotonic time: how busy counters are, and for how long, is what a test says. */
+export function heldClock(): Clock & { passed_ms: number } {
+  const clock = {
+    ...systemClock,
+    passed_ms: 0,
+    now: () => systemClock.now() + clock.passed_ms,
+    monotonic: () => clock.passed_ms,
+  };
+  return clock;
+}
+
 /** A ledger with leases; `close` it. */
 export function leasingLedger(
   database: Database,

@@ -26,7 +26,7 @@ const burstsOf = (...more: fc.WeightedArbitrary<SceneStep>[]) =>
   ]);
 
 /** What fails is made smaller for a while, not until the test is cut off. */
-const RUNS = { numRuns: times(10), interruptAfterTimeLimit: 60_000 };
+const RUNS = { numRuns: times(3), interruptAfterTimeLimit: 60_000 };
 
 async function play(bursts: readonly (readonly SceneStep[])[], mode: LedgerScene['mode']): Promise<void> {
   const scene = new LedgerScene(databases, mode);

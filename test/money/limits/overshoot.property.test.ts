@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import type { GatewayConfig, PricingConfig, SpendLimitsConfig } from '../../../engine/contract/config.ts';
+import type { GatewayConfig, PricingConfig } from '../../../engine/contract/config.ts';
 import { highestCost } from '../../../engine/money/limits/highest-cost.ts';
 import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { spendLimitsSection } from '../../support/spend-limits.ts';
 import { times } from '../../support/times.ts';
 
 const usd = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
@@ -43,19 +44,7 @@ const row = fc
     ...(own && { pricing: own }),
   }));
 
-const TYPICAL: SpendLimitsConfig = {
-  defaults: { user_daily_usd: 0 },
-  on_exceeded: 'deny',
-  on_store_error: 'deny',
-  store_timeout_seconds: 2,
-  spool_dir: 'spool',
-  reserve: 'typical',
-  lease: 'on',
-  overshoot_percent: 0,
-  status: 429,
-  time_zone: 'UTC',
-  rules: [],
-};
+const TYPICAL = spendLimitsSection({ defaults: { user_daily_usd: 0 }, reserve: 'typical', overshoot_percent: 0 });
 
 const configuration = fc
   .record({

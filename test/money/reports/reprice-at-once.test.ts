@@ -117,7 +117,7 @@ describe('any sequence of prices', () => {
         assert.equal(BigInt((await balanceOf(books.database, 'ann')).spent), expected);
         await books.assertAddsUp();
       }),
-      { numRuns: times(15) },
+      { numRuns: times(6) },
     );
   });
 });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
+import { times } from '../../support/times.ts';
 import { type Event, NOTHING, settled } from './metered.ts';
 
 const count = fc.nat(1_000_000);
@@ -53,6 +54,8 @@ function lastEvent(api: string, usage: unknown): Event {
 const settle = (api: string, events: Event[], ttl: string) =>
   settled({ events, facts: { 'request.protocol': api, 'route.protocol': api, 'request.cache.ttl': ttl } });
 
+const RUNS = { numRuns: times(40) };
+
 it('the parts of what is told are billed and add up to it', async () => {
   await fc.assert(
     fc.asyncProperty(protocol, right, fc.constantFrom('5m', '1h'), async (api, usage, ttl) => {
@@ -63,6 +66,7 @@ it('the parts of what is told are billed and add up to it', async () => {
       assert.deepEqual(tokens, { ...NOTHING, input, cache_read, [`cache_write_${ttl}`]: written, output });
       assert.equal(provenance.cost, 'upstream');
     }),
+    RUNS,
   );
 });
 
@@ -78,5 +82,6 @@ it('whatever is told, the bill is of whole tokens that can be paid for', async (
         assert.ok(Number.isSafeInteger(number) && number >= 0, JSON.stringify(tokens));
       }
     }),
+    RUNS,
   );
 });

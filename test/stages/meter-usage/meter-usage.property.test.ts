@@ -4,9 +4,11 @@ import fc from 'fast-check';
 import type { Settlement } from '../../../engine/api.ts';
 import { openStage } from '../../../engine/simulate/stage-harness.ts';
 import meterUsage from '../../../stages/meter-usage.ts';
+import { times } from '../../support/times.ts';
 
 type Json = Record<string, unknown>;
 
+const RUNS = { numRuns: times(40) };
 const MAX_TOKENS = 100_000_000;
 const ESTIMATE = 500;
 
@@ -135,6 +137,7 @@ describe('meter-usage, for any order and omission of usage fields', () => {
         assert.equal(tokens.input, input ?? (is_charged ? Math.max(0, ESTIMATE - cached) : 0));
         assert.equal(provenance.input === 'upstream', input !== undefined);
       }),
+      RUNS,
     );
   });
 
@@ -147,6 +150,7 @@ describe('meter-usage, for any order and omission of usage fields', () => {
         if (provenance.output === 'upstream') assert.equal(tokens.output, output);
         else assert.equal(provenance.output, wish.aborted ? 'abort' : 'estimate');
       }),
+      RUNS,
     );
   });
 
@@ -162,6 +166,7 @@ describe('meter-usage, for any order and omission of usage fields', () => {
         if (provenance.cost === 'most') assert.ok(cost_nano_usd > cost);
         else assert.equal(cost_nano_usd, cost);
       }),
+      RUNS,
     );
   });
 
@@ -182,6 +187,7 @@ describe('meter-usage, for any order and omission of usage fields', () => {
         assert.ok(names.every((name) => /^web_/.test(name)));
         assert.equal(provenance.server_tools, names.length === 0 ? undefined : 'unpriced');
       }),
+      RUNS,
     );
   });
 });

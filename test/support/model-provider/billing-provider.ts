@@ -43,17 +43,6 @@ export interface Served {
 /** Whole numbers from 0 to below a bound; the same seed gives the same ones. */
 export type Dice = (below: number) => number;
 
-/** Mulberry32, by its published constants. */
-export function diceOf(seed: number): Dice {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below);
-  };
-}
-
 type Json = Readonly<Record<string, unknown>>;
 
 const listOf = (value: unknown): Json[] => (Array.isArray(value) ? (value as Json[]) : []);

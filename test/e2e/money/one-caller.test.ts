@@ -25,7 +25,6 @@ const LIMITS = {
   connections: 60,
   connections_per_principal: 3,
 };
-const TIMEOUTS = { request_head_seconds: 0.5, request_body_seconds: 0.5, request_silence_seconds: 20 };
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -43,12 +42,14 @@ before(async () => {
   ];
   gateway = await bootGateway({
     upstream_url: upstream.url,
-    config: { server: serverSection({ limits: LIMITS, timeouts: TIMEOUTS }), spend_limits: { rules } },
+    config: { server: serverSection({ limits: LIMITS }), spend_limits: { rules } },
   });
 });
 after(async () => {
-  await gateway?.close();
+  for (const socket of sockets.splice(0)) socket.destroy();
+  // First, since the gateway waits for what it was asked and does not answer.
   await upstream?.close();
+  await gateway?.close();
 });
 beforeEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy();
@@ -142,58 +143,6 @@ describe('unfinished bodies of one caller', () => {
     const refused = await ask(gateway.url, token);
     assert.deepEqual([refused.status, refused.json().error.limit], [429, 4]);
     for (const { abort } of served) abort();
-  });
-});
-
-describe('a client that takes too long', { concurrency: true }, () => {
-  /** Sends a byte now and then for as long as it is not cut off. */
-  function drip(socket: Socket): { stop(): void } {
-    const timer = setInterval(() => socket.write(' '), 50);
-    const stop = () => clearInterval(timer);
-    socket.on('close', stop);
-    return { stop };
-  }
-
-  for (const [what, framing] of [
-    ['a body of known length', 'content-length: 1000000'],
-    ['a large body', `content-length: ${LIMITS.body_bytes}`],
-    ['a small body', 'content-length: 2000'],
-  ] as const) {
-    test(`for ${what}, byte by byte, is answered 408 while it still sends`, async () => {
-      const socket = await connect(gateway.url);
-      const received = collect(socket);
-      socket.write(head(await gateway.newToken({ user: `${framing.replace(/\W/g, '')}@example.com` }), framing));
-      const started = performance.now();
-      drip(socket);
-      const raw = await received.closed;
-      const { status, type, code, message: text } = errorOf(raw);
-      assert.deepEqual([status, type, code], [408, 'timeout_error', 'request_timeout']);
-      assert.match(text, /not complete after 0.5 seconds/);
-      assert.ok(performance.now() - started < 6000);
-    });
-  }
-
-  test('for its head is answered 408', async () => {
-    const socket = await connect(gateway.url);
-    const received = collect(socket);
-    socket.write('POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-slow: ');
-    drip(socket);
-    const { status, code } = errorOf(await received.closed);
-    assert.deepEqual([status, code], [408, 'request_timeout']);
-  });
-
-  test('to send anything at all is let go without a word', async () => {
-    const socket = await connect(gateway.url);
-    assert.equal(await collect(socket).closed, '');
-  });
-
-  test('for a body that nobody reads is let go, too', async () => {
-    const socket = await connect(gateway.url);
-    const received = collect(socket);
-    socket.write('POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n');
-    drip(socket);
-    const raw = await received.closed;
-    assert.deepEqual(raw.match(/HTTP\/1\.1 \d{3}/g), ['HTTP/1.1 404']);
   });
 });
 

@@ -1,34 +1,39 @@
 /** Who leaves early, as coding clients do behind every tool call, is not kept out by the answers that are read on for the bill. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { serverSection, type TestGateway } from '../../support/gateway.ts';
+import { after, before, test } from 'node:test';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   EVENT_STREAM,
   messageEvents,
   type Script,
   type ScriptedUpstream,
+  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
-import { open, send } from '../support/client.ts';
+import { open, type Response, send } from '../support/client.ts';
 import { askBody, sending } from '../support/nine.ts';
 import { ledgerRows } from '../support/state.ts';
-import { useGateway } from '../support/use-gateway.ts';
+
+/** So long a request waits for a place that somebody who left has. */
+const PATIENCE_MS = 1000;
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
-useGateway(
-  (opened) => {
-    ({ upstream, gateway } = opened);
-  },
-  {
-    server: serverSection({ limits: { requests_per_principal: 2 } }),
-    spend_limits: {
-      rules: [
-        { name: 'one-at-once', scope: 'user', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'red'] } },
-      ],
-    },
-  },
-);
+const clock = frozenClock(Date.now());
+
+before(async () => {
+  upstream = await startUpstream();
+  const rules = [
+    { name: 'one-at-once', scope: 'user', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'red'] } },
+  ];
+  const config = { server: serverSection({ limits: { requests_per_principal: 2 } }), spend_limits: { rules } };
+  gateway = await bootGateway({ upstream_url: upstream.url, clock, config });
+});
+after(async () => {
+  await gateway?.close();
+  await upstream?.close();
+});
 
 const [first, ...rest] = messageEvents();
 
@@ -52,6 +57,19 @@ async function leave(token: string): Promise<void> {
   asked.abort();
 }
 
+/** Asks again and again until a request waits for a place: at first the gateway may not know that somebody left. */
+async function waitForPlace(token: string): Promise<{ answer: Promise<Response> }> {
+  return await until('a request waits for a place', async () => {
+    let refused = false;
+    const answer = send(gateway.url, asking(token)).then((response) => {
+      refused = response.status === 429;
+      return response;
+    });
+    await until('it waits or is refused', () => refused || (clock.next() ?? Infinity) <= PATIENCE_MS);
+    return !refused && { answer };
+  });
+}
+
 async function costs(user: string): Promise<unknown[]> {
   const rows = (await ledgerRows(gateway.database)).filter(({ user_email }) => user_email === user);
   return rows.map(({ provenance }) => provenance.cost);
@@ -63,9 +81,9 @@ test('the next request waits a moment for an answer that nobody waits for', asyn
   upstream.script = endsWhen(end.promise);
   await leave(token);
   upstream.script = endsWhen(Promise.resolve());
-  const next = send(gateway.url, asking(token));
-  setTimeout(end.resolve, 50);
-  assert.equal((await next).status, 200, (await next).text);
+  const { answer } = await waitForPlace(token);
+  end.resolve();
+  assert.equal((await answer).status, 200, (await answer).text);
   await until('both are settled', async () => (await costs('quick@example.com')).length === 2);
   assert.deepEqual(await costs('quick@example.com'), ['upstream', 'upstream']);
 });
@@ -78,14 +96,20 @@ for (const [what, team, at_once] of [
     const user = `slow-${at_once}@example.com`;
     const token = await gateway.newToken({ user, ...(team && { team }) });
     let closed = 0;
-    upstream.script = endsWhen(new Promise(() => {}), () => closed++);
+    const end = Promise.withResolvers<void>();
+    upstream.script = endsWhen(end.promise, () => closed++);
     for (let i = 0; i < at_once; i++) await leave(token);
     upstream.script = endsWhen(Promise.resolve());
-    const response = await send(gateway.url, asking(token));
-    assert.equal(response.status, 200, response.text);
+    const { answer } = await waitForPlace(token);
+    clock.advance(PATIENCE_MS - 1);
+    assert.equal(closed, 0);
+    clock.advance(1);
+    assert.equal((await answer).status, 200, (await answer).text);
     await until('the upstream knows', () => closed === 1);
     await until('both are settled', async () => (await costs(user)).length === 2);
     assert.deepEqual((await costs(user)).toSorted(), ['most', 'upstream']);
+    // The gateway reads the other one on until it ends.
+    end.resolve();
   });
 }
 

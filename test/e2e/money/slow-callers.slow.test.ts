@@ -1,0 +1,86 @@
+/** Clients that take too long to send what they ask are cut off, whatever they do meanwhile. */
+import assert from 'node:assert/strict';
+import type { Socket } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { collect, connect, parseRaw } from '../support/client.ts';
+
+const BODY_BYTES = 2 * 1024 * 1024;
+/** No other limit of a gateway is short. */
+const SHORT_SECONDS = 0.5;
+
+let upstream: ScriptedUpstream;
+/** Where heads, and where bodies have a short time. */
+let heads: TestGateway;
+let bodies: TestGateway;
+
+before(async () => {
+  upstream = await startUpstream();
+  const boot = (timeouts: object) => {
+    const server = serverSection({ limits: { body_bytes: BODY_BYTES, buffered_bytes: 4 * BODY_BYTES }, timeouts });
+    return bootGateway({ upstream_url: upstream.url, config: { server } });
+  };
+  heads = await boot({ request_head_seconds: SHORT_SECONDS });
+  bodies = await boot({ request_body_seconds: SHORT_SECONDS });
+});
+after(async () => {
+  await heads?.close();
+  await bodies?.close();
+  await upstream?.close();
+});
+
+/** Sends a byte now and then for as long as it is not cut off. */
+function drip(socket: Socket): void {
+  const timer = setInterval(() => socket.write(' '), 50);
+  socket.on('close', () => clearInterval(timer));
+}
+
+const errorOf = (raw: string) => {
+  const { status, body } = parseRaw(raw);
+  return { status, ...JSON.parse(body).error };
+};
+
+describe('a client that takes too long', { concurrency: true }, () => {
+  for (const [what, framing] of [
+    ['a body of known length', 'content-length: 1000000'],
+    ['a large body', `content-length: ${BODY_BYTES}`],
+    ['a small body', 'content-length: 2000'],
+  ] as const) {
+    test(`for ${what}, byte by byte, is answered 408 while it still sends`, async () => {
+      // One large body is all that one caller may keep in memory.
+      const token = await bodies.newToken({ user: `${framing.replace(/\W/g, '')}@example.com` });
+      const socket = await connect(bodies.url);
+      const received = collect(socket);
+      const lines = ['host: x', `authorization: Bearer ${token}`, 'content-type: application/json', framing];
+      socket.write(`POST /v1/messages HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
+      drip(socket);
+      const { status, type, code, message } = errorOf(await received.closed);
+      assert.deepEqual([status, type, code], [408, 'timeout_error', 'request_timeout']);
+      assert.match(message, /not complete after 0.5 seconds/);
+    });
+  }
+
+  test('for its head is answered 408', async () => {
+    const socket = await connect(heads.url);
+    const received = collect(socket);
+    socket.write('POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-slow: ');
+    drip(socket);
+    const { status, code } = errorOf(await received.closed);
+    assert.deepEqual([status, code], [408, 'request_timeout']);
+  });
+
+  test('to send anything at all is let go without a word', async () => {
+    const socket = await connect(heads.url);
+    assert.equal(await collect(socket).closed, '');
+  });
+
+  test('for a body that nobody reads is let go, too', async () => {
+    const socket = await connect(bodies.url);
+    const received = collect(socket);
+    socket.write('POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n');
+    drip(socket);
+    const raw = await received.closed;
+    assert.deepEqual(raw.match(/HTTP\/1\.1 \d{3}/g), ['HTTP/1.1 404']);
+  });
+});
