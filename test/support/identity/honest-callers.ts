@@ -1,5 +1,8 @@
 /** People who work with a gateway, each asking one thing after the other. */
 import { Agent, request } from 'node:http';
+import { randomOf } from '../random.ts';
+
+const random = randomOf('honest callers');
 
 /** What came of one request. */
 interface Asked {
@@ -63,7 +66,7 @@ export async function askHonestly(options: {
         const { ms, status, text } = await ask(token);
         if (status === 200) durations.push(ms);
         else failures.push(`${status}: ${text}`);
-        await new Promise((resolve) => setTimeout(resolve, Math.random() * pause_ms));
+        await new Promise((resolve) => setTimeout(resolve, random() * pause_ms));
       }
     }),
   );
