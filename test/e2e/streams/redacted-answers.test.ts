@@ -144,6 +144,8 @@ it('a signed thought in which an address was replaced is left out of the next re
 it('the query of the example tells who gets how many addresses', async () => {
   const readme = readFileSync(join(EXAMPLE, 'README.md'), 'utf8');
   const query = /```sql\n(.*?)```/s.exec(readme)![1]!;
+  nine.provider.model = () => ({ said: [{ kind: 'text', text: SAID }] });
+  for (let n = 0; n < 2; n++) await post(nine.gateway, 'chat', askBody('chat', modelVia('chat'), 'Say it.', {}));
   const { rows } = await nine.gateway.database.knex.raw<{ rows: Record<string, unknown>[] }>(
     query.replaceAll('?', '\\?'),
   );
