@@ -13,6 +13,7 @@ import { freePort } from '../../support/free-port.ts';
 import { createBrowser } from '../../support/identity/browser-by-fetch.ts';
 import { ahead_ms, onMachineClock } from '../../support/suite-clock.ts';
 import { until } from '../../support/until.ts';
+import { START_MS } from '../support/gateway-process.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
 const START = join(REPOSITORY, 'examples/demo/start.ts');
@@ -36,8 +37,6 @@ exec '${process.execPath}' '${join(REPOSITORY, 'engine/bin/appscli.js')}' "$@"
 `;
 
 const DAY = 86_400_000;
-/** The first start plays a week of traffic, which takes seconds, and longer where others are at work. */
-const FIRST_START_MS = 120_000;
 
 let directory: string;
 let config_file: string;
@@ -78,7 +77,7 @@ async function startDemo(): Promise<RunningCommand> {
       if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
       return demo.stdout().includes('Ctrl-C');
     },
-    FIRST_START_MS,
+    START_MS,
   );
   return demo;
 }

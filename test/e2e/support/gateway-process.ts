@@ -7,6 +7,12 @@ import { send } from './client.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../../engine/bin/appscli.js', import.meta.url));
 
+/**
+ * How long a program may take to start: as long as a test may. It compiles itself first, two seconds of a processor that many
+ * others may want at the same time.
+ */
+export const START_MS = 200_000;
+
 /** A running `appscli gateway`. */
 export interface GatewayProcess {
   readonly url: string;
@@ -18,6 +24,10 @@ export interface GatewayProcess {
   /** Resolves when the process has ended. */
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 }
+
+/** Where a gateway listens, by its log. */
+export const addressIn = (log: string): string | undefined =>
+  /"url":"([^"]+)".*"msg":"the gateway is listening"/.exec(log)?.[1];
 
 /**
  * Starts the gateway and waits until it is ready to serve; `port` must be the one in its configuration. With 0 it listens
@@ -41,12 +51,13 @@ export async function startGatewayProcess(
   child.stderr.on('data', collect);
   const ended = once(child, 'close').then(([code, signal]) => ({ code, signal }));
   let url = `http://127.0.0.1:${port}`;
-  await until('the gateway process is ready', async () => {
+  const isReady = async () => {
     if (child.exitCode !== null) throw new Error(`the gateway ended with ${child.exitCode}:\n${written}`);
-    if (port === 0) url = /"url":"([^"]+)".*"msg":"the gateway is listening"/.exec(written)?.[1] ?? url;
+    if (port === 0) url = addressIn(written) ?? url;
     const ready = await send(url, { method: 'GET', path: '/readyz' }).catch(() => undefined);
     return ready?.status === 200;
-  }).catch((error) => {
+  };
+  await until('the gateway process is ready', isReady, START_MS).catch((error) => {
     child.kill('SIGKILL');
     throw new Error(`${error.message}; it wrote:\n${written}`);
   });
