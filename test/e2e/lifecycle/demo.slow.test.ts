@@ -36,8 +36,6 @@ exec '${process.execPath}' '${join(REPOSITORY, 'engine/bin/appscli.js')}' "$@"
 `;
 
 const DAY = 86_400_000;
-/** The first start plays a week of traffic, which takes seconds, and longer where others are at work. */
-const FIRST_START_MS = 120_000;
 
 let directory: string;
 let config_file: string;
@@ -72,14 +70,10 @@ after(() => rm(directory, { recursive: true, force: true }));
 /** The demo, once it has printed what it has to say. */
 async function startDemo(): Promise<RunningCommand> {
   const demo = start(process.execPath, [START, config_file], { cwd: REPOSITORY, env });
-  await until(
-    'the demo is ready',
-    () => {
-      if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
-      return demo.stdout().includes('Ctrl-C');
-    },
-    FIRST_START_MS,
-  );
+  await until('the demo is ready', () => {
+    if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
+    return demo.stdout().includes('Ctrl-C');
+  });
   return demo;
 }
 

@@ -10,6 +10,7 @@ import { readServerState } from '../../../engine/store/embedded/postgres-process
 import { type Ended, start } from '../../cli/support.ts';
 import { gatewayConfig, serverSection } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
+import { listeningAt } from '../support/gateway-process.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
 /** What npm tells the scripts it runs, apart from where its registry and cache are: none of it holds in another directory. */
@@ -143,11 +144,12 @@ test('the installed gateway checks its configuration, starts with its own Postgr
     cwd: directory,
     env: { ...env, TEST_UPSTREAM_KEY: 'key' },
   });
-  const url = await until('the gateway is ready', async () => {
+  const ready = async () => {
     if (gateway.process.exitCode !== null) throw new Error(`the gateway ended: ${gateway.stderr()}`);
-    const at = /"url":"([^"]+)".*"msg":"the gateway is listening"/.exec(gateway.stderr())?.[1];
+    const at = listeningAt(gateway.stderr());
     return at !== undefined && (await fetch(`${at}/readyz`)).status === 200 && at;
-  });
+  };
+  const url = await until('the gateway is ready', ready);
   const arguments_ = ['tokens', 'create', '--user', 'alice@example.com', '--group', 'all', '--name', 'laptop'];
   const token = (await run(bin, arguments_, directory)).stdout.trim();
   const models = await fetch(`${url}/v1/models`, { headers: { 'x-api-key': token } });

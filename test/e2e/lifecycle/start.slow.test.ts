@@ -22,6 +22,7 @@ import { open as openTestDatabase, outside } from '../../support/open-database.t
 import { onMachineClock } from '../../support/suite-clock.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, readAll, send } from '../support/client.ts';
+import { listeningAt } from '../support/gateway-process.ts';
 
 let directory: string;
 let upstream: ScriptedUpstream;
@@ -57,10 +58,11 @@ const awayConfig = () => config('away', { database: { postgres: { url_env: 'AWAY
 /** Starts a gateway and waits until it says where it listens. */
 async function startGateway(file: string, with_env = env): Promise<{ gateway: RunningCommand; url: string }> {
   const gateway = startCli(['gateway', '--config', file], { env: with_env });
-  const url = await until('the gateway listens', () => {
+  const listens = () => {
     if (gateway.process.exitCode !== null) throw new Error(`it ended: ${gateway.stderr()}`);
-    return /"url":"([^"]+)".*"msg":"the gateway is listening"/.exec(gateway.stderr())?.[1];
-  });
+    return listeningAt(gateway.stderr());
+  };
+  const url = await until('the gateway listens', listens);
   return { gateway, url };
 }
 
