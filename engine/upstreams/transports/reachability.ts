@@ -5,7 +5,7 @@ import type { Clock } from '../../contract/services.ts';
 const SUSPICION_MS = 30_000;
 
 /** The longest that a new connection may take meanwhile. */
-const PROBE_MS = 1000;
+export const PROBE_MS = 1000;
 
 /** Whether connections to one upstream can be made at all. */
 export interface Reachability {

@@ -7,26 +7,31 @@ import {
   answerJson,
   answerRaw,
   EVENT_STREAM,
+  type Exchange,
   message,
   messageEvents,
   type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { movableClock } from '../../support/movable-clock.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
-import { ask, bearer, messagesBody, open, type Response } from '../support/client.ts';
-import { type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+import { ask, bearer, messagesBody, open, type Response, readAll } from '../support/client.ts';
+import { type LedgerRow, ledgerRow, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-const server = serverSection({ timeouts: { connect_seconds: 1, first_byte_seconds: 1, idle_seconds: 1 } });
+const IDLE_SECONDS = 60;
+const server = serverSection({ timeouts: { idle_seconds: IDLE_SECONDS } });
+const clock = movableClock();
 const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
 useGateway(
   (opened) => {
     ({ upstream, gateway } = opened);
   },
   { server, spend_limits },
+  clock,
 );
 
 const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
@@ -36,6 +41,18 @@ async function rowOf(response: Response): Promise<LedgerRow> {
   const row = await ledgerRow(gateway.database, requestId(response));
   assert.equal(row.protocol, 'messages');
   return row;
+}
+
+/** Asks for a stream, and reads it while something happens. */
+async function readWhile(act: (received: () => string) => Promise<void>): Promise<Response> {
+  const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
+  const response = await head;
+  let received = '';
+  response.on('data', (chunk) => {
+    received += chunk;
+  });
+  const [whole] = await Promise.all([readAll(response), act(() => received)]);
+  return whole;
 }
 
 /** The events of a stream as pairs of name and data. */
@@ -48,6 +65,9 @@ function eventsOf(text: string): { name: string | undefined; data: string }[] {
       data: /^data: (.*)$/m.exec(block)?.[1] ?? '',
     }));
 }
+
+/** What says that a stream is alive may come at any time. */
+const withoutPings = (text: string) => text.replaceAll(/event: ping\ndata: .*\n\n/g, '');
 
 describe('an upstream that answers out of turn', () => {
   test('before it has read a large body is passed on, and the next request is not disturbed', async () => {
@@ -113,33 +133,27 @@ describe('a stream that breaks off', () => {
       res.writeHead(200, EVENT_STREAM as string[]);
       res.write(opening.join(''));
     };
-    const response = await ask(gateway.url, gateway.token, { stream: true });
+    const response = await readWhile(async (received) => {
+      await until('the client has what was sent', () => received() === opening.join(''));
+      clock.advance(IDLE_SECONDS * 1000);
+    });
     await assertEndsWithErrorEvent(response, 'timeout_error');
     await until('the upstream request is cancelled', () => upstream.only().cancelled);
   });
 
   test('because the upstream resets the connection ends with one error event', async () => {
+    const all_is_there = Promise.withResolvers<void>();
     upstream.script = async ({ res, socket }) => {
       res.writeHead(200, EVENT_STREAM as string[]);
-      await new Promise<void>((resolve) => res.write(opening.join(''), () => resolve()));
-      await until('the client has what was sent', () => received.includes('there') || received.includes('Hello'));
+      res.write(opening.join(''));
+      await all_is_there.promise;
       socket.resetAndDestroy();
     };
-    let received = '';
-    const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
-    const response = await head;
-    for await (const chunk of response) received += chunk;
-    await assertEndsWithErrorEvent(
-      {
-        status: response.statusCode!,
-        headers: response.headers,
-        raw_headers: response.rawHeaders,
-        body: Buffer.from(received),
-        text: received,
-        json: () => undefined,
-      },
-      'api_error',
-    );
+    const response = await readWhile(async (received) => {
+      await until('the client has what was sent', () => received() === opening.join(''));
+      all_is_there.resolve();
+    });
+    await assertEndsWithErrorEvent(response, 'api_error');
   });
 
   test('because the upstream ends in the middle of an event still ends with a readable error event', async () => {
@@ -163,10 +177,9 @@ describe('a stream that breaks off', () => {
       res.writeHead(200, { 'content-type': 'application/json', 'content-length': '5000' });
       res.write('{"id":"msg_1","content":[', () => socket.resetAndDestroy());
     };
-    await nothingReserved(gateway.database);
-    const before_count = (await ledgerRows(gateway.database)).length;
-    await assert.rejects(ask(gateway.url, gateway.token), /aborted|ECONNRESET|socket hang up|terminated/);
-    await until('there is a row', async () => (await ledgerRows(gateway.database)).length === before_count + 1);
+    const head = await open(gateway.url, { headers: bearer(gateway.token), body: messagesBody() }).head;
+    await assert.rejects(readAll(head), /aborted|ECONNRESET|socket hang up|terminated/);
+    await ledgerRow(gateway.database, String(head.headers['x-gateway-request-id']));
     await nothingReserved(gateway.database);
   });
 
@@ -213,16 +226,22 @@ describe('a stream that breaks off', () => {
 
   test('after a slow start goes on as long as something arrives within the idle timeout', async () => {
     const events = messageEvents(['a', 'b', 'c', 'd']);
-    upstream.script = ({ res }) => {
+    const asked = Promise.withResolvers<Exchange>();
+    upstream.script = ({ res, ...exchange }) => {
       res.writeHead(200, EVENT_STREAM as string[]);
-      const timer = setInterval(() => {
-        const event = events.shift();
-        if (event !== undefined) return void res.write(event);
-        clearInterval(timer);
-        res.end();
-      }, 250);
+      res.write(events[0]);
+      asked.resolve({ res, ...exchange });
     };
-    const response = await ask(gateway.url, gateway.token, { stream: true });
-    assert.equal(response.text, messageEvents(['a', 'b', 'c', 'd']).join(''));
+    const response = await readWhile(async (received) => {
+      const { res } = await asked.promise;
+      for (const [index] of events.entries()) {
+        if (index > 0) res.write(events[index]);
+        const so_far = events.slice(0, index + 1).join('');
+        await until('the client has the event', () => withoutPings(received()) === withoutPings(so_far));
+        clock.advance(0.6 * IDLE_SECONDS * 1000);
+      }
+      res.end();
+    });
+    assert.equal(withoutPings(response.text), withoutPings(events.join('')));
   });
 });

@@ -75,8 +75,8 @@ before(async () => {
   await write('messages', '/v1/messages', 'stage: redact');
   await write('responses', '/v1/responses', 'stage: redact', 'responses');
   await write('watched', '/watched', '{ stage: redact, mode: shadow }');
-  await write('contained', '/contained', '{ stage: redact, timeout_seconds: 5 }');
-  await write('open', '/open', '{ stage: redact, timeout_seconds: 5, fail_closed: false }');
+  await write('contained', '/contained', '{ stage: redact, timeout_seconds: 60 }');
+  await write('open', '/open', '{ stage: redact, timeout_seconds: 60, fail_closed: false }');
   upstream = await startUpstream();
   gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory }, stages: [redact] });
 });

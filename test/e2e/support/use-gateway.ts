@@ -1,4 +1,5 @@
 import { after, before, beforeEach } from 'node:test';
+import type { Clock } from '../../../engine/contract/services.ts';
 import { atProcessEnd } from '../../support/file-end.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import {
@@ -26,9 +27,9 @@ export interface Opened {
  * nothing and answers a complete message. A file that says nothing of the configuration has a gateway that files before it
  * used, and with it their rows; `{}` stands for one of its own.
  */
-export function useGateway(take: (opened: Surroundings) => void, config?: ConfigSections): void {
+export function useGateway(take: (opened: Surroundings) => void, config?: ConfigSections, clock?: Clock): void {
   let upstream: ScriptedUpstream;
-  openForFile(config === undefined ? lendGateway : () => openGateway(config), (opened) => {
+  openForFile(config === undefined ? lendGateway : () => openGateway(config, clock), (opened) => {
     upstream = opened.upstream;
     upstream.early = false;
     take(opened);
@@ -39,9 +40,13 @@ export function useGateway(take: (opened: Surroundings) => void, config?: Config
   });
 }
 
-async function openGateway(config: ConfigSections = {}): Promise<Surroundings & Opened> {
+async function openGateway(config: ConfigSections = {}, clock?: Clock): Promise<Surroundings & Opened> {
   const upstream = await startUpstream();
-  const gateway = await bootGateway({ upstream_url: upstream.url, config }).catch(async (error) => {
+  const gateway = await bootGateway({
+    upstream_url: upstream.url,
+    config,
+    ...(clock !== undefined && { clock }),
+  }).catch(async (error) => {
     await upstream.close();
     throw error;
   });
@@ -52,7 +57,7 @@ async function openGateway(config: ConfigSections = {}): Promise<Surroundings & 
   return { upstream, gateway, close };
 }
 
-const lendGateway = lend(openGateway);
+const lendGateway = lend(() => openGateway());
 
 /** Opens something before the tests of a file, and closes it after them. */
 export function openForFile<T extends Opened>(open: () => Promise<T>, take: (opened: T) => void): void {

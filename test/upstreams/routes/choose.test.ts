@@ -7,6 +7,7 @@ import type { Closed } from '../../../engine/contract/forwarding.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { type Choosing, chooseCandidates, type Needs } from '../../../engine/upstreams/routes/choose.ts';
 import { createRoute } from '../../../engine/upstreams/routes/route.ts';
+import { times } from '../../support/times.ts';
 
 const [main] = stageConfig().upstreams;
 const [coder] = stageConfig().models;
@@ -86,5 +87,5 @@ test('every request has a candidate or an error, and every upstream is a candida
       assert.ok(['invalid_request', 'upstream_unavailable'].includes(error.code), error.code);
     }
   });
-  fc.assert(check, { numRuns: 2000 });
+  fc.assert(check, { numRuns: times(500) });
 });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { createBreaker } from '../../../engine/upstreams/states/breaker.ts';
+import { times } from '../../support/times.ts';
 import { BREAKER } from './scene.ts';
 
 const SETTINGS = { ...BREAKER, failures: 3, requests_min: 1000 };
@@ -124,7 +125,7 @@ describe('a breaker, whatever happens to it', () => {
           if (model.state === 'open' && now < model.until) assert.equal(breaker.until(now), model.until);
         });
       }),
-      { numRuns: 500 },
+      { numRuns: times(500) },
     );
   });
 
@@ -133,7 +134,7 @@ describe('a breaker, whatever happens to it', () => {
       fc.property(steps, (run) => {
         play(run, (breaker, _model, now) => assert.equal(breaker.until(now + 120_000), undefined));
       }),
-      { numRuns: 200 },
+      { numRuns: times(200) },
     );
   });
 
@@ -143,7 +144,7 @@ describe('a breaker, whatever happens to it', () => {
         const told = play(run, () => {});
         for (const [index, word] of told.entries()) assert.equal(word, index % 2 === 0 ? 'open' : 'close');
       }),
-      { numRuns: 200 },
+      { numRuns: times(200) },
     );
   });
 
