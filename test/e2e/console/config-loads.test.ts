@@ -60,9 +60,12 @@ async function get(path: string): Promise<any> {
   return response.json();
 }
 
-async function reloadWith(text: string): Promise<void> {
+/** Loads another configuration, and returns what is written down of that. */
+async function reloadWith(text: string) {
+  const before = await loadAfter(0);
   await writeFile(gateway.config_file, text);
   await gateway.reload();
+  return loadAfter(before.id);
 }
 
 /** The newest load, once it is another than the one before. */
@@ -78,8 +81,7 @@ test('a start, a reload and a reload that failed are kept, with rules in words, 
   const { loads } = await get('/loads');
   const start = loads.at(-1);
   assert.deepEqual([start.cause, start.failed, start.changed], ['start', false, []]);
-  await reloadWith(`${yaml}${ROUTING}# new\n`);
-  const loaded = await loadAfter(loads[0].id);
+  const loaded = await reloadWith(`${yaml}${ROUTING}# new\n`);
   assert.deepEqual([loaded.cause, loaded.failed, loaded.changed], ['signal', false, ['gateway.yaml']]);
   const { rules, files } = await get(`/versions/${loaded.version}`);
   const { text, ...rule } = rules.find(({ name }: { name: string }) => name === 'small-ones');
@@ -97,8 +99,7 @@ test('a start, a reload and a reload that failed are kept, with rules in words, 
   assert.equal(files[0].name, 'gateway.yaml');
   assert.ok(files.some(({ name }: { name: string }) => name === 'appscli/pipelines/model-requests.yaml'));
 
-  await reloadWith(`${yaml.replace('"TEST_UPSTREAM_KEY"', `"${PLANTED}"`)}${ROUTING}`);
-  const failed = await loadAfter(loaded.id);
+  const failed = await reloadWith(`${yaml.replace('"TEST_UPSTREAM_KEY"', `"${PLANTED}"`)}${ROUTING}`);
   assert.deepEqual([failed.failed, failed.config_hash], [true, null]);
   assert.notEqual(failed.version, loaded.version);
   assert.ok(failed.errors > 0);

@@ -1,38 +1,20 @@
 /** The page of the configuration in a real browser. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { Locator, Page } from 'playwright-core';
+import type { Locator } from 'playwright-core';
 import { overflow } from '../../support/identity/page-checks.ts';
 import { until } from '../../support/until.ts';
 import { seriousFaults } from './axe.ts';
-import { HOSTILE_SHORT, useConsole } from './scene.ts';
+import { HOSTILE_SHORT, loaded, useConsole } from './scene.ts';
 
 const PHONE = { width: 390, height: 844 };
 
 const site = useConsole();
-/** Versions that were in force, the older one first. */
-let versions: readonly string[];
-
-before(async () => {
-  const anna = await site.signIn('anna');
-  const loads = await until('all loads are written down', async () => {
-    const { body } = await anna.call('GET', '/admin/api/config/loads');
-    return body.loads.length === 4 && body.loads;
-  });
-  const [newest, older] = loads.filter(({ failed }: { failed: boolean }) => !failed);
-  versions = [older.version, newest.version];
-});
-
 /** Opens a view as administrator. */
 async function openView(query: string) {
   const watched = await site.open('anna', `/console/config${query}`);
-  await shown(watched.page);
+  await loaded(watched.page, 'Configuration');
   return watched;
-}
-
-async function shown(page: Page): Promise<void> {
-  await page.getByRole('navigation', { name: 'Views of the configuration' }).waitFor();
-  await until('all has loaded', async () => (await page.locator('.skeleton, .stale').count()) === 0);
 }
 
 async function textOf(element: Locator): Promise<string> {
@@ -40,6 +22,19 @@ async function textOf(element: Locator): Promise<string> {
 }
 
 describe('the page of the configuration', () => {
+  /** Versions that were in force, the older one first. */
+  let versions: readonly string[];
+
+  before(async () => {
+    const anna = await site.signIn('anna');
+    const loads = await until('all loads are written down', async () => {
+      const { body } = await anna.call('GET', '/admin/api/config/loads');
+      return body.loads.length === 4 && body.loads;
+    });
+    const [newest, older] = loads.filter(({ failed }: { failed: boolean }) => !failed);
+    versions = [older.version, newest.version];
+  });
+
   test('leads by a link to a rule in words, beside what is written for it', async () => {
     const { page, complaints } = await openView('?rule=routing:long-conversations');
     const rule = page.locator('.config-rule[aria-current]');
@@ -83,7 +78,7 @@ describe('the page of the configuration', () => {
     const views = ['?view=rules&shipped=yes', '?view=shadow', '?view=files', '?view=findings'];
     for (const [i, view] of [...views, `?from=${versions[0]}&to=${versions[1]}`].entries()) {
       await page.goto(`${site.gateway.url}/console/config${view}`);
-      await shown(page);
+      await loaded(page, 'Configuration');
       await page.setViewportSize(PHONE);
       await page.emulateMedia({ colorScheme: i % 2 === 0 ? 'dark' : 'light' });
       assert.equal(await overflow(page), 0, view);

@@ -13,7 +13,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { before } from 'node:test';
-import type { BrowserContextOptions } from 'playwright-core';
+import type { BrowserContextOptions, Page } from 'playwright-core';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { reportUsage } from '../../../engine/money/reports/usage.ts';
@@ -116,6 +116,12 @@ export function useConsole(): TestConsole {
     ask: async (email, model = 'coder-1') =>
       (await send(scene.gateway, await scene.gateway.newToken({ user: email }), model)).id,
   };
+}
+
+/** Waits until a page is there and nothing of it loads any more. */
+export async function loaded(page: Page, title: string): Promise<void> {
+  await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
+  await until(`${title} has loaded`, async () => (await page.locator('.skeleton, .stale').count()) === 0);
 }
 
 /** Opens the scene and lets people use it. */

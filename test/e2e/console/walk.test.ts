@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { openConsole } from '../../support/console.ts';
 import { closeBrowser, useBrowser } from '../../support/identity/browser.ts';
-import { closeScene, useConsole } from './scene.ts';
+import { closeScene, loaded, useConsole } from './scene.ts';
 
 /** All of them, in the order of the list beside them. */
 const PAGES = [
@@ -35,7 +35,7 @@ test('an administrator signs in with a browser and opens every page, of which th
   assert.deepEqual(await list.locator('.page-link').allInnerTexts(), PAGES);
   for (const title of PAGES) {
     await list.getByRole('link', { name: title, exact: true }).click();
-    await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
+    await loaded(page, title);
     assert.deepEqual(complaints, [], title);
   }
 });
