@@ -72,6 +72,7 @@ describe('gateway.yaml', () => {
       json_values: 500_000,
     });
     assert.deepEqual(config.server.timeouts, {
+      commit_seconds: 15,
       connect_seconds: 10,
       first_byte_seconds: 120,
       unstreamed_first_byte_seconds: 600,

@@ -306,7 +306,6 @@ describe('a gateway without a section `models`', () => {
     provider.list = answerJson({ data: [{ type: 'model', id: LISTED, ...said }], has_more: false });
     const gateway = await bootGateway({ upstream_url: provider.url, config: { models: undefined } });
     t.after(() => gateway.close());
-    provider.reset();
     const body = JSON.stringify({ model: 'claude-sonnet-4-5', reasoning: { effort: 'medium' }, input: 'Say hello.' });
     const answer = await send(gateway.url, { path: '/v1/responses', body, headers: bearer(gateway.token) });
     assert.equal(answer.status, 200, answer.text);
