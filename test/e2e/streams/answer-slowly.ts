@@ -1,12 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { EVENT_STREAM, type Exchange, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
-import { randomOf } from '../../support/random.ts';
-
-const random = randomOf('slow answers');
 
 /** Answers after a random while, as JSON or as a stream in pieces, so that a crash meets requests at every stage. */
 export async function answerSlowly({ received, res }: Exchange): Promise<void> {
-  const pause = () => delay(random() * 40);
+  const pause = () => delay(Math.random() * 40);
   await pause();
   if (!received.body.includes('"stream":true')) {
     res.writeHead(200, { 'content-type': 'application/json' });
