@@ -100,10 +100,11 @@ describe('what an upstream told is remembered', () => {
 
 describe('an upstream that begins to answer', () => {
   const COMMIT_SECONDS = 300;
+  const LONG_SECONDS = 900;
   let several: Several;
   before(async () => {
     const server = serverSection({
-      timeouts: { commit_seconds: COMMIT_SECONDS, first_byte_seconds: 3 * COMMIT_SECONDS },
+      timeouts: { commit_seconds: COMMIT_SECONDS, first_byte_seconds: LONG_SECONDS },
     });
     several = await openSeveral({ count: 2, upstreams: { breaker: { open_seconds: 60 } }, config: { server } });
   });
