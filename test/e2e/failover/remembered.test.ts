@@ -15,10 +15,10 @@ import {
   servedBy,
   serves,
 } from '../../support/model-provider/fault-server.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { auditRecord, ledgerRow, nothingReserved } from '../support/state.ts';
 import { openSeveral, type Several } from './several.ts';
 
