@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { answers, eventsBy, inTurn, type Play, servedBy, serves } from '../../support/model-provider/fault-server.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, open, type Response, readAll } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { nothingReserved } from '../support/state.ts';
 import { errorsIn } from './scene.ts';
 import { faultsInBooks, nameOf, openSeveral, type Several } from './several.ts';

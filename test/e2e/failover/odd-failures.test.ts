@@ -20,11 +20,11 @@ import {
 } from '../../support/model-provider/fault-server.ts';
 import { documentOf } from '../../support/model-provider/model-provider.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { startDeafServer } from '../lifecycle/deaf-server.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { nothingReserved } from '../support/state.ts';
 import { errorsIn } from './scene.ts';
 import { faultsInBooks, openSeveral, type Several } from './several.ts';

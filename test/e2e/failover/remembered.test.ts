@@ -15,10 +15,10 @@ import {
   servedBy,
   serves,
 } from '../../support/model-provider/fault-server.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { auditRecord, ledgerRow, nothingReserved } from '../support/state.ts';
 import { openSeveral, type Several } from './several.ts';
 
@@ -100,10 +100,11 @@ describe('what an upstream told is remembered', () => {
 
 describe('an upstream that begins to answer', () => {
   const COMMIT_SECONDS = 300;
+  const LONG_SECONDS = 900;
   let several: Several;
   before(async () => {
     const server = serverSection({
-      timeouts: { commit_seconds: COMMIT_SECONDS, first_byte_seconds: 3 * COMMIT_SECONDS },
+      timeouts: { commit_seconds: COMMIT_SECONDS, first_byte_seconds: LONG_SECONDS },
     });
     several = await openSeveral({ count: 2, upstreams: { breaker: { open_seconds: 60 } }, config: { server } });
   });

@@ -6,10 +6,10 @@
 import assert from 'node:assert/strict';
 import { bootGateway, type ConfigSections, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type FaultServer, REFUSING, servedBy, startFaultServer } from '../../support/model-provider/fault-server.ts';
-import { type MovableClock, movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { open, type Response, readAll } from '../support/client.ts';
+import { type MovableClock, movableClock } from '../support/movable-clock.ts';
 import { askBody, PRICING, sending } from '../support/nine.ts';
 import { checkBooks, readBooks } from './books.ts';
 import { type Case, type Expectation, type Placed, place, read } from './cases.ts';

@@ -7,8 +7,8 @@ import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import { type FaultServer, startFaultServer } from '../../support/model-provider/fault-server.ts';
-import { type MovableClock, movableClock } from '../../support/movable-clock.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { type MovableClock, movableClock } from '../support/movable-clock.ts';
 import { PRICING } from '../support/nine.ts';
 
 /** The gateway and its upstreams. */

@@ -85,32 +85,30 @@ async function turn(session: string, body?: object, path?: string, at?: TestGate
   return asked();
 }
 
-const sessions = Array.from({ length: 12 }, (_, index) => `session ${index}`);
-
-/** Where the next turn of each of the sessions is served. */
-async function places(at = gateway): Promise<Name[]> {
+/** Where the next turns of twelve sessions are served. */
+async function places(name: string, at = gateway): Promise<Name[]> {
   const found: Name[] = [];
-  for (const session of sessions) found.push(...(await turn(session, {}, '/v1/messages', at)));
+  for (let i = 0; i < 12; i++) found.push(...(await turn(`${name} ${i}`, {}, '/v1/messages', at)));
   return found;
 }
 
 test('all turns of a session go to one upstream, at every replica, and all upstreams have sessions', async () => {
-  const first = await places();
+  const first = await places('staying');
   assert.deepEqual(new Set(first), new Set(NAMES));
-  assert.deepEqual(await places(), first);
+  assert.deepEqual(await places('staying'), first);
   // Another replica: the same configuration and database, and nothing of what the first one remembers.
   const config = JSON.parse(await readFile(gateway.config_file, 'utf8'));
   const database_url = gateway.env.TEST_DATABASE_URL!;
   const replica = await bootGateway({ upstream_url: upstreams.a.url, config, database_url });
   try {
-    assert.deepEqual(await places(replica), first);
+    assert.deepEqual(await places('staying', replica), first);
   } finally {
     await replica.close();
   }
 });
 
 test('when one of three upstreams leaves the route only its own sessions move, and both others get some', async () => {
-  const first = await places();
+  const first = await places('moving');
   const text = await readFile(gateway.config_file, 'utf8');
   const config = JSON.parse(text);
   config.routing.default_upstreams = [
@@ -119,7 +117,7 @@ test('when one of three upstreams leaves the route only its own sessions move, a
   ];
   await writeFile(gateway.config_file, JSON.stringify(config));
   await gateway.reload();
-  const then = await places().finally(async () => {
+  const then = await places('moving').finally(async () => {
     await writeFile(gateway.config_file, text);
     await gateway.reload();
   });

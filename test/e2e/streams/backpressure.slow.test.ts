@@ -12,9 +12,9 @@ import {
   sse,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, collect, connect, messagesBody, open, parseRaw } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 
 const MB = 1024 * 1024;

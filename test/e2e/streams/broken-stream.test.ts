@@ -12,10 +12,10 @@ import {
   messageEvents,
   type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response, readAll } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { type LedgerRow, ledgerRow, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 

@@ -11,9 +11,9 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { ask } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 
 let directory: string;
 let upstream: ScriptedUpstream;

@@ -8,10 +8,10 @@ import { PROBE_MS } from '../../../engine/upstreams/transports/reachability.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { startDeafServer } from '../lifecycle/deaf-server.ts';
 import { ask } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 

@@ -10,10 +10,10 @@ import {
   reset,
   type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import { startDeafServer } from '../lifecycle/deaf-server.ts';
 import { ask, bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 

@@ -27,7 +27,7 @@ import {
   read,
 } from '../../e2e/failover/cases.ts';
 import { MIXTURES, ROWS } from '../../e2e/failover/expected.ts';
-import { type Call, eventsBy, type Play } from '../../support/model-provider/fault-server.ts';
+import { answers, type Call, eventsBy, type Play } from '../../support/model-provider/fault-server.ts';
 
 const config = stageConfig();
 const timeouts = { ...config.server.timeouts, unstreamed_first_byte_seconds: 60, idle_seconds: 60 };
@@ -96,7 +96,17 @@ function targetsOf({ upstreams, names, stream, model }: Placed): Map<string, Tar
   );
 }
 
-const CASES: readonly Case[] = [...ROWS.flatMap(allCasesOf), ...MIXTURES.map(mixed)];
+/** What was said in another protocol can only be passed on at once: later its status is told. */
+const TRANSLATED: Case = {
+  ...mixed(MIXTURES.find(({ what }) => what === '429 before 500')!),
+  what: 'in the end: 429 of another protocol before 500',
+  upstreams: [
+    { play: answers(429), speaks: 'chat' },
+    { play: answers(500), speaks: 'messages' },
+  ],
+  expected: 'a 429 next_limited, b 500? exhausted => 429 ours',
+};
+const CASES: readonly Case[] = [...ROWS.flatMap(allCasesOf), ...MIXTURES.map(mixed), TRANSLATED];
 const PLACED = [...place(CASES).values()].map((one) => ({ ...one, targets: targetsOf(one) }));
 const upstreams = PLACED.flatMap(({ targets }) => [...targets.values()].map((target) => target.config));
 const states = createUpstreamStates({ upstreams, clock, log: services.log, random: () => 0.5 });

@@ -14,9 +14,11 @@ class Connecting extends EventEmitter {
   }
 }
 
+const CONNECT_SECONDS = 10;
+
 function open() {
   const clock = frozenClock(0);
-  const reachability = createReachability({ connect_seconds: 10, clock });
+  const reachability = createReachability({ connect_seconds: CONNECT_SECONDS, clock });
   let ready = 0;
   const connect = () => {
     const socket = new Connecting();

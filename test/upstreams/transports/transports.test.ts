@@ -14,6 +14,8 @@ import { until } from '../../support/until.ts';
 import { answer, bodyOf, type RawUpstream, startRawUpstream } from './raw-upstream.ts';
 
 const MB = 1024 * 1024;
+/** On a clock that stands still. */
+const CONNECT_SECONDS = 60;
 
 let upstream: RawUpstream;
 let transport: Transport;
@@ -28,7 +30,8 @@ function request(more: Partial<OutgoingRequest> = {}): OutgoingRequest {
 const ask = async (more?: Partial<OutgoingRequest>) => bodyOf(await transport.send(request(more)).answer);
 
 for (const way of ['direct', 'proxy'] as const) {
-  const open = () => openTransport({ base_url: upstream.url.href, transport: way }, { connect_seconds: 5, clock });
+  const open = () =>
+    openTransport({ base_url: upstream.url.href, transport: way }, { connect_seconds: CONNECT_SECONDS, clock });
 
   describe(`transport: ${way}`, () => {
     beforeEach(async () => {
