@@ -1,4 +1,5 @@
 import { after, before, beforeEach } from 'node:test';
+import type { Clock } from '../../../engine/api.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,
@@ -17,12 +18,12 @@ export interface Surroundings {
  * Boots a gateway for the tests of a file; `take` is given it before the first of them. Before each test the upstream has
  * seen nothing and answers a complete message.
  */
-export function useGateway(take: (opened: Surroundings) => void, config: ConfigSections = {}): void {
+export function useGateway(take: (opened: Surroundings) => void, config: ConfigSections = {}, clock?: Clock): void {
   let upstream: ScriptedUpstream | undefined;
   let gateway: TestGateway | undefined;
   before(async () => {
     upstream = await startUpstream();
-    gateway = await bootGateway({ upstream_url: upstream.url, config });
+    gateway = await bootGateway({ upstream_url: upstream.url, config, ...(clock && { clock }) });
     take({ upstream, gateway });
   });
   after(async () => {
