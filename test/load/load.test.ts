@@ -76,7 +76,6 @@ describe('gateway.yaml', () => {
       connect_seconds: 10,
       first_byte_seconds: 120,
       unstreamed_first_byte_seconds: 600,
-      commit_seconds: 15,
       idle_seconds: 300,
       drain_seconds: 25,
       request_head_seconds: 20,

@@ -268,22 +268,17 @@ describe('the identity provider, out of order,', () => {
     }
   });
 
-  it('keeps no request waiting: one with a bad token gets its 401 in JSON while the provider hangs', async () => {
+  it('is not asked about a bad token, which gets its 401 in JSON while the provider hangs', async () => {
     provider.setMode('hang');
+    const asked = provider.requests.length;
     for (const token of ['gw_nonsense', 'ey.nonsense.x', '']) {
-      const times_ms: number[] = [];
-      for (let n = 0; n < 5; n++) {
-        const started = performance.now();
-        const answer = await models(token);
-        times_ms.push(performance.now() - started);
-        assert.equal(answer.status, 401);
-        assert.equal(answer.json().type, 'error');
-      }
-      // The best of five: the machine may be busy with other things.
-      assert.ok(Math.min(...times_ms) < 100, `${times_ms} ms`);
+      const answer = await models(token);
+      assert.equal(answer.status, 401);
+      assert.equal(answer.json().type, 'error');
     }
     const begun = await beginSignIn(gateway.url);
     assert.ok(begun.user_code);
+    assert.equal(provider.requests.length, asked);
   });
 });
 

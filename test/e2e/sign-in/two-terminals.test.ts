@@ -101,7 +101,7 @@ describe('somebody who copied what a sign-in stored', () => {
     for (const status of [503, 401]) assert.equal((await renewFrom('192.0.2.1', copied.refresh_token)).status, status);
     const anew = await signIn(gateways[0]!.url, 'ben');
     const isRefused = async () => (await useToken(stolen.access_token)).status === 401;
-    await until('the thief is refused by both', async () => (await isRefused()) && (await isRefused()), 2000);
+    await until('the thief is refused by both', async () => (await isRefused()) && (await isRefused()));
     for (const _ of gateways) {
       assert.equal((await useToken(stolen.access_token)).status, 401);
       assert.equal((await renewFrom('203.0.113.9', stolen.refresh_token)).status, 401);
@@ -147,9 +147,9 @@ describe('two terminals of one person, at two gateways', () => {
       startTerminals('ben', ['reading', 'adopting']),
       startTerminals('cleo', ['locking', 'reading']),
     ]);
-    for (let hour = 0; hour < 24; hour++) {
+    for (let hour = 0; hour < 16; hour++) {
       clock.advance(56 * MINUTE);
-      const is_night = hour > 12 && hour < 20;
+      const is_night = hour > 7 && hour < 12;
       const at_once = hour % 4 !== 1;
       for (const [first, second] of people) {
         if (is_night) await work(first!);

@@ -53,7 +53,7 @@ export async function auditRows(database: Database): Promise<Record<string, unkn
 /** The audit record of a request, once it is written; its own fields and the columns beside them. */
 export async function auditRecord(database: Database, request_id: string): Promise<Record<string, unknown>> {
   return await until(`request ${request_id} is in the audit log`, async () =>
-    (await auditRows(database)).find((row) => row.request_id === request_id),
+    database.knex('audit_log').where({ request_id }).first(),
   );
 }
 

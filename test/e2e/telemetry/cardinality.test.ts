@@ -9,7 +9,7 @@ import { bearer, messagesBody, send } from '../support/client.ts';
 import { newParent, openTelemetryScene, type TelemetryScene } from './scene.ts';
 
 const FEW = 10;
-const MANY = times(100);
+const MANY = times(40);
 
 let scene: TelemetryScene;
 before(async () => {

@@ -68,9 +68,9 @@ describe('telemetry tells', () => {
     const { server, attempts } = await spansOf('slow');
     const [attempt] = attempts;
     const took = (span: ReceivedSpan) => span.ended_at - span.began_at;
-    assert.ok(took(attempt!) >= SLOW_MS - 2 && took(attempt!) < 10_000, `the attempt took ${took(attempt!)} ms`);
+    assert.ok(took(attempt!) >= SLOW_MS - 2, `the attempt took ${took(attempt!)} ms`);
     assert.ok(server.began_at <= attempt!.began_at && attempt!.ended_at <= server.ended_at, 'it is within the request');
-    assert.ok(Math.abs(server.ended_at - Date.now()) < 120_000, 'times are of this day');
+    assert.ok(Math.abs(server.ended_at - Date.now()) < 3_600_000, 'times are of this day');
     assert.ok((attempt!.attributes['gateway.time_to_first_byte'] as number) >= (SLOW_MS - 2) / 1000);
 
     const stream = (await spansOf('streamed')).attempts[0]!;

@@ -9,6 +9,7 @@ import { bootGateway, type ConfigSections, type TestGateway } from '../../suppor
 import {
   answerChunks,
   answerJson,
+  hang,
   message,
   messageEvents,
   type Script,
@@ -18,9 +19,10 @@ import {
 import { type ReceivedSpan, startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
 import { DOLLAR_TOKENS, dollarModel } from '../money/dollar-models.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 
-/** How long the slow upstreams take, in milliseconds. */
-export const SLOW_MS = 300;
+/** How long the slow upstream takes by the clock of the gateway, in milliseconds. */
+export const SLOW_MS = 40_000;
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
@@ -29,25 +31,20 @@ const answerMessage: Script = (exchange) =>
     ? answerChunks(messageEvents())(exchange)
     : answerJson(message())(exchange);
 
-const answerLate: Script = async (exchange) => {
-  await new Promise((resolve) => setTimeout(resolve, SLOW_MS));
-  return answerMessage(exchange);
-};
-
 const overloaded = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } };
 const invalid = { type: 'error', error: { type: 'invalid_request_error', message: 'messages.0: odd' } };
 
-/** What upstreams do, by name. */
-const UPSTREAMS: Readonly<Record<string, Script>> = {
+/** What upstreams do, by name; `late` answers nobody. */
+const UPSTREAMS = {
   main: answerMessage,
   spare: answerMessage,
   minutes: answerMessage,
   dollar: answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS })),
   overloaded: answerJson(overloaded, 529),
   picky: answerJson(invalid, 400),
-  slow: answerLate,
-  late: answerLate,
-};
+  slow: answerMessage,
+  late: hang,
+} as const satisfies Readonly<Record<string, Script>>;
 
 /** Keeps models from people of a partner. */
 const PARTNERS = `policy: partners
@@ -69,6 +66,7 @@ function sections(url: string, policies: string): ConfigSections {
     api_key_env: 'TEST_UPSTREAM_KEY',
     breaker: { mode: 'off' },
     retry_budget: { least: 1000 },
+    on_client_abort: name === 'late' ? 'cancel' : 'drain',
     supports: { prompt_cache_1h: name !== 'minutes', count_tokens: true },
   });
   const names = Object.keys(UPSTREAMS);
@@ -155,7 +153,12 @@ export async function openTelemetryScene({
   real_log = false,
 }: SceneOptions = {}): Promise<TelemetryScene> {
   const collector = await startCollector();
-  const upstream = await startUpstream((exchange) => UPSTREAMS[exchange.received.url.split('/')[1]!]!(exchange));
+  const clock = movableClock();
+  const upstream = await startUpstream((exchange) => {
+    const name = exchange.received.url.split('/')[1] as keyof typeof UPSTREAMS;
+    if (name === 'slow') clock.advance(SLOW_MS);
+    return UPSTREAMS[name](exchange);
+  });
   const project = createProject({ 'policies/partners.yaml': PARTNERS });
   const closeRest = async () => {
     await upstream.close();
@@ -164,6 +167,7 @@ export async function openTelemetryScene({
   };
   const gateway = await bootGateway({
     upstream_url: upstream.url,
+    clock,
     config: {
       ...sections(upstream.url, project.path('policies')),
       ...config,

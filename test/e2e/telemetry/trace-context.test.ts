@@ -10,7 +10,6 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
-import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { newParent, openTelemetryScene, type TelemetryScene } from './scene.ts';
 
@@ -82,10 +81,18 @@ describe('the trace of a request', () => {
 
 describe('sampling', () => {
   const RATIO = 0.3;
-  const REQUESTS = 60;
+  const sampler = new TraceIdRatioBasedSampler(RATIO);
+  const isTaken = (trace_id: string) =>
+    sampler.shouldSample(ROOT_CONTEXT, trace_id).decision === SamplingDecision.RECORD_AND_SAMPLED;
+  /** Traces of clients of which the SDK takes so many at this ratio, and as many others. */
+  const parentsOf = (each: number) => {
+    const drawn = Array.from({ length: 50 * each }, newParent);
+    const [taken, left] = [true, false].map((is) => drawn.filter(({ trace_id }) => isTaken(trace_id) === is));
+    return { taken: taken!.slice(0, each), left: left!.slice(0, each) };
+  };
   let scenes: TelemetryScene[] = [];
   before(async () => {
-    const telemetry = { sampling: { ratio: RATIO, slow_seconds: 0.2 } };
+    const telemetry = { sampling: { ratio: RATIO, slow_seconds: 30 } };
     scenes = [await openTelemetryScene({ telemetry }), await openTelemetryScene({ telemetry })];
   });
   after(async () => {
@@ -93,25 +100,22 @@ describe('sampling', () => {
   });
 
   test('takes the same traces at every replica, those that the SDK takes at this ratio, whatever callers say', async () => {
-    const sampler = new TraceIdRatioBasedSampler(RATIO);
-    const parents = Array.from({ length: REQUESTS }, newParent);
-    const expected = parents.filter(
-      ({ trace_id }) => sampler.shouldSample(ROOT_CONTEXT, trace_id).decision === SamplingDecision.RECORD_AND_SAMPLED,
-    );
-    assert.ok(expected.length > 3 && expected.length < REQUESTS - 3, `${expected.length} are to be taken`);
+    const { taken, left } = parentsOf(6);
+    const parents = taken.flatMap((one, at) => [one, left[at]!]);
+    const known = new Set(parents.map(({ trace_id }) => trace_id));
     for (const scene of scenes) {
       for (const [at, { header }] of parents.entries()) {
-        const flag = at % 2 === 0 ? TraceFlags.SAMPLED : TraceFlags.NONE;
+        const flag = at % 4 < 2 ? TraceFlags.SAMPLED : TraceFlags.NONE;
         await askWith(scene, ['traceparent', header.replace(/01$/, `0${flag}`)]);
       }
       // What fails is always taken: it comes behind all others.
       const last = newParent();
       await askWith(scene, ['traceparent', last.header], { model: 'nobody-knows-1' });
       await scene.collector.span('the last one', ({ trace_id }) => trace_id === last.trace_id);
-      const taken = scene.collector.spans.filter(({ kind }) => kind === 'server').map(({ trace_id }) => trace_id);
+      const told = scene.collector.spans.filter(({ kind, trace_id }) => kind === 'server' && known.has(trace_id));
       assert.deepEqual(
-        taken.filter((id) => id !== last.trace_id).toSorted(),
-        expected.map(({ trace_id }) => trace_id).toSorted(),
+        told.map(({ trace_id }) => trace_id).toSorted(),
+        taken.map(({ trace_id }) => trace_id).toSorted(),
       );
     }
   });
@@ -127,11 +131,16 @@ describe('sampling', () => {
       ['downgraded', { model: 'minutes-1', system: [{ type: 'text', text: 'x', ...hour }] }],
       ['slow', { model: 'slow-1' }],
     ];
-    const sampler = new TraceIdRatioBasedSampler(RATIO);
-    for (const [reason, body] of always) {
-      let parent = newParent();
-      while (sampler.shouldSample(ROOT_CONTEXT, parent.trace_id).decision !== SamplingDecision.NOT_RECORD)
-        parent = newParent();
+    const { left } = parentsOf(always.length);
+    for (const parent of left) {
+      await send(gateway.url, {
+        headers: bearer(gateway.token, ['traceparent', parent.header]),
+        body: messagesBody({ model: 'spare-1' }),
+      });
+    }
+    const { left: parents } = parentsOf(always.length);
+    for (const [at, [reason, body]] of always.entries()) {
+      const parent = parents[at]!;
       await send(gateway.url, {
         headers: bearer(gateway.token, ['traceparent', parent.header]),
         body: messagesBody(body),
@@ -139,10 +148,14 @@ describe('sampling', () => {
       const span = await collector.span(reason, ({ trace_id }) => trace_id === parent.trace_id);
       assert.equal(span.attributes['gateway.sampled.reason'], reason);
     }
-    await until('all requests are counted', () => {
-      const points = collector.points.filter(({ metric }) => metric === 'gateway.requests');
-      const newest = points.filter(({ labels }) => labels['gateway.model'] === 'coder-1').at(-1);
-      return newest !== undefined && newest.value === REQUESTS;
-    });
+    await collector.point(
+      'gateway.requests',
+      ({ labels, value }) => labels['gateway.model'] === 'spare-1' && value === left.length,
+    );
+    const unsampled = new Set(left.map(({ trace_id }) => trace_id));
+    assert.deepEqual(
+      collector.spans.filter(({ trace_id }) => unsampled.has(trace_id)),
+      [],
+    );
   });
 });

@@ -124,7 +124,9 @@ test('the collector says that it took a part only', async () => {
   }
 });
 
-test('the collector takes nothing that is no OTLP', async () => {
+test('the collector takes nothing that is no OTLP, and says so whatever it is asked from then on', async (t) => {
+  const collector = await startCollector();
+  t.after(() => collector.close());
   const cases = [Buffer.from([0x0a, 0x05, 0x01]), Buffer.from([0x98, 0x06, 0x01]), Buffer.from('{}')];
   for (const body of cases) assert.throws(() => readExport('traces', body, false), String(body));
   assert.throws(() => readExport('logs', Buffer.from('{'), true));
