@@ -1,5 +1,5 @@
 /** Nothing is expected to take so long: it ends a test that waits in vain before the runner does, and says what for. */
-const VAIN_MS = 5_000;
+const VAIN_MS = 120_000;
 
 /** Looks every few milliseconds, and more rarely the longer it takes, until `look` gives a value that is neither `undefined` nor `false`. */
 export async function until<T>(
