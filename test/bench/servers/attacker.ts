@@ -1,8 +1,9 @@
-/** One hostile caller in a process of its own: `attack` begins, `stop_attack` ends and tells what it was answered. */
+/** One hostile caller in a process of its own: `attack` begins, `answered` tells what it was answered, `stop_attack` ends, too. */
 import { type Attack, attack } from '../../support/identity/hostile-caller.ts';
 import { serveParent } from './parent.ts';
 
 let under_way: Attack | undefined;
+const answered = () => Object.fromEntries(under_way?.statuses ?? []);
 
 serveParent(
   {},
@@ -11,9 +12,10 @@ serveParent(
       const { names, ...aim } = argument as { url: string; token: string; model: string; names: string[] };
       under_way = attack(aim, names);
     },
+    answered,
     stop_attack: () => {
       under_way?.stop();
-      return Object.fromEntries(under_way?.statuses ?? []);
+      return answered();
     },
   },
   async () => under_way?.stop(),

@@ -15,7 +15,6 @@ let gateway: TestGateway;
 
 const server = serverSection({
   limits: { body_bytes: BODY_LIMIT, header_bytes: HEADER_LIMIT },
-  timeouts: { request_body_seconds: 2 },
 });
 useGateway(
   (opened) => {

@@ -7,6 +7,7 @@ import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { type MovableClock, movableClock } from '../../support/movable-clock.ts';
 import { startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
 import { until } from '../../support/until.ts';
 import { recordingLog } from './secret-search.ts';
@@ -28,6 +29,7 @@ export interface PlantedGateway {
   readonly provider: TestIdentityProvider;
   /** What telemetry says. */
   readonly collector: TestCollector;
+  readonly clock: MovableClock;
   readonly config_file: string;
   readonly env: NodeJS.ProcessEnv;
   /** Every log record, with nothing blanked out. */
@@ -44,7 +46,6 @@ function authOf({ issuer, client_id }: TestIdentityProvider): object {
       client_id,
       client_secret_env: 'TEST_CLIENT_SECRET',
       allowed_groups: ['engineering'],
-      timeout_seconds: 0.3,
     },
     session: {
       signing_key_env: 'TEST_SIGNING_KEY',
@@ -82,12 +83,15 @@ export async function bootPlanted(): Promise<PlantedGateway> {
     OTEL_BSP_SCHEDULE_DELAY: '50',
   };
   const logs: string[] = [];
-  const gateway = await startGateway({ config_file: config.config_file, stages, env, log: recordingLog(logs) });
+  const clock = movableClock();
+  const log = recordingLog(logs);
+  const gateway = await startGateway({ config_file: config.config_file, stages, env, log, clock });
   await until('the database is ready', async () => (await gateway.database.check()).ok);
   return {
     gateway,
     provider,
     collector,
+    clock,
     config_file: config.config_file,
     env,
     logs,

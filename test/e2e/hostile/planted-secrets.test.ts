@@ -120,8 +120,16 @@ async function signIn(sub: string): Promise<TokenAnswer['body']> {
 /** Lets the provider misbehave at an endpoint while something is tried. */
 async function during(mode: Mode, endpoint: Endpoint, work: () => Promise<unknown>): Promise<void> {
   provider.setMode(mode, endpoint);
+  const before = provider.requests.length;
+  let is_over = false;
   try {
-    await work();
+    const working = work().finally(() => {
+      is_over = true;
+    });
+    const is_asked = () => provider.requests.slice(before).some((request) => request.endpoint === endpoint);
+    await until('the provider is asked', () => is_asked() || is_over);
+    if (mode === 'hang') planted.clock.advance(LONGER_THAN_IT_MAY_TAKE_MS);
+    await working;
   } finally {
     provider.setMode('up');
   }
@@ -148,6 +156,7 @@ const COMMANDS = [
   'audit tail',
   'usage --json',
 ];
+const LONGER_THAN_IT_MAY_TAKE_MS = 30_000;
 const MODES: readonly Mode[] = ['down', 'error500', 'garbage', 'hang'];
 
 async function beginBadly(): Promise<void> {

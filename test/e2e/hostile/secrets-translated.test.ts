@@ -13,12 +13,14 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { SEED } from '../../support/random.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, post } from '../support/nine.ts';
 import { auditRows, ledgerRows, nothingReserved } from '../support/state.ts';
 
 const PROMPT = 'The-merger closes on friday';
-/** `APPSCLI_TEST_SECRETS=all` tries every form in every place on every combination. */
+/** `APPSCLI_TEST_SECRETS=all` tries every form in every place on every combination, the deep tier each form in each place once. */
 const ALL = process.env.APPSCLI_TEST_SECRETS === 'all';
+const DEEP = process.env.APPSCLI_TEST_DEEP === '1';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -150,12 +152,12 @@ test('what a request says is nowhere but in the request, whatever is wrong with 
   const others = [PROMPT, [PROMPT], { [PROMPT]: PROMPT, type: PROMPT }];
   for (const [spoken, protocol] of COMBINATIONS) {
     upstream.script = answerChunks(eventsOf(protocol, { said: [{ kind: 'text', text: 'Fine.' }] }));
-    // Every form is in every place once, at the upstreams in turn.
     const turn = PROTOCOLS.indexOf(protocol);
+    // At the upstreams in turn. Which form is in which place the seed decides.
+    const isTried = (form: number, place: number) =>
+      (form + place) % PROTOCOLS.length === turn && (DEEP || form === (place + SEED) % others.length);
     const bodies = others
-      .flatMap((other, form) =>
-        [...variants(BODIES[spoken], other)].filter((_, place) => ALL || (form + place) % PROTOCOLS.length === turn),
-      )
+      .flatMap((other, form) => [...variants(BODIES[spoken], other)].filter((_, place) => ALL || isTried(form, place)))
       .filter((body) => typeof body === 'object');
     for (let at = 0; at < bodies.length; at += 16) {
       const asked = bodies.slice(at, at + 16).map(async (body) => {
@@ -178,7 +180,7 @@ test('what a request says is nowhere but in the request, whatever is wrong with 
     }
     upstream.requests.length = 0;
   }
-  assert.ok(statuses.get(200)! > 100 && statuses.get(400)! > 100, JSON.stringify([...statuses]));
+  assert.ok(statuses.get(200)! > 30 && statuses.get(400)! > 30, JSON.stringify([...statuses]));
   await assertUnsaid();
 });
 

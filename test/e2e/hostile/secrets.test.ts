@@ -5,6 +5,7 @@ import { type Database, openDatabase } from '../../../engine/store/database.ts';
 import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import { REACHED_SECONDS } from '../../support/limits.ts';
 import {
   answerBytes,
   answerChunks,
@@ -43,7 +44,11 @@ before(async () => {
   const relayed = new URL(direct);
   relayed.port = String(relay.port);
   env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: relayed.href };
-  const timeouts = { first_byte_seconds: 0.5, unstreamed_first_byte_seconds: 0.5, idle_seconds: 0.5 };
+  const timeouts = {
+    first_byte_seconds: REACHED_SECONDS,
+    unstreamed_first_byte_seconds: REACHED_SECONDS,
+    idle_seconds: REACHED_SECONDS,
+  };
   const server = {
     listen: '127.0.0.1:0',
     public_url: 'http://127.0.0.1',

@@ -2,8 +2,6 @@
 import { Agent, request } from 'node:http';
 import { randomOf } from '../random.ts';
 
-const random = randomOf('honest callers');
-
 /** What came of one request. */
 interface Asked {
   readonly ms: number;
@@ -19,17 +17,20 @@ export interface Experience {
   readonly failures: readonly string[];
 }
 
-/** Sends requests in the name of each token for some seconds, with pauses in between as people make them. */
+/** Sends requests in the name of each token for some seconds or so many times, with pauses in between as people make them. */
 export async function askHonestly(options: {
   readonly url: string;
   readonly tokens: readonly string[];
-  readonly seconds: number;
+  readonly seconds?: number;
+  /** How often each asks. */
+  readonly times?: number;
   readonly body: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
   /** Longest pause between two requests of one person. */
   readonly pause_ms: number;
 }): Promise<Experience> {
-  const { url, tokens, seconds, body, headers = {}, pause_ms } = options;
+  const { url, tokens, seconds = Infinity, times = Infinity, body, headers = {}, pause_ms } = options;
+  const random = randomOf('pauses of honest callers');
   const agent = new Agent({ keepAlive: true });
   const durations: number[] = [];
   const failures: string[] = [];
@@ -62,7 +63,7 @@ export async function askHonestly(options: {
 
   await Promise.all(
     tokens.map(async (token) => {
-      while (performance.now() < end) {
+      for (let asked = 0; asked < times && performance.now() < end; asked++) {
         const { ms, status, text } = await ask(token);
         if (status === 200) durations.push(ms);
         else failures.push(`${status}: ${text}`);
