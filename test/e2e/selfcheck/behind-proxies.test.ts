@@ -138,11 +138,23 @@ const HARMLESS: Readonly<Record<string, Behaviour>> = {
 };
 
 let scene: Scene;
+/** By what the proxy does. Streams take their time, so that all are checked at once. */
+const reports = new Map<string, Promise<Report>>();
 before(async () => {
-  const names = [...Object.keys(CASES), ...Object.keys(HARMLESS)];
-  scene = await openScene(Object.fromEntries(names.map((_, i) => [`m-${i}`, 'messages'])));
+  const behaviours = Object.entries(CASES).map(([name, { behaviour }]) => [name, behaviour] as const);
+  const proxies = [...behaviours, ...Object.entries(HARMLESS)];
+  scene = await openScene(Object.fromEntries(proxies.map((_, i) => [`m-${i}`, 'messages'])));
+  for (const [i, [name, behaviour]] of proxies.entries()) {
+    const report = checkBehind(behaviour, i);
+    // The test of it fails.
+    report.catch(() => {});
+    reports.set(name, report);
+  }
 });
-after(() => scene?.close());
+after(async () => {
+  await Promise.allSettled(reports.values());
+  await scene?.close();
+});
 
 async function checkBehind(behaviour: Behaviour, number: number): Promise<Report> {
   const proxy = await startProxy(scene.gateway.url, behaviour);
@@ -153,10 +165,10 @@ async function checkBehind(behaviour: Behaviour, number: number): Promise<Report
   }
 }
 
-describe('a gateway behind a proxy', { concurrency: 6 }, () => {
-  for (const [number, [name, { behaviour, named, also = [] }]] of Object.entries(CASES).entries()) {
+describe('a gateway behind a proxy', () => {
+  for (const [name, { named, also = [] }] of Object.entries(CASES)) {
     test(`${name} does not pass, and the proxy is named`, async () => {
-      const { checks, exit_code, having, stdout } = await checkBehind(behaviour, number);
+      const { checks, exit_code, having, stdout } = await reports.get(name)!;
       assert.equal(exit_code, 1, stdout);
       for (const [id, said] of Object.entries(named)) {
         const { verdict, found, remedy } = checks.get(id)!;
@@ -170,9 +182,9 @@ describe('a gateway behind a proxy', { concurrency: 6 }, () => {
     });
   }
 
-  for (const [index, [name, behaviour]] of Object.entries(HARMLESS).entries()) {
+  for (const name of Object.keys(HARMLESS)) {
     test(`${name} passes`, async () => {
-      const { exit_code, having, stdout } = await checkBehind(behaviour, Object.keys(CASES).length + index);
+      const { exit_code, having, stdout } = await reports.get(name)!;
       assert.deepEqual([...having('failed'), ...having('warning')], [], stdout);
       assert.equal(exit_code, 0);
     });
