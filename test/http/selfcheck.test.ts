@@ -12,14 +12,14 @@ import { until } from '../support/until.ts';
 import { serve, signInConfig } from './sign-in/support.ts';
 
 const TOKEN = 'gw_a-token-for-tests';
-const SECONDS = 20;
+const SECONDS = 60;
 const clock: FrozenClock = frozenClock('2026-11-23T10:00:00Z');
 const rejected: string[] = [];
 let served: Awaited<ReturnType<typeof serve>>;
 let tokens: readonly string[] = [TOKEN];
 
 before(async () => {
-  const timeouts = { request_body_seconds: 30, request_silence_seconds: 10 };
+  const timeouts = { request_body_seconds: 60, request_silence_seconds: 30 };
   const server = { trusted_proxies: ['127.0.0.1/32'], timeouts, limits: { body_bytes: 100_000 } };
   served = await serve(
     selfcheckRoute({
@@ -167,8 +167,8 @@ describe('POST /v1/selfcheck', () => {
     });
     stuck.on('error', () => {});
     stuck.write('{');
-    await until('the body is waited for', () => clock.next() === 10_000);
-    clock.advance(10_000);
+    await until('the body is waited for', () => clock.next() === 30_000);
+    clock.advance(30_000);
     assert.equal(await answered, 408);
     stuck.destroy();
   });

@@ -37,9 +37,16 @@ export function sendWhole(
   }
   if (Number(length ?? Infinity) <= DISCARD_BYTES_MAX && headers.connection !== 'close') {
     res.writeHead(status, phrase, headers).end(body);
-    discarding.set(req.socket, req);
-    const timer = setTimeout(() => req.socket.destroy(), REST_MS);
-    req.on('close', () => clearTimeout(timer));
+    const { socket } = req;
+    discarding.set(socket, req);
+    const timer = setTimeout(() => socket.destroy(), REST_MS);
+    // Node.js does not close a request that was answered when its connection ends.
+    const settle = () => {
+      clearTimeout(timer);
+      socket.off('close', settle);
+    };
+    socket.once('close', settle);
+    req.once('close', settle);
     return;
   }
   res.writeHead(status, phrase, { ...headers, connection: 'close' });

@@ -5,7 +5,6 @@ import { revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { makeToken, type TestGateway } from '../../support/gateway.ts';
 import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { movableClock } from '../../support/movable-clock.ts';
 import { until } from '../../support/until.ts';
 import {
   ask,
@@ -18,6 +17,7 @@ import {
   type Sending,
   send,
 } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { assertRefused, INVALID } from '../support/refusal.ts';
 import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';

@@ -7,9 +7,9 @@ import { freePort } from '../../support/free-port.ts';
 import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { type MovableClock, movableClock } from '../../support/movable-clock.ts';
 import { startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
 import { until } from '../../support/until.ts';
+import { type MovableClock, movableClock } from '../support/movable-clock.ts';
 import { recordingLog } from './secret-search.ts';
 
 const SIGNING_KEY = 'planted-signing-key-7be21c90d5f84a36';

@@ -10,7 +10,7 @@ export const limitedConfig = {
     defaults: { user_daily_usd: 50, team_monthly_usd: 1000 },
     on_exceeded: 'deny',
     on_store_error: 'deny',
-    store_timeout_seconds: 5,
+    store_timeout_seconds: 30,
     spool_dir: '/nowhere',
     reserve: 'worst_case',
     overshoot_percent: 5,

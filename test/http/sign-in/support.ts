@@ -46,11 +46,11 @@ export function signInConfig(more: { server?: object; auth?: object } = {}): Gat
         json_values: 500_000,
       },
       timeouts: {
-        connect_seconds: 10,
+        connect_seconds: 30,
         first_byte_seconds: 120,
         unstreamed_first_byte_seconds: 600,
         idle_seconds: 300,
-        drain_seconds: 25,
+        drain_seconds: 30,
         request_body_seconds: 30,
       },
       ...more.server,
