@@ -1,8 +1,6 @@
 // Moves the clock of this process, and of every Node.js process it starts (they inherit NODE_OPTIONS), by the milliseconds in
 // APPSCLI_TEST_CLOCK_MS: tests begin on a Wednesday at 10:00 UTC, whatever day it is. Timers and `performance.now()` keep the
 // machine's time. Plain JavaScript, because older versions of Node.js run it, too.
-import { channel } from 'node:diagnostics_channel';
-
 const ahead_ms = Number(process.env.APPSCLI_TEST_CLOCK_MS ?? 0);
 
 if (ahead_ms !== 0) {
@@ -23,8 +21,8 @@ if (ahead_ms !== 0) {
   Object.defineProperty(performance, 'timeOrigin', { value: performance.timeOrigin + ahead_ms, configurable: true });
 
   // Node.js writes the header Date from a clock of its own. What does so is changed at the first request: most processes serve
-  // none, and need not load HTTP.
-  const requests = channel('http.server.request.start');
+  // none, and need not load HTTP. A page in a browser, which runs this too, has no such module.
+  const requests = process.getBuiltinModule?.('node:diagnostics_channel').channel('http.server.request.start');
   const moveDateHeader = ({ response }) => {
     requests.unsubscribe(moveDateHeader);
     let owner = response;
@@ -37,7 +35,7 @@ if (ahead_ms !== 0) {
       this._header = this._header.replace(/\r\nDate: [^\r]+\r\n/, `\r\nDate: ${new TestDate().toUTCString()}\r\n`);
     };
   };
-  requests.subscribe(moveDateHeader);
+  requests?.subscribe(moveDateHeader);
 }
 
 /** The names of the headers of `writeHead`: an object, pairs, or names and values in turn. */

@@ -13,6 +13,7 @@ const [FACTOR, FACTOR_MAX] = [8, 20];
  * Asserts that a task of eight times the size takes eight times the steps, not 64 times. Steps are counted, no time is
  * measured, so that it is the same on every machine: how often blocks of our code, and of the packages it uses, are entered.
  * What Node.js does in one call, such as searching a text, is one step: that is for `test/measures/`.
+ * Nothing is optimized meanwhile, which slows down all that the process has loaded: `test/proportional-work.slow.test.ts` uses it.
  */
 export async function assertProportional(size: number, task: (size: number) => unknown): Promise<void> {
   // What is done once only is done at first.

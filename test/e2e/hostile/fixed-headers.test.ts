@@ -17,6 +17,8 @@ const SECRET = 'planted-header-77aa31';
 let first: ScriptedUpstream;
 let second: ScriptedUpstream;
 let gateway: TestGateway;
+let token: string;
+let people = 0;
 
 const upstreams = (urls: readonly string[]): ConfigSections[] => [
   {
@@ -42,7 +44,9 @@ after(async () => {
   await gateway.close();
   await Promise.all([first.close(), second.close()]);
 });
-beforeEach(() => {
+beforeEach(async () => {
+  // Somebody whose session has no upstream yet.
+  token = await gateway.newToken({ user: `person-${++people}@example.com` });
   for (const upstream of [first, second]) {
     upstream.requests.length = 0;
     upstream.script = answerJson(message());
@@ -50,7 +54,7 @@ beforeEach(() => {
 });
 
 const ask = (more: readonly string[] = []): Promise<Response> =>
-  send(gateway.url, { path: '/v1/messages', headers: bearer(gateway.token, more), body: messagesBody() });
+  send(gateway.url, { path: '/v1/messages', headers: bearer(token, more), body: messagesBody() });
 
 const recordOf = async ({ headers }: Response) =>
   (await auditRecord(gateway.database, String(headers['x-gateway-request-id']))) as {

@@ -8,6 +8,7 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
 import { open, send } from '../support/client.ts';
 import { askBody, modelVia, nineConfig, sending } from '../support/nine.ts';
 import { type LedgerRow, ledgerRows, nothingReserved, reserved } from '../support/state.ts';
@@ -44,9 +45,13 @@ after(async () => {
 async function rowOf(act: () => Promise<unknown>): Promise<LedgerRow> {
   const known = (await ledgerRows(gateway.database)).length;
   await act();
-  await nothingReserved(gateway.database);
-  const rows = await ledgerRows(gateway.database);
+  // The reservation of a request that was quick is still on its way to the database when its answer is there.
+  const rows = await until('it has a row', async () => {
+    const found = await ledgerRows(gateway.database);
+    return found.length > known && found;
+  });
   assert.equal(rows.length, known + 1);
+  await nothingReserved(gateway.database);
   return rows.at(-1)!;
 }
 
@@ -100,7 +105,7 @@ describe('an upstream that fails while nobody waits for it', () => {
         else await upstream.arrived(seen + 1);
         asked.abort();
         await asked.head.catch(() => {});
-        assert.equal((await reserved(gateway.database)).reservations, 1);
+        await until('it is reserved', async () => (await reserved(gateway.database)).reservations === 1);
         left.resolve();
       });
       assert.equal(row.aborted, true);

@@ -56,6 +56,58 @@ export function translate(
   });
 }
 
+const many = (count: number, piece: (index: number) => unknown) =>
+  Array.from({ length: count }, (_, index) => piece(index));
+const by = (index: number) => (index % 2 === 0 ? 'user' : 'assistant');
+
+const messagesCalls = (count: number, id: (index: number) => string) => [
+  { role: 'user', content: 'Go' },
+  { role: 'assistant', content: many(count, (i) => ({ type: 'tool_use', id: id(i), name: 'x', input: {} })) },
+  { role: 'user', content: many(count, (i) => ({ type: 'tool_result', tool_use_id: id(i), content: 'done' })) },
+];
+const chatCalls = (count: number, id: (index: number) => string) => [
+  { role: 'user', content: 'Go' },
+  { role: 'assistant', tool_calls: many(count, (i) => ({ id: id(i), type: 'function', function: { name: 'x' } })) },
+  ...many(count, (i) => ({ role: 'tool', tool_call_id: id(i), content: 'done' })),
+];
+const responsesCalls = (count: number, id: (index: number) => string) => [
+  ...many(count, (i) => ({ type: 'function_call', call_id: id(i), name: 'x', arguments: '{}' })),
+  ...many(count, (i) => ({ type: 'function_call_output', call_id: id(i), output: 'done' })),
+];
+
+/** What a request with so many pieces has, by what there are many of. */
+export const MANY: Readonly<Record<Protocol, Readonly<Record<string, (count: number) => object>>>> = {
+  messages: {
+    'turns that alternate': (count) => ({ messages: many(count, (i) => ({ role: by(i), content: 'a' })) }),
+    'turns of one side': (count) => ({ messages: many(count, () => ({ role: 'user', content: 'a' })) }),
+    'parts of one message': (count) => ({
+      messages: [{ role: 'user', content: many(count, () => ({ type: 'text', text: 'a' })) }],
+    }),
+    'calls with one identifier': (count) => ({ messages: messagesCalls(count, () => 'call') }),
+  },
+  chat: {
+    'turns that alternate': (count) => ({ messages: many(count, (i) => ({ role: by(i), content: 'a' })) }),
+    'instructions in one message': (count) => ({
+      messages: [
+        { role: 'system', content: many(count, () => ({ type: 'text', text: 'a' })) },
+        { role: 'user', content: 'a' },
+      ],
+    }),
+    'calls with one identifier': (count) => ({ messages: chatCalls(count, () => 'call') }),
+    'calls with identifiers that look alike': (count) => ({
+      messages: chatCalls(count, (i) => (i % 2 === 0 ? 'a.b' : 'a:b')),
+    }),
+  },
+  responses: {
+    'turns that alternate': (count) => ({ input: many(count, (i) => ({ role: by(i), content: 'a' })) }),
+    'parts of one answer': (count) => ({
+      input: [{ role: 'assistant', content: many(count, () => ({ type: 'output_text', text: 'a' })) }],
+    }),
+    'calls and their results': (count) => ({ input: responsesCalls(count, (i) => `call_${i}`) }),
+    'calls with one identifier': (count) => ({ input: responsesCalls(count, () => 'call') }),
+  },
+};
+
 /** Whether an error is one of ours with this code. */
 export const raised = (code: string) => (error: unknown) => error instanceof StageError && error.code === code;
 
