@@ -45,6 +45,12 @@ const RULES: readonly Rule[] = [
     files: /^test\/e2e\//,
   },
   {
+    name: 'no work is counted in a process that other files use, which would be slow for all of them',
+    instead: 'a slow file',
+    pattern: /support\/work\.ts'/,
+    files: /(?<!\.slow)\.test\.ts$/,
+  },
+  {
     name: 'nothing listens on a port that another process may have',
     instead: 'listen on port 0; freePort of test/support reserves one where an address has to be known before',
     pattern: /\.listen\([1-9]\d*/,

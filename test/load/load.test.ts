@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { StageError } from '../../engine/api.ts';
 import { type LoadOptions, load } from '../../engine/load/index.ts';
-import { assertProportional } from '../support/work.ts';
 import { createProject, GATEWAY, type Project, pipelineYaml, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 
@@ -246,21 +245,6 @@ rules:
     const { created: _created, ...loaded } = await loadProject();
     assert.doesNotMatch(JSON.stringify(loaded), /value-of-the-key/);
   });
-
-  test('with many rules loads with work in proportion to them', () =>
-    assertProportional(60, async (size) => {
-      const rules = Array.from(
-        { length: size },
-        (_, i) => `    - name: rule-${i}
-      group: group-${i}
-      upstream: main
-      when: { ">": [{ var: request.max_tokens }, ${i}] }
-`,
-      );
-      const { diagnostics, config } = await loadProject({ 'gateway.yaml': `${GATEWAY}  rules:\n${rules.join('')}` });
-      assert.deepEqual(diagnostics, []);
-      assert.equal(config?.routing.rules.length, size);
-    }));
 });
 
 describe('mistakes', () => {

@@ -6,7 +6,6 @@ import { createFindings } from '../../engine/source/findings.ts';
 import { type Mark, type Node, nodeAt, toValue } from '../../engine/source/node.ts';
 import { parseSource } from '../../engine/source/source.ts';
 import { times } from '../support/times.ts';
-import { assertProportional } from '../support/work.ts';
 
 const TEXT = `server:
   listen: 127.0.0.1:8080
@@ -130,9 +129,6 @@ test('no text makes the parser throw, and a text is either parsed or blamed', ()
 
 describe('a large file', () => {
   const keysOf = (count: number) => Array.from({ length: count }, (_, index) => `key_${index}: ${index}\n`).join('');
-
-  test('takes work in proportion to its size', () =>
-    assertProportional(300, (size) => assert.equal(parse(keysOf(size)).findings.errors(), 0)));
 
   test('is told about a key that stands there twice', () => {
     const { findings } = parse(`${keysOf(5000)}key_17: again\nkey_17: and again\n`);

@@ -7,7 +7,6 @@ import { StageError } from '../../engine/contract/errors.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import listModels from '../../stages/list-models.ts';
 import { times } from '../support/times.ts';
-import { assertProportional } from '../support/work.ts';
 
 interface Page {
   readonly object: string;
@@ -141,14 +140,10 @@ describe('list-models', () => {
     assert.throws(() => one('%E0%A4%A'), { code: 'invalid_request' });
   });
 
-  it('lists models with work in proportion to their number, and writes each down once', async (t) => {
+  it('writes each model down once', (t) => {
+    const stage = openStage(listModels, { config: stageConfig({ models: manyModels(1000) }) });
     const facts = { ...CALLER, 'principal.token.group': 'all' };
-    const open = (count: number) => {
-      const stage = openStage(listModels, { config: stageConfig({ models: manyModels(count) }) });
-      return () => stage.hooks.request!(stage.request({ url: '/v1/models?limit=1000', facts }));
-    };
-    await assertProportional(100, (size) => void open(size)());
-    const ask = open(1000);
+    const ask = () => stage.hooks.request!(stage.request({ url: '/v1/models?limit=1000', facts }));
     ask();
     const stringify = t.mock.method(JSON, 'stringify');
     ask();

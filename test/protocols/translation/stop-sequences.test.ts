@@ -5,7 +5,6 @@ import fc from 'fast-check';
 import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
 import { StopCutter, stopsToCut, tooManyToCut } from '../../../engine/protocols/translation/features/stop-sequences.ts';
 import { times } from '../../support/times.ts';
-import { assertProportional } from '../../support/work.ts';
 
 function cut(stops: readonly string[], events: readonly ModelEvent[], one_text = false): ModelEvent[] {
   const cutter = new StopCutter(stops, one_text);
@@ -53,12 +52,6 @@ describe('a text', () => {
       { numRuns: times(100) },
     );
   });
-
-  it('is looked through with work in proportion to its length, in whatever pieces it comes', () =>
-    assertProportional(1000, (size) => {
-      const pieces = Array.from({ length: size }, () => delta('a'));
-      assert.equal(said(cut([`${'a'.repeat(size)}b`], [start(0), ...pieces, stop(), END])).length, size);
-    }));
 
   it('is not looked through for more than a bounded number of characters', () => {
     assert.equal(tooManyToCut(Array(64).fill('x'.repeat(256))), false);
@@ -108,13 +101,6 @@ describe('a text', () => {
     const events = [start(0, 'reasoning'), delta('END'), stop(), start(1), delta('a EN', 1), stop(1), END];
     assert.equal(said(cut(['END'], events)), 'ENDa EN');
   });
-
-  it('costs work in proportion to its length, whatever the sequences', () =>
-    assertProportional(1000, (size) => {
-      const text = 'a'.repeat(2 * size);
-      const stops = Array.from({ length: 16 }, (_, index) => `${'a'.repeat(size + index)}b`);
-      assert.equal(said(cut(stops, [start(0), delta(text), stop(), END])), text);
-    }));
 });
 
 describe('texts that follow one another', () => {
@@ -178,12 +164,6 @@ describe('texts that follow one another', () => {
     assert.equal(said(left), 'a {}');
     assert.deepEqual(left.at(-1), { ...END, reason: 'stop_sequence', stop_sequence: 'END' });
   });
-
-  it('are looked through with work in proportion to their number', () =>
-    assertProportional(1000, (size) => {
-      const texts = Array.from({ length: size }, (_, index) => (index % 10 === 0 ? ['a'] : []));
-      assert.equal(said(cut([`${'a'.repeat(size)}b`], says(texts, false))), 'a'.repeat(size / 10));
-    }));
 });
 
 describe('sequences are cut at by the gateway', () => {

@@ -75,7 +75,7 @@ const responsesCalls = (count: number, id: (index: number) => string) => [
   ...many(count, (i) => ({ type: 'function_call_output', call_id: id(i), output: 'done' })),
 ];
 
-/** What a request with so many pieces has, by what there are many of. */
+/** What a request with so many pieces has, by what there are many of. Each piece is the text `a`, or a call with the result `done`. */
 export const MANY: Readonly<Record<Protocol, Readonly<Record<string, (count: number) => object>>>> = {
   messages: {
     'turns that alternate': (count) => ({ messages: many(count, (i) => ({ role: by(i), content: 'a' })) }),
@@ -90,7 +90,7 @@ export const MANY: Readonly<Record<Protocol, Readonly<Record<string, (count: num
     'instructions in one message': (count) => ({
       messages: [
         { role: 'system', content: many(count, () => ({ type: 'text', text: 'a' })) },
-        { role: 'user', content: 'a' },
+        { role: 'user', content: 'Go' },
       ],
     }),
     'calls with one identifier': (count) => ({ messages: chatCalls(count, () => 'call') }),
