@@ -35,7 +35,7 @@ export function filesOf(tier: Tier, cores: number, seed: number): readonly FileG
   const isLong = (file: string) => file.startsWith('test/e2e/');
   const long_first = [...quick.filter(isLong), ...quick.filter((file) => !isLong(file))];
   // Tests wait part of the time: for other programs, for time limits, for the database.
-  const processes = cores + 1;
+  const processes = cores + 2;
   const groups = {
     quick: { queues: Array<string[]>(processes).fill(long_first), processes },
     // What is slow measures its process, changes it or ends it.
