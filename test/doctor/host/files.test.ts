@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
 import { examineDirectories, examineFiles, examineOwnCertificate } from '../../../engine/doctor/host/files.ts';
 import type { Host } from '../../../engine/doctor/host/host.ts';
-import { type Machine, thisMachine } from '../../../engine/doctor/host/machine.ts';
+import type { Machine } from '../../../engine/doctor/host/machine.ts';
 import { announceBody } from '../../../engine/doctor/host/public/announce-body.ts';
 import { askWhoItIs, createDirectAsk } from '../../../engine/doctor/host/running.ts';
 import { examineSpool } from '../../../engine/doctor/host/spool.ts';
@@ -18,6 +18,7 @@ import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { SpoolNames } from '../../../engine/store/spool/spool-names.ts';
 import { createProject } from '../../load/support/project.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
+import { testMachine } from './support.ts';
 
 const cleanups: (() => void)[] = [];
 after(() => {
@@ -40,7 +41,7 @@ function hostOf(
     config_file: files[0] ?? 'gateway.yaml',
     config: stageConfig(sections),
     loaded: { files, pipelines: [], positionOf: () => undefined } as never,
-    machine: { ...thisMachine(), platform: 'linux', ...machine },
+    machine: { ...testMachine(), platform: 'linux', ...machine },
     env: {},
     stages: [],
     token: undefined,
@@ -163,7 +164,7 @@ test('what waits in the spool is told of: of dead gateways, of other databases, 
   );
   const running = { running: { pid: 1 } as never };
   assert.match(String(await judged(running)), /^ok: 2 files/);
-  for (const name of thisMachine().list(path('spool'))) utimesSync(path(`spool/${name}`), 0, 0);
+  for (const name of testMachine().list(path('spool'))) utimesSync(path(`spool/${name}`), 0, 0);
   assert.match(String(await judged(running)), /^warning: 2 files .* although a gateway runs$/);
   spool(`${OTHER}.${crypto.randomUUID()}.spool`);
   spool('something.aside');

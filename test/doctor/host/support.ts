@@ -5,7 +5,7 @@ import { stages } from '../../../stages/index.ts';
 import { ahead_ms } from '../../support/suite-clock.ts';
 
 /** This machine on the clock of the tests, which the times of its files are not on. */
-function testMachine(): Machine {
+export function testMachine(): Machine {
   const machine = thisMachine();
   const rights = (path: string) => {
     const found = machine.rights(path);
