@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import { channel } from 'node:diagnostics_channel';
 import { after, before, beforeEach, describe, test } from 'node:test';
+import type { Clock } from '../../../engine/contract/services.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { openPost } from '../../../engine/telemetry/post.ts';
 import { createDeliver } from '../../../engine/telemetry/relay/delivery.ts';
 import type { Sent } from '../../../engine/telemetry/sent.ts';
+import { movableClock } from '../../e2e/support/movable-clock.ts';
 import {
   answerBytes,
   type Script,
@@ -21,12 +24,14 @@ beforeEach(() => {
   server.requests.length = 0;
 });
 
-async function deliver(script: Script, timeout_seconds = 10): Promise<Sent> {
+const TIMEOUT_SECONDS = 30;
+
+async function deliver(script: Script, clock: Clock = systemClock): Promise<Sent> {
   server.script = script;
   const { post, close } = openPost(server.url, {});
   const url = `${server.url}/tenant?key=1`;
   const headers = { 'x-tenant': 'a' };
-  const send = createDeliver({ url, headers, timeout_seconds, compression: 'none', post, clock: systemClock });
+  const send = createDeliver({ url, headers, timeout_seconds: TIMEOUT_SECONDS, compression: 'none', post, clock });
   const delivered = await send('logs', Buffer.from([]));
   close();
   return delivered;
@@ -56,7 +61,11 @@ describe('a batch of telemetry of clients', () => {
       res.writeHead(200, { 'content-type': 'application/x-protobuf' });
       res.write('a');
     };
-    assert.equal((await deliver(endless, 0.1)).outcome, 'taken');
+    const clock = movableClock({ stands: true });
+    const heads = channel('http.client.response.finish');
+    const letTimePass = () => setImmediate(() => clock.advance(TIMEOUT_SECONDS * 1000));
+    heads.subscribe(letTimePass);
+    assert.equal((await deliver(endless, clock).finally(() => heads.unsubscribe(letTimePass))).outcome, 'taken');
   });
 
   test('follows no redirect', async () => {
@@ -76,15 +85,19 @@ describe('a batch of telemetry of clients', () => {
     }
     const later = await deliver(answerBytes(429, { 'retry-after': '17' }, ''));
     assert.equal(later.outcome === 'failed' && later.retry_after_ms, 17_000);
-    const date = await deliver(answerBytes(503, { 'retry-after': new Date(Date.now() + 60_000).toUTCString() }, ''));
-    assert.ok(date.outcome === 'failed' && date.retry_after_ms! > 55_000 && date.retry_after_ms! <= 60_000);
+    const clock = movableClock({ stands: true });
+    const in_a_minute = new Date(clock.now() + 60_000).toUTCString();
+    const date = await deliver(answerBytes(503, { 'retry-after': in_a_minute }, ''), clock);
+    // HTTP dates have whole seconds.
+    assert.ok(date.outcome === 'failed' && date.retry_after_ms! > 59_000 && date.retry_after_ms! <= 60_000);
     const silly = await deliver(answerBytes(503, { 'retry-after': 'soon' }, ''));
     assert.equal(silly.outcome === 'failed' && silly.retry_after_ms, undefined);
   });
 
   test('waits for an answer no longer than it may, and for none that does not come', async () => {
-    const hanging = await deliver(() => {}, 0.1);
-    assert.ok(hanging.outcome === 'failed' && /no answer within 0.1 seconds/.test(hanging.why));
+    const clock = movableClock({ stands: true });
+    const hanging = await deliver(() => clock.advance(TIMEOUT_SECONDS * 1000), clock);
+    assert.ok(hanging.outcome === 'failed' && /no answer within 30 seconds/.test(hanging.why));
     const cut = await deliver(({ res }) => void res.destroy());
     assert.ok(cut.outcome === 'failed' && /cut/.test(cut.why));
   });
