@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { channel } from 'node:diagnostics_channel';
 import { createServer } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, connect, type Socket } from 'node:net';
@@ -140,14 +141,21 @@ describe('one request to an unknown server', () => {
       says[server.heads.length - 1]!(socket);
     });
     for (const _ of says) await assert.rejects(exchange(server.url, { seconds: 0.1 }), { name: 'TimeoutError' });
-    await until('all connections are closed', () => closed === says.length);
+    // One that a busy machine was late for was never opened.
+    await until('all connections are closed', () => closed >= server.heads.length);
   });
 
   test('keeps what came of an answer that is not over in time', async () => {
     await using server = await rawServer((socket) => {
       socket.write(`${HEAD}\r\nbeginning`);
     });
-    const answer = await exchange(server.url, { seconds: 0.2 });
+    const time = new AbortController();
+    const heads = channel('http.client.response.finish');
+    const endTime = () => setImmediate(() => time.abort());
+    heads.subscribe(endTime);
+    const answer = await exchange(server.url, { seconds: 60, signal: time.signal }).finally(() =>
+      heads.unsubscribe(endTime),
+    );
     assert.equal(answer.ending, 'too_late');
     assert.equal(answer.body.toString(), 'beginning');
   });
