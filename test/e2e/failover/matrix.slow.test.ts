@@ -6,11 +6,10 @@
 import { after, before, describe, test } from 'node:test';
 import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
 import type { ConfigSections } from '../../support/gateway.ts';
+import { IS_DEEP } from '../../support/times.ts';
 import { allCasesOf, type Case, casesOf, mixed, WAYS } from './cases.ts';
 import { MIXTURES, ROWS, type Row } from './expected.ts';
 import { openScene, type Scene } from './scene.ts';
-
-const IS_DEEP = process.env.APPSCLI_TEST_DEEP === '1';
 
 /** The case of a row that is its turn: neighbours differ in everything. */
 function caseOf(row: Row): Case {

@@ -14,13 +14,11 @@ import {
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { SEED } from '../../support/random.ts';
+import { IS_DEEP } from '../../support/times.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, post } from '../support/nine.ts';
 import { auditRows, ledgerRows, nothingReserved } from '../support/state.ts';
 
 const PROMPT = 'The-merger closes on friday';
-/** `APPSCLI_TEST_SECRETS=all` tries every form in every place on every combination, the deep tier each form in each place once. */
-const ALL = process.env.APPSCLI_TEST_SECRETS === 'all';
-const DEEP = process.env.APPSCLI_TEST_DEEP === '1';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
@@ -155,9 +153,11 @@ test('what a request says is nowhere but in the request, whatever is wrong with 
     const turn = PROTOCOLS.indexOf(protocol);
     // At the upstreams in turn. Which form is in which place the seed decides.
     const isTried = (form: number, place: number) =>
-      (form + place) % PROTOCOLS.length === turn && (DEEP || form === (place + SEED) % others.length);
+      (form + place) % PROTOCOLS.length === turn && form === (place + SEED) % others.length;
     const bodies = others
-      .flatMap((other, form) => [...variants(BODIES[spoken], other)].filter((_, place) => ALL || isTried(form, place)))
+      .flatMap((other, form) =>
+        [...variants(BODIES[spoken], other)].filter((_, place) => IS_DEEP || isTried(form, place)),
+      )
       .filter((body) => typeof body === 'object');
     for (let at = 0; at < bodies.length; at += 16) {
       const asked = bodies.slice(at, at + 16).map(async (body) => {

@@ -8,6 +8,7 @@ import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { bytesInUse } from '../../support/heap.ts';
 import { eventsOf } from '../../support/model-provider/model-provider.ts';
+import { IS_DEEP } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { collect, connect } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
@@ -21,7 +22,6 @@ const SOME = [
   ['chat', 'responses'],
   ['responses', 'chat'],
 ] as const;
-const IS_DEEP = process.env.APPSCLI_TEST_DEEP === '1';
 
 let gateway: TestGateway;
 const waiting: ServerResponse[] = [];
