@@ -1,9 +1,9 @@
 /**
  * Runs the tests: `node test/run.ts [quick | slow | deep | measures | files] [options]`, the quick tier by default.
  *
- *   --seed=N      what is left to chance; every run prints its own
- *   --beside=N    beside N busy processes
- *   --date=TIME   when the tests begin, on a clock of their own
+ *   --seed N      what is left to chance; every run prints its own
+ *   --beside N    beside N busy processes
+ *   --date TIME   when the tests begin, on a clock of their own
  *   --name=value  any option of `node --test`
  *
  * Starts one PostgreSQL for all of them and a few processes that take the files in turn. Whatever the tests start ends with
@@ -17,6 +17,7 @@ import { mkdirSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { parseArgs } from 'node:util';
 import { openSuiteServer } from './support/database.ts';
 import { makeSuiteDirectory } from './support/postgres.ts';
 import { SEED_NAME } from './support/random.ts';
@@ -25,8 +26,6 @@ import { type FileGroup, filesOf, isTier } from './support/tiers.ts';
 
 const MARK = 'APPSCLI_TEST_RUN';
 const SEEDS = 2 ** 31;
-/** A test that takes longer hangs. */
-const TEST_TIMEOUT_MS = 240_000;
 /** Once for each of them, in the deep tier. */
 const DEEP_SEEDS = 3;
 
@@ -36,17 +35,28 @@ const cpuSeconds = () =>
 
 const [started, cpu_started] = [performance.now(), cpuSeconds()];
 process.chdir(join(import.meta.dirname, '..'));
-const given = process.argv.slice(2);
-const optionOf = (name: string) => given.find((text) => text.startsWith(`--${name}=`))?.slice(name.length + 3);
-const node_options = given.filter((text) => text.startsWith('-') && !/^--(?:seed|beside|date)=/.test(text));
-const named = given.filter((text) => !text.startsWith('-'));
+const { values: options, tokens } = parseArgs({
+  options: { seed: { type: 'string' }, beside: { type: 'string' }, date: { type: 'string' } },
+  allowPositionals: true,
+  strict: false,
+  tokens: true,
+});
+const named = tokens.flatMap((token) => (token.kind === 'positional' ? [token.value] : []));
+const node_options = tokens.flatMap((token) =>
+  token.kind === 'option' && !['seed', 'beside', 'date'].includes(token.name) ? [process.argv[token.index + 2]!] : [],
+);
 const tier = named.length === 0 ? 'quick' : named.length === 1 && isTier(named[0]!) ? named[0] : undefined;
 const cores = availableParallelism();
-const first_seed = Number(optionOf('seed') ?? randomInt(SEEDS));
-const beginning = optionOf('date') ?? BEGINNING;
+/** A test that takes longer hangs; in the deep tier they have ten times as much to do. */
+const timeout_ms = (tier === 'deep' ? 10 : 1) * 240_000;
+const first_seed = Number(options.seed ?? randomInt(SEEDS));
+const beside = Number(options.beside ?? 0);
+const beginning = String(options.date ?? BEGINNING);
 
+for (const name of ['seed', 'beside', 'date'] as const) if (options[name] === true) fail(`--${name} takes a value`);
 if (!Number.isInteger(first_seed) || first_seed < 0 || first_seed >= SEEDS)
   fail('--seed takes a whole number below 2^31');
+if (!Number.isInteger(beside) || beside < 0) fail('--beside takes a number of processes');
 if (Number.isNaN(Date.parse(beginning))) fail(`--date takes a moment such as ${BEGINNING}`);
 
 function fail(message: string): never {
@@ -71,7 +81,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   });
 }
 
-// The machine's clock, which PostgreSQL has, too, is behind that of the tests from here on.
+// This process keeps the machine's clock; whatever it starts has that of the tests.
 Object.assign(process.env, { [MARK]: mark }, clockEnvironment(beginning));
 const server = await openSuiteServer(directory);
 // Whatever a test that was killed leaves there, files and servers, goes with the suite's own server.
@@ -95,7 +105,7 @@ async function runFiles(seed: number, takeFile: () => string | undefined): Promi
   const args = [
     `--test-random-seed=${seed}`,
     '--test-reporter=spec',
-    `--test-timeout=${TEST_TIMEOUT_MS}`,
+    `--test-timeout=${timeout_ms}`,
     ...node_options,
     'test/support/worker.ts',
   ];
@@ -142,7 +152,7 @@ async function runGroup({ queues, processes }: FileGroup, seed: number): Promise
   return Math.max(...(await Promise.all(Array.from({ length: processes }, takeTurns))));
 }
 
-const busy = Array.from({ length: Number(optionOf('beside') ?? 0) }, () =>
+const busy = Array.from({ length: beside }, () =>
   spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore', env: { ...process.env, NODE_OPTIONS: '' } }),
 );
 const seeds = Array.from({ length: tier === 'deep' ? DEEP_SEEDS : 1 }, (_, i) => (first_seed + i) % SEEDS);
