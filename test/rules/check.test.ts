@@ -114,6 +114,7 @@ describe('the load checks of conditions', () => {
 
 describe('a warning about a condition', () => {
   test('is never wrong about what always or never holds', () => {
+    const NEVER = { '<': [5000, { var: 'request.max_tokens' }, 3000] };
     let found = 0;
     fc.assert(
       fc.property(conditions, fc.array(some_facts, { minLength: 5, maxLength: 20 }), (logic, requests) => {
@@ -125,7 +126,8 @@ describe('a warning about a condition', () => {
           for (const facts of requests) assert.equal(holds(facts), code === 'W7020');
         }
       }),
-      { numRuns: times(75) },
+      // One that never holds comes by itself in most runs, not in all.
+      { numRuns: times(75), examples: [[NEVER, [{}]]] },
     );
     assert.ok(found > 0);
   });
