@@ -76,7 +76,7 @@ function listFromPs({ mark, directory }: Marks): Listed[] {
 }
 
 /** The processes of a run and those below them, but for this process. */
-export function processesOf(marks: Marks): Found[] {
+function processesOf(marks: Marks): Found[] {
   const listed = process.platform === 'linux' ? listFromProc(marks) : listFromPs(marks);
   const found = new Map(listed.filter(({ is_marked }) => is_marked).map((one) => [one.pid, one]));
   for (let before = -1; before < found.size; ) {
