@@ -32,6 +32,12 @@ import { KeptNotes } from './request-notes.ts';
 import { rewritesAnswer } from './rewriting/answer-rewrites.ts';
 
 const NOTHING: readonly never[] = [];
+
+/** Why nothing more is done for a request. Never sent: nobody is there to read it. */
+export function clientGone(more = ''): StageError {
+  return new StageError('bad_http', `The client went away${more}.`);
+}
+
 type Call = StageContext['call'];
 
 /** One request on its way through a pipeline: the engine's side of `StageContext`. */
@@ -62,6 +68,8 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   cancel: ((reason: StageError) => void) | undefined;
   /** Told when the client has gone and the answer is read on; set by the relay. */
   onDrain: (() => void) | undefined;
+  /** Ends a wait that nobody needs any more; set while the request waits for a slot. */
+  stopWaiting: (() => void) | undefined;
   /** Reads the answer on for its bill, once the client has gone. */
   drain: Drain | undefined;
   /** Whether the answer was read on to its end. */
@@ -223,10 +231,11 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   /** The client has gone: the answer is read on, or whoever waits for it gives up. */
   clientGone(): void {
     this.aborted = true;
+    this.stopWaiting?.();
     // Without anybody who could be told, the answer is through.
     if (!this.#forwarded || this.cancel === undefined) return;
     if (this.#beginDrain(Infinity)) this.onDrain?.();
-    else this.cancel?.(new StageError('bad_http', 'The client went away.'));
+    else this.cancel?.(clientGone());
   }
 
   endDrain(): void {
@@ -236,8 +245,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   #beginDrain(seconds: number): boolean {
     if (this.#drain_limits === undefined) return false;
-    const onTimeUp = () =>
-      this.cancel?.(new StageError('bad_http', 'The client went away, and the answer took too long.'));
+    const onTimeUp = () => this.cancel?.(clientGone(', and the answer took too long'));
     this.drain ??= Drain.begin(this.#drain_limits, this.clock, { caller: this.#caller(), seconds, onTimeUp });
     if (this.drain === undefined) return false;
     this.#holdings.linger(this);
@@ -246,7 +254,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   /** A later request of whoever left needs the slot. */
   giveWay(): void {
-    this.cancel?.(new StageError('bad_http', 'The client went away, and a later request takes its place.'));
+    this.cancel?.(clientGone(', and a later request takes its place'));
   }
 
   noteShadow(name: string): void {
@@ -276,6 +284,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   async #receiveBody(): Promise<RequestBody> {
     if (this.#answered) throw new StageError('bad_http', 'The request is answered; its body is gone.');
+    if (this.aborted) throw clientGone();
     const { budget, body_limits, json_bounds, clock, requests_per_principal } = this.#environment;
     const caller = this.#caller();
     if (!this.occupy(caller, requests_per_principal) && !(await this.occupyInTime(caller, requests_per_principal)))
@@ -297,12 +306,19 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.#facts.get('principal.id') ?? `address ${this.#facts.get('request.client.address')}`;
   }
 
+  /** Whether nobody needs what the request waits for: it is answered, or its client has gone. */
+  get is_over(): boolean {
+    return this.#answered || this.aborted;
+  }
+
   occupy(name: string, most: number): boolean {
-    return !this.#answered && this.#holdings.occupy(name, most);
+    return !this.is_over && this.#holdings.occupy(name, most);
   }
 
   async occupyInTime(name: string, most: number): Promise<boolean> {
-    return !this.#answered && (await this.#holdings.occupyInTime(name, most, this, () => this.#answered));
+    const has_slot = !this.is_over && (await this.#holdings.occupyInTime(name, most, this));
+    if (this.aborted) throw clientGone();
+    return has_slot;
   }
 
   /** Notes whose connection this is, before the head of the answer is sent; who has too many keeps none of them open. */
@@ -326,6 +342,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   /** Lets go of the body: nothing needs it once there is an answer. */
   dropBody(): void {
     this.#answered = true;
+    this.stopWaiting?.();
     this.#receiving = undefined;
     this.body?.drop();
     this.body = undefined;

@@ -1,5 +1,5 @@
 import type { HeldBytes } from './body-budget.ts';
-import type { Lingerer, Occupancy } from './occupancy.ts';
+import type { Lingerer, Occupancy, Waiter } from './occupancy.ts';
 
 /** What a request has of its process while it is under way, beside its body: slots by name, and room for bytes. */
 export class Holdings {
@@ -16,13 +16,10 @@ export class Holdings {
     return this.#under_way.enter(name, most) && this.#keepSlot(name);
   }
 
-  /**
-   * The same, once there is one.
-   * @param isOver whether the request was answered while it waited.
-   */
-  async occupyInTime(name: string, most: number, request: Lingerer, isOver: () => boolean): Promise<boolean> {
-    if (!(await this.#under_way.enterInTime(name, most))) return false;
-    if (!isOver()) return this.#keepSlot(name);
+  /** The same, once there is one; false as soon as the request is over. */
+  async occupyInTime(name: string, most: number, request: Waiter & Lingerer): Promise<boolean> {
+    if (!(await this.#under_way.enterInTime(name, most, request))) return false;
+    if (!request.is_over) return this.#keepSlot(name);
     this.#under_way.leave(name, request);
     return false;
   }

@@ -11,6 +11,14 @@ export interface Lingerer {
   giveWay(): void;
 }
 
+/** A request that waits for a slot. */
+export interface Waiter {
+  /** Whether it was answered or its client has gone, so that a slot would be of no use. */
+  readonly is_over: boolean;
+  /** Ends the wait; set while it lasts, to be called when the request is over. */
+  stopWaiting: (() => void) | undefined;
+}
+
 /** How many requests are under way, by name: those of a caller, those that a limit on requests at once counts. */
 export class Occupancy {
   readonly #clock: Clock;
@@ -36,21 +44,22 @@ export class Occupancy {
    * The same, but answers that nobody waits for any more do not keep the next request out: they have a second to end, then
    * the oldest of them gives way.
    */
-  async enterInTime(name: string, most: number): Promise<boolean> {
+  async enterInTime(name: string, most: number, waiter: Waiter): Promise<boolean> {
     if (this.enter(name, most)) return true;
     const until = this.#clock.monotonic() + PATIENCE_MS;
     for (let left = PATIENCE_MS; left > 0; left = until - this.#clock.monotonic()) {
       if (!this.#lingering.has(name) || (this.#waiting.get(name)?.size ?? 0) >= most) return false;
-      await this.#someoneLeaves(name, left);
+      await this.#someoneLeaves(name, left, waiter);
+      if (waiter.is_over) return this.#passOn(name);
       if (this.enter(name, most)) return true;
     }
     const [oldest] = this.#lingering.get(name) ?? [];
     if (oldest === undefined) return false;
     this.#forget(name, oldest);
-    const someone_left = this.#someoneLeaves(name, PATIENCE_MS);
+    const someone_left = this.#someoneLeaves(name, PATIENCE_MS, waiter);
     oldest.giveWay();
     await someone_left;
-    return this.enter(name, most);
+    return waiter.is_over ? this.#passOn(name) : this.enter(name, most);
   }
 
   /** Notes that one of those counted only lingers. */
@@ -66,8 +75,7 @@ export class Occupancy {
     if (count === 0) this.#counts.delete(name);
     else this.#counts.set(name, count);
     this.#forget(name, lingerer);
-    const [first] = this.#waiting.get(name) ?? [];
-    first?.();
+    this.#wakeNext(name);
   }
 
   count(name: string): number {
@@ -79,17 +87,30 @@ export class Occupancy {
     if (lingering?.delete(lingerer) && lingering.size === 0) this.#lingering.delete(name);
   }
 
-  #someoneLeaves(name: string, ms: number): Promise<void> {
+  #wakeNext(name: string): void {
+    const [first] = this.#waiting.get(name) ?? [];
+    first?.();
+  }
+
+  /** It may have been woken just before it was over: the slot is for the next one. */
+  #passOn(name: string): false {
+    this.#wakeNext(name);
+    return false;
+  }
+
+  #someoneLeaves(name: string, ms: number, waiter: Waiter): Promise<void> {
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(name) ?? new Set();
       this.#waiting.set(name, waiting);
       const go = () => {
         timer.close();
+        waiter.stopWaiting = undefined;
         if (waiting.delete(go) && waiting.size === 0) this.#waiting.delete(name);
         resolve();
       };
       const timer = this.#clock.after(ms, go);
       waiting.add(go);
+      waiter.stopWaiting = go;
     });
   }
 }

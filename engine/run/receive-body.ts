@@ -84,7 +84,9 @@ class Receiving {
   }
 
   start(): void {
-    this.#req.on('data', this.#onData).on('end', this.#onEnd).on('error', this.#onGone).on('close', this.#onGone);
+    // A connection that has closed says nothing any more.
+    if (this.#req.destroyed) this.#onGone();
+    else this.#req.on('data', this.#onData).on('end', this.#onEnd).on('error', this.#onGone).on('close', this.#onGone);
   }
 
   readonly #onData = (chunk: Buffer): void => {

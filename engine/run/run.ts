@@ -7,7 +7,7 @@ import { sendWhole } from './answer/send-whole.ts';
 import type { CompiledStage } from './compiled.ts';
 import { discardResult, type Result } from './contained/result.ts';
 import { asError, failureOf, isRefusal, reportFailure } from './contained/stage-failure.ts';
-import type { RequestContext } from './context.ts';
+import { clientGone, type RequestContext } from './context.ts';
 import type { LateAnswer } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
@@ -95,7 +95,7 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
     const result = returned instanceof Promise ? await returned : returned;
     if (ctx.aborted && !(ctx.drain !== undefined && result?.kind === 'relay')) {
       discardResult(result);
-      throw new StageError('bad_http', 'The client went away.');
+      throw clientGone();
     }
     ctx.stage = undefined;
     if (ctx.given_up !== undefined && result?.kind !== 'answer') {

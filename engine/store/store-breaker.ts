@@ -1,8 +1,11 @@
 import { StageError } from '../contract/errors.ts';
 import type { Clock } from '../contract/services.ts';
-import { isUnavailable } from './store-errors.ts';
+import { isUnavailable, StoreTimeout } from './store-errors.ts';
 
-/** Spares callers the wait for a store that is known to be away. */
+/**
+ * A circuit breaker for the store: spares callers the wait for one that is known to be away. One that is busy, as behind a long
+ * statement, is not away: it is waited for.
+ */
 export interface StoreBreaker {
   /** Whether the store was away when it was last asked. */
   readonly broken: boolean;
@@ -18,8 +21,17 @@ export interface StoreBreaker {
 
 const PAUSE_MS = 1000;
 
-/** Creates a breaker that takes the store to work. `onMended` runs when it does again. */
-export function createStoreBreaker(clock: Clock, onMended: () => void): StoreBreaker {
+/** What a breaker needs of its store. */
+export interface StoreBreakerOptions {
+  readonly clock: Clock;
+  /** Runs when the store works again. */
+  readonly onMended: () => void;
+  /** Asks the store something that waits for nothing but the store itself; rejects where it does not answer. */
+  readonly probe: () => Promise<unknown>;
+}
+
+/** Creates a breaker that takes the store to work. */
+export function createStoreBreaker({ clock, onMended, probe: probeStore }: StoreBreakerOptions): StoreBreaker {
   let failure: StageError | undefined;
   /** When somebody last asked again in vain, in monotonic milliseconds. */
   let in_vain_at: number | undefined;
@@ -27,9 +39,24 @@ export function createStoreBreaker(clock: Clock, onMended: () => void): StoreBre
   /** Askings are numbered, so that one which began before the store was mended says nothing about it. */
   let asked = 0;
   let mended_at = 0;
+  /** The last asking before the store was found slow; undefined while it is not, or known to be busy. */
+  let slow_since: number | undefined;
 
+  /** Who asked before the store was found slow waits for the same thing. Who asked later and waits in vain shows that it is away. */
+  const mayBeBusy = (number: number): boolean => {
+    if (slow_since !== undefined) return number <= slow_since;
+    slow_since = asked;
+    probeStore().then(
+      () => {
+        slow_since = undefined;
+      },
+      () => {},
+    );
+    return true;
+  };
   const mended = () => {
     mended_at = asked;
+    slow_since = undefined;
     if (failure === undefined) return;
     failure = undefined;
     in_vain_at = undefined;
@@ -42,7 +69,8 @@ export function createStoreBreaker(clock: Clock, onMended: () => void): StoreBre
       mended();
       return answer;
     } catch (error) {
-      if (isUnavailable(error) && number > mended_at) failure = error;
+      const is_busy = () => error instanceof StoreTimeout && mayBeBusy(number);
+      if (isUnavailable(error) && number > mended_at && !is_busy()) failure = error;
       throw error;
     }
   };

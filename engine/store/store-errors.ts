@@ -3,6 +3,13 @@ import { StageError } from '../contract/errors.ts';
 /** SQLSTATE classes that blame the data: bad value, broken constraint, too large. */
 const BLAMES_DATA = /^(22|23|54)/;
 
+/** The store did not answer within the time a request may wait for it: it is away, or busy with something else. */
+export class StoreTimeout extends StageError {
+  constructor() {
+    super('store_unavailable', 'The gateway cannot use its database: it did not answer in time. Try again shortly.');
+  }
+}
+
 /** Whether an error says that the store is away. */
 export function isUnavailable(error: unknown): error is StageError {
   return error instanceof StageError && error.code === 'store_unavailable';

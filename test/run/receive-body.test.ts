@@ -77,6 +77,15 @@ describe('a body', () => {
     assert.equal(ben.hold(10), false);
   });
 
+  it('of a connection that has closed before anybody reads it is given up at once', async () => {
+    const budget = new BodyBudget(1000, 1000);
+    const req = requestOf(undefined, 500);
+    req.destroy();
+    await new Promise((resolve) => req.on('close', resolve));
+    await assert.rejects(receiveBody(req, LIMITS, new HeldBytes(budget, 'ana'), frozenClock(0)), { code: 'bad_http' });
+    assert.equal(budget.held_bytes, 0);
+  });
+
   for (const [what, every_ms, says] of [
     ['silent', undefined, /No byte of the request body arrived for 4 seconds/],
     ['slow', 1000, /not complete after 10 seconds/],

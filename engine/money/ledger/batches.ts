@@ -1,7 +1,6 @@
-import { StageError } from '../../contract/errors.ts';
 import type { Clock, ReservationDecision, ReservationRequest, Settlement } from '../../contract/services.ts';
 import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
-import { isPermanent } from '../../store/store-errors.ts';
+import { isPermanent, StoreTimeout } from '../../store/store-errors.ts';
 import type { Heartbeat } from './heartbeat.ts';
 import type { BatchResult, LedgerStatements } from './ledger-statements.ts';
 import { UndecidedReservations } from './undecided-reservations.ts';
@@ -32,7 +31,6 @@ export interface Sendable {
   sent: boolean;
 }
 
-const TOO_SLOW = 'The gateway cannot use its database: it did not answer in time. Try again shortly.';
 /** Nothing was reserved, and nothing will be. */
 const LATE: ReservationDecision = { exceeded: [], shadows: [], statuses: [], unreserved: true };
 /** Nobody looks at it. */
@@ -74,14 +72,14 @@ export class Batches {
     const giveUp = () => {
       if (over) return;
       wish.given_up = true;
-      reject(new StageError('store_unavailable', TOO_SLOW));
+      reject(new StoreTimeout());
     };
     // An answer that is here already and waits to be read, because this process is the slow one, is not late.
     const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
     const decided = this.#entries.run(wish) as Promise<ReservationDecision>;
     try {
       const decision = await Promise.race([decided, too_late]);
-      if (decision === LATE) throw new StageError('store_unavailable', TOO_SLOW);
+      if (decision === LATE) throw new StoreTimeout();
       return decision;
     } catch (error) {
       if (wish.given_up) decided.then((decision) => this.#giveBack(request, decision)).catch(() => {});
@@ -95,7 +93,7 @@ export class Batches {
   /** What was sent already, or store_unavailable when the database takes too long. */
   async inTime<Answer>(sent: Promise<Answer>): Promise<Answer> {
     const { promise: too_late, reject } = Promise.withResolvers<never>();
-    const giveUp = () => reject(new StageError('store_unavailable', TOO_SLOW));
+    const giveUp = () => reject(new StoreTimeout());
     const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
     try {
       return await Promise.race([sent, too_late]);

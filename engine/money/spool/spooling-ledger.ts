@@ -88,7 +88,11 @@ export class SpoolingLedger implements Ledger {
     this.#writeRecords = options.writeRecords ?? nobodyWrites;
     this.#written_at = options.clock.monotonic();
     this.#spool = new Spool({ ...options, database_id: () => this.#database_id });
-    this.#breaker = createStoreBreaker(options.clock, () => void this.drain());
+    this.#breaker = createStoreBreaker({
+      clock: options.clock,
+      onMended: () => void this.drain(),
+      probe: () => this.#ledger.databaseId(),
+    });
     this.#stopDraining = this.#every(DRAIN_MS, () => (this.#is_asked ? this.drain() : this.adoptOrphans()));
     this.#stopAdopting = this.#every(FIRST_ADOPTION_MS, () => this.#begin());
   }

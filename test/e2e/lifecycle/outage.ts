@@ -28,6 +28,8 @@ export interface Outage {
   sent(): number;
   /** Has requests wait for the database no longer than so many seconds; by default as long as can be. */
   allow(store_timeout_seconds?: number): Promise<void>;
+  /** Opens a connection to the database that is not the gateway's. */
+  connect(): Promise<pg.Client>;
   /** Takes every connection that the database has, and keeps them until the returned function is called. */
   starve(): Promise<() => Promise<void>>;
   /** Waits until the gateway serves like before. */
@@ -118,6 +120,7 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
       postgres = await open();
       relay.target_port = postgres.settings().port!;
     },
+    connect: () => connect(urlAt(postgres.settings().port)),
     async starve() {
       is_listening = false;
       const url = urlAt(postgres.settings().port);

@@ -136,6 +136,26 @@ test('a database that has fallen silent is 503 when the time that is allowed for
   await nothingReserved(gateway.database);
 });
 
+test('a database that is busy with something else is waited for by each request within its time, and serves them all after it', async () => {
+  await scene.servesAgain();
+  await scene.allow(1);
+  const busy = await scene.connect();
+  await busy.query('begin');
+  await busy.query('lock table spend_counters in access exclusive mode');
+  try {
+    // The second one begins after the first was refused: nobody has had an answer for twice the time.
+    for (let n = 0; n < 2; n++) assertStoreError(await ask(gateway.url, gateway.token));
+    await scene.allow();
+    const others = Array.from({ length: 5 }, () => ask(gateway.url, gateway.token));
+    await busy.query('commit');
+    for (const response of await Promise.all(others)) assert.equal(response.status, 200, response.text);
+  } finally {
+    await busy.end();
+    await scene.allow();
+  }
+  await nothingReserved(gateway.database);
+});
+
 test('who asks for the models while the database is silent has JSON', async () => {
   const listing = (token: string) =>
     send(gateway.url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });

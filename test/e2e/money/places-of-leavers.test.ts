@@ -26,6 +26,7 @@ before(async () => {
   upstream = await startUpstream();
   const rules = [
     { name: 'one-at-once', scope: 'user', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'red'] } },
+    { name: 'one-of-team', scope: 'team', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'blue'] } },
   ];
   const config = { server: serverSection({ limits: { requests_per_principal: 2 } }), spend_limits: { rules } };
   gateway = await bootGateway({ upstream_url: upstream.url, clock, config });
@@ -123,4 +124,32 @@ test('an answer that somebody waits for gives no way', async () => {
   assert.equal(response.status, 429, response.text);
   end.resolve();
   for await (const _ of head);
+});
+
+test('a request that hangs up while it waits for a place leaves it to the others of its team at once', async () => {
+  const leaver = await gateway.newToken({ user: 'hangs-up@example.com', team: 'blue' });
+  const colleague = await gateway.newToken({ user: 'colleague@example.com', team: 'blue' });
+  const end = Promise.withResolvers<void>();
+  upstream.script = endsWhen(end.promise);
+  await leave(leaver);
+  const isWaiting = () => (clock.next() ?? Infinity) <= PATIENCE_MS;
+  const waiting = await until('a request waits for a place', async () => {
+    let refused = false;
+    const asked = open(gateway.url, asking(leaver));
+    asked.head.then(
+      () => {
+        refused = true;
+      },
+      () => {},
+    );
+    await until('it waits or is refused', () => refused || isWaiting());
+    return !refused && asked;
+  });
+  waiting.abort();
+  await until('it waits no more', () => !isWaiting());
+  upstream.script = endsWhen(Promise.resolve());
+  const { answer } = await waitForPlace(colleague);
+  clock.advance(PATIENCE_MS);
+  assert.equal((await answer).status, 200, (await answer).text);
+  end.resolve();
 });

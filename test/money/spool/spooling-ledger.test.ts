@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, afterEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { SpoolingLedger, type SpoolingLedgerOptions } from '../../../engine/money/spool/spooling-ledger.ts';
+import { StoreTimeout } from '../../../engine/store/store-errors.ts';
 import {
   away,
   byRequest,
@@ -228,6 +229,24 @@ describe('the wait for a store that is away', () => {
     await probe;
     await Promise.all([ledger.reserve(reservation()), ledger.reserve(reservation())]);
     assert.equal(behind.reserved.length, 5);
+  });
+
+  it('is had by every request while the store is busy and answers other questions', async () => {
+    const { ledger, behind } = await openScene();
+    behind.trouble = new StoreTimeout();
+    for (let i = 1; i <= 5; i++) {
+      await assert.rejects(ledger.reserve(reservation()), unavailable);
+      assert.equal(behind.reserved.length, i, 'it was asked');
+    }
+  });
+
+  it('is spared once somebody asked after the first wait was in vain, and the store answers nothing at all', async () => {
+    const { ledger, behind } = await openScene();
+    behind.trouble = new StoreTimeout();
+    behind.databaseId = () => new Promise(() => {});
+    for (let i = 0; i < 5; i++) await assert.rejects(ledger.reserve(reservation()), unavailable);
+    assert.equal(behind.reserved.length, 3, 'the first, one that shows it, and one that asks again');
+    behind.trouble = undefined;
   });
 
   it('is not made longer by one lost connection: requests wait for the one that asks again', async () => {
