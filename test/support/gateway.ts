@@ -11,6 +11,7 @@ import { createLog } from '../../engine/kit/log.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { stages } from '../../stages/index.ts';
 import { createTestDatabase } from './database.ts';
+import { watchLanes } from './lanes.ts';
 import { until } from './until.ts';
 
 /** The credential the gateway uses upstream; must never be seen by a client. */
@@ -155,6 +156,7 @@ export async function bootGateway(options: {
     }
     throw error;
   });
+  watchLanes(gateway.database);
   const close = async (signal?: Parameters<typeof gateway.close>[0]) => {
     await gateway.close(signal);
     await own?.drop();

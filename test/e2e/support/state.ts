@@ -1,6 +1,7 @@
 /** What the gateway has written to its database, as tests need to see it. */
 import { readdirSync } from 'node:fs';
 import type { Database } from '../../../engine/store/database.ts';
+import { statementsOnLanes } from '../../support/lanes.ts';
 import { until } from '../../support/until.ts';
 
 /** A ledger row, with numbers as numbers. */
@@ -72,9 +73,10 @@ export async function reserved(database: Database): Promise<{ nano_usd: number; 
   return { nano_usd: Number(counters?.reserved ?? 0), reservations: Number(open?.count ?? 0) };
 }
 
-/** Waits until nothing is reserved any more. */
+/** Waits until nothing is reserved any more, nor will be for what was answered. */
 export async function nothingReserved(database: Database): Promise<void> {
   await until('nothing is reserved', async () => {
+    if (statementsOnLanes(database) > 0) return false;
     const { nano_usd, reservations } = await reserved(database);
     return nano_usd === 0 && reservations === 0;
   });
