@@ -53,6 +53,7 @@ const READS = [
   'request.protocol',
   'request.model',
   'request.received_at',
+  'principal.id',
   'principal.email',
   'principal.groups',
 ] as const;
@@ -291,6 +292,7 @@ export default defineStage({
           cache_ttl: (ctx.get('cache.requested_ttl') ?? 'none') as CacheLifetime,
           model: id,
           session_key: ctx.get('request.session_key'),
+          caller: ctx.get('principal.id'),
           continues: ctx.get('request.continues'),
           holds_state: ctx.get('request.holds_state') ?? false,
           decide: decider(ctx, caller, model),

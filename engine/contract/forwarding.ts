@@ -107,6 +107,8 @@ export interface Closed {
   readonly until: number | undefined;
   /** The last failure, for people, such as `status 529`. */
   readonly last: string | undefined;
+  /** Whether that is so for the caller alone: only the caller's requests failed. */
+  readonly of_caller?: true;
 }
 
 /** A request that counts as under way at an upstream. */
@@ -162,18 +164,25 @@ export interface UpstreamState {
   readonly shadow?: true;
 }
 
+/** Whose request an attempt is for. */
+export interface Witness {
+  readonly caller: string;
+  /** Tells the requests of a caller apart; one that is sent again has the same number. */
+  readonly request: number;
+}
+
 /**
  * What is known of the upstreams: breakers, windows in which they are limited, who was drained, where sessions are at home. Of
  * this process; what others learn is a hint.
  */
 export interface UpstreamStates {
   /** What speaks against a request now; changes nothing. */
-  closed(upstream: string, upstream_model: string): Closed | undefined;
+  closed(upstream: string, upstream_model: string, caller?: string): Closed | undefined;
   /**
    * Counts a request as under way; where the breaker is half-open it is the one that tries. `closed` right before it says
    * whether another one tries already.
    */
-  begin(upstream: string, upstream_model: string): Trial;
+  begin(upstream: string, upstream_model: string, witness?: Witness): Trial;
   /**
    * Takes one of the upstream's retries: requests sent to it again after it failed them.
    * @returns what gives it back; `undefined` when its budget is used up.

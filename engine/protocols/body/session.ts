@@ -12,7 +12,8 @@ export interface SessionReading {
 
 /** Of clients that say which session a request belongs to; the first of them says it best. */
 const SESSION_HEADER = 'x-claude-code-session-id';
-const OTHER_SESSION_HEADERS = [
+const SESSION_HEADERS = [
+  SESSION_HEADER,
   'session-id',
   'thread-id',
   'x-session-id',
@@ -62,9 +63,18 @@ function sessionTold(body: Fields, headers: IncomingHttpHeaders): string | undef
     textOf(headers[SESSION_HEADER]) ??
     sessionOfUser(fieldsOf(body.metadata).user_id) ??
     textOf(body.prompt_cache_key) ??
-    OTHER_SESSION_HEADERS.map((name) => textOf(headers[name])).find((text) => text !== undefined) ??
+    sessionInHeaders(headers) ??
     textOf(body.session_id)
   );
+}
+
+/** What a client calls its session in a header. */
+export function sessionInHeaders(headers: IncomingHttpHeaders): string | undefined {
+  for (const name of SESSION_HEADERS) {
+    const text = textOf(headers[name]);
+    if (text !== undefined) return text;
+  }
+  return undefined;
 }
 
 function textOf(value: unknown): string | undefined {

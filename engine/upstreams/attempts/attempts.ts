@@ -1,5 +1,5 @@
 import { StageError } from '../../contract/errors.ts';
-import type { AttemptReason, AttemptRecord, Candidate, DropReason, Trial } from '../../contract/forwarding.ts';
+import type { AttemptReason, AttemptRecord, Candidate, DropReason, Trial, Witness } from '../../contract/forwarding.ts';
 import type { Services } from '../../contract/services.ts';
 import type { Relay, ResponseEvent } from '../../contract/stage.ts';
 import { shortenCache } from '../../protocols/body/cache-lifetimes.ts';
@@ -9,7 +9,7 @@ import { type PreparedRequest, protocolAt, requestFor, type Target } from '../ta
 import { writeAttemptFacts } from './attempt-facts.ts';
 import { errorOfEvent, mayBeError, outcomeOf, statusOf } from './error-meaning.ts';
 import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
-import { demandWaiting, type ForwardContext } from './forward-context.ts';
+import { callerOf, demandWaiting, type ForwardContext, witnessOf } from './forward-context.ts';
 import { lastWord, reasonOf } from './give-up.ts';
 import { withTrace } from './joined-trace.ts';
 import { type ServedAttempt, sendOnce } from './send-once.ts';
@@ -45,6 +45,7 @@ export class Attempts {
   readonly #dropped: string[] = [];
   #dropped_headers: readonly string[] | undefined;
   #trial: Trial | undefined;
+  #witness: Witness | undefined;
   /** What the answer says went wrong after it had begun. */
   #broken_off: string | undefined;
   /** A `retry-after` for the answer that is passed on although others were tried. */
@@ -139,7 +140,7 @@ export class Attempts {
   /** Upstreams may have changed since the request was routed. The last one is asked all the same, unless nobody may. */
   #isClosed(candidate: Candidate, is_last: boolean): boolean {
     const { upstream, upstream_model, is_alone = false } = candidate;
-    const closed = this.#services.upstreams.closed(upstream.name, upstream_model);
+    const closed = this.#services.upstreams.closed(upstream.name, upstream_model, callerOf(this.#ctx));
     if (closed === undefined || (is_last && !mayNotBeAsked(closed, is_alone))) return false;
     this.#refusal ??= unavailable(candidate, closed, this.#services.clock.now());
     this.#drop(upstream.name, closed.because);
@@ -148,7 +149,7 @@ export class Attempts {
 
   /** Its breaker keeps requests away from it, or leaves it to another request to try. */
   #isOpen({ upstream, upstream_model }: Candidate): boolean {
-    return this.#services.upstreams.closed(upstream.name, upstream_model)?.because === 'open';
+    return this.#services.upstreams.closed(upstream.name, upstream_model, callerOf(this.#ctx))?.because === 'open';
   }
 
   #drop(upstream: string, reason: DropReason): void {
@@ -192,7 +193,9 @@ export class Attempts {
     const { clock, upstreams, config } = this.#services;
     const { timeouts } = config.server;
     this.#trial?.leave();
-    const trial = upstreams.begin(candidate.upstream.name, candidate.upstream_model);
+    // Before the body is sent, since it may not be kept after that.
+    this.#witness ??= witnessOf(this.#ctx);
+    const trial = upstreams.begin(candidate.upstream.name, candidate.upstream_model, this.#witness);
     this.#trial = trial;
     const can_move_on = !is_last && config.routing.attempts.unconfirmed && this.#tried() + 1 < this.#most();
     const result = await sendOnce({
@@ -339,7 +342,7 @@ export class Attempts {
   #waits(): readonly number[] {
     const now = this.#services.clock.now();
     const windows = this.#candidates().flatMap(({ upstream, upstream_model }) => {
-      const until = this.#services.upstreams.closed(upstream.name, upstream_model)?.until;
+      const until = this.#services.upstreams.closed(upstream.name, upstream_model, callerOf(this.#ctx))?.until;
       return until === undefined ? [] : [(until - now) / 1000];
     });
     return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];

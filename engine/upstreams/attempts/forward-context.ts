@@ -1,5 +1,10 @@
+import { crc32 } from 'node:zlib';
 import { StageError } from '../../contract/errors.ts';
+import type { Witness } from '../../contract/forwarding.ts';
 import type { StageContext } from '../../contract/stage.ts';
+import { sessionInHeaders } from '../../protocols/body/session.ts';
+
+const NO_BYTES = Buffer.alloc(0);
 
 /** Facts that sending a request upstream needs. */
 export const FORWARD_READS = [
@@ -8,6 +13,7 @@ export const FORWARD_READS = [
   'request.id',
   'request.model',
   'request.protocol',
+  'request.client.address',
 ] as const;
 
 /** Facts that it goes by where they are set. */
@@ -19,6 +25,7 @@ export const FORWARD_READS_IF_SET = [
   'request.stream',
   'spend.most_nano_usd',
   'error.code',
+  'principal.id',
 ] as const;
 
 /** Facts that it writes. */
@@ -38,6 +45,22 @@ export type ForwardContext = StageContext<
   (typeof FORWARD_READS_IF_SET)[number],
   (typeof FORWARD_WRITES)[number]
 >;
+
+/** Whose request an attempt is for: a person or a service, else an address. */
+export function callerOf(ctx: Pick<ForwardContext, 'get'>): string {
+  return ctx.get('principal.id') ?? `address ${ctx.get('request.client.address')}`;
+}
+
+/** Of a long body so much is looked at from either end, in bytes: turns of a conversation differ there. */
+const FINGERPRINT_BYTES = 4096;
+
+/** The witness of a request's attempts; two requests of a caller that are taken for one only count for less. */
+export function witnessOf(ctx: ForwardContext): Witness {
+  const { bytes = NO_BYTES } = ctx.body ?? {};
+  // A session's first request is like that of another session.
+  const head = crc32(bytes.subarray(0, FINGERPRINT_BYTES), crc32(`${sessionInHeaders(ctx.headers)} ${ctx.url}`));
+  return { caller: callerOf(ctx), request: crc32(bytes.subarray(-FINGERPRINT_BYTES), head) };
+}
 
 /** Raises why nobody waits for a request any more: getting ready takes its time, and nothing is sent after it. */
 export function demandWaiting({ given_up, aborted }: Pick<ForwardContext, 'given_up' | 'aborted'>): void {

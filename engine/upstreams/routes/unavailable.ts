@@ -24,10 +24,11 @@ export function unavailable(
   now: number,
   holds_state = false,
 ): StageError {
-  const { because, until, last } = closed;
+  const { because, until, last, of_caller } = closed;
   const seconds = Math.min(RETRY_SECONDS_MAX, Math.max(1, Math.ceil(((until ?? Infinity) - now) / 1000)));
   const wait = because === 'drained' && until === undefined ? RETRY_SECONDS_DRAINED : seconds;
-  const failed = last === undefined ? 'it failed too often' : `it failed too often (${last})`;
+  const whose = of_caller ? 'it failed on your requests too often' : 'it failed too often';
+  const failed = last === undefined ? whose : `${whose} (${last})`;
   const why = because === 'drained' ? 'an administrator has drained it' : failed;
   const no_other = holds_state
     ? 'only it can read the encrypted or stored state in this request'

@@ -1,4 +1,6 @@
 import type { UpstreamConfig } from '../../contract/config.ts';
+import type { Witness } from '../../contract/forwarding.ts';
+import { FailureRun } from './failure-run.ts';
 import { createOutcomes } from './outcomes.ts';
 
 /** When a breaker opens, and for how long. */
@@ -19,8 +21,9 @@ export interface BreakerSurroundings {
 }
 
 /**
- * Keeps requests from what fails. Closed: all pass. Open: none should. Half-open, once its time is over: one at a time, and
- * `SUCCESSES_TO_CLOSE` that succeed close it. All times in milliseconds of one clock that does not go back.
+ * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, once its time is over: one at a time, and
+ * `SUCCESSES_TO_CLOSE` that succeed close it. What only one caller's requests show keeps no other caller away: it opens for that
+ * caller alone, until anybody's request succeeds. All times in milliseconds of one clock that does not go back.
  */
 export interface Breaker {
   /** Whether it is closed and has been for long: there is nothing to ask it. */
@@ -28,14 +31,16 @@ export interface Breaker {
   phase(now: number): 'closed' | 'open' | 'half_open';
   /** Until when nothing should pass; `undefined` when a request may. */
   until(now: number): number | undefined;
+  /** The same, of one caller's requests alone. */
+  untilFor(caller: string, now: number): number | undefined;
   /** Trial `n` begins; in a half-open breaker it is the one that tries, unless another is. */
   begin(n: number, now: number): void;
   succeed(n: number, now: number): void;
-  fail(n: number, now: number, detail: string | undefined): void;
+  fail(n: number, now: number, detail: string | undefined, witness?: Witness): void;
   /** An answer that had begun is whole. */
   complete(): void;
   /** An answer that had begun broke off: a failure, whose beginning was told as a success. */
-  breakOff(n: number, now: number, detail: string | undefined): void;
+  breakOff(n: number, now: number, detail: string | undefined, witness?: Witness): void;
   /** Trial `n` is over, whatever it told. */
   release(n: number): void;
   /** Opens because another process did; see `Heeded`. */
@@ -71,9 +76,14 @@ const WHILE_ONE_TRIES_MS = 1000;
 export function createBreaker(given: BreakerSettings, { latest, random, ...tell }: BreakerSurroundings): Breaker {
   let settings = given;
   let outcomes = createOutcomes(settings.window_seconds * 1000);
-  let in_a_row = 0;
+  const failing = new FailureRun();
   /** Answers in a row that broke off: that each of them began is no sign of health. */
-  let broken_in_a_row = 0;
+  const breaking = new FailureRun();
+  /** Whose requests tried in vain since it was open last. */
+  const tried = new Set<string>();
+  /** Until when it is open for one caller. */
+  const open_for = new Map<string, number>();
+  let is_failing = false;
   let failing_since = 0;
   let succeeded_at = Number.NEGATIVE_INFINITY;
   /** Whether it is open because another process said so. */
@@ -94,14 +104,21 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
 
   const isTrying = (now: number) => trying !== 0 && now - trying_since < open_ms;
 
+  function forget(): void {
+    is_failing = false;
+    failing.clear();
+    breaking.clear();
+    tried.clear();
+    open_for.clear();
+  }
+
   function startOpen(until: number, now: number): void {
     if (openings === 0) opened_at = now;
     open_ms = until - now;
     open_until = until;
     openings += 1;
     successes = 0;
-    in_a_row = 0;
-    broken_in_a_row = 0;
+    forget();
     trying = 0;
     outcomes.clear();
     changed_after = latest();
@@ -129,31 +146,51 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
     tell.onClose(now - opened_at);
   }
 
-  function failsTooOften(now: number): boolean {
+  /** Whether the upstream is at fault, one caller's requests with it, or nobody knows. */
+  function judge(now: number, witness: Witness | undefined): 'upstream' | 'caller' | undefined {
     const { failures, failure_percent, requests_min } = settings;
-    if (in_a_row >= failures) return true;
-    const { all, failed } = outcomes.count(now);
-    return all >= requests_min && failed * 100 >= failure_percent * all;
+    const { all, failed, failed_of_one } = outcomes.count(now);
+    const isTooMuch = (less: number) =>
+      all - less >= requests_min && (failed - less) * 100 >= failure_percent * (all - less);
+    const runs = [failing, breaking];
+    if (runs.some((run) => run.shows(failures)) || isTooMuch(failed_of_one)) return 'upstream';
+    if (witness === undefined) return undefined;
+    return runs.some((run) => run.isOf(witness, failures)) ? 'caller' : undefined;
   }
 
-  function fail(n: number, now: number, detail: string | undefined): void {
+  function openFor({ caller }: Witness, now: number): void {
+    open_for.set(caller, now + settings.open_seconds * (1 - JITTER + 2 * JITTER * random()) * 1000);
+  }
+
+  function fail(n: number, now: number, detail: string | undefined, witness?: Witness): void {
     if (n <= changed_after) return;
     last = detail;
     if (open_until === undefined) {
-      if (in_a_row === 0) failing_since = now;
-      in_a_row += 1;
-      outcomes.add(false, now);
-      if (failsTooOften(now)) open(now);
-    } else if (now >= open_until) open(now);
+      if (!is_failing) failing_since = now;
+      is_failing = true;
+      failing.add(witness);
+      outcomes.add(false, now, witness?.caller);
+      const fault = judge(now, witness);
+      if (fault === 'upstream') open(now);
+      else if (fault === 'caller') openFor(witness!, now);
+    } else if (now >= open_until) {
+      if (witness !== undefined) tried.add(witness.caller);
+      if (witness === undefined || tried.size > 1) open(now);
+      else openFor(witness, now);
+    }
   }
 
   return {
     get is_quiet() {
-      return open_until === undefined && closed_at === undefined;
+      return open_until === undefined && closed_at === undefined && open_for.size === 0;
     },
     phase(now) {
       if (open_until === undefined) return 'closed';
       return now < open_until ? 'open' : 'half_open';
+    },
+    untilFor(caller, now) {
+      const until = open_for.get(caller);
+      return until !== undefined && now < until ? until : undefined;
     },
     until(now) {
       if (open_until === undefined) return undefined;
@@ -168,8 +205,11 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
     succeed(n, now) {
       if (n <= changed_after) return;
       succeeded_at = now;
+      open_for.clear();
+      tried.clear();
       if (open_until === undefined) {
-        in_a_row = 0;
+        is_failing = false;
+        failing.clear();
         outcomes.add(true, now);
         if (closed_at !== undefined && now - closed_at >= SLOW_START_MS) closed_at = undefined;
         return;
@@ -181,13 +221,11 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
     },
     fail,
     complete() {
-      broken_in_a_row = 0;
+      breaking.clear();
     },
-    breakOff(n, now, detail) {
-      broken_in_a_row += 1;
-      // One more is counted with it.
-      in_a_row = Math.max(in_a_row, broken_in_a_row - 1);
-      fail(n, now, detail);
+    breakOff(n, now, detail, witness) {
+      breaking.add(witness);
+      fail(n, now, detail, witness);
     },
     release(n) {
       if (trying === n) trying = 0;

@@ -99,21 +99,35 @@ export function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntr
   return model === undefined || (model.breaker.is_quiet && model.limited.is_quiet && model.missing_until === 0);
 }
 
-/** What speaks against a request to an upstream at a time, the longest-lasting of it; times are those of the breakers. */
-export function whatCloses(entry: UpstreamEntry, upstream_model: string, now: number): Closed | undefined {
+/**
+ * What speaks against a request to an upstream at a time, the longest-lasting of it; times are those of the breakers.
+ * @param caller whose request it is, where that is known
+ */
+export function whatCloses(
+  entry: UpstreamEntry,
+  upstream_model: string,
+  now: number,
+  caller: string | undefined,
+): Closed | undefined {
   const { connect, credential, mode } = entry;
   const model = entry.models.get(upstream_model);
   let closed: Closed | undefined;
-  const note = (because: Closed['because'], until: number | undefined, last: string | undefined) => {
-    if (until !== undefined && (closed === undefined || until > closed.until!)) closed = { because, until, last };
+  const note = (found: Closed) => {
+    if (found.until !== undefined && (closed === undefined || found.until > closed.until!)) closed = found;
   };
   if (mode === 'enforce') {
-    note('credential', credential.until(now), credential.last);
-    note('open', connect.until(now), connect.last);
-    if (model !== undefined) note('open', model.breaker.until(now), model.breaker.last);
+    note({ because: 'credential', until: credential.until(now), last: credential.last });
+    note({ because: 'open', until: connect.until(now), last: connect.last });
+    if (model !== undefined) {
+      const { breaker } = model;
+      note({ because: 'open', until: breaker.until(now), last: breaker.last });
+      if (caller !== undefined)
+        note({ because: 'open', until: breaker.untilFor(caller, now), last: breaker.last, of_caller: true });
+    }
   }
   if (model === undefined) return closed;
-  note('limited', model.limited.until(now), model.limited.last);
-  if (model.missing_until > now) note('model_missing', model.missing_until, model.missing_last);
+  note({ because: 'limited', until: model.limited.until(now), last: model.limited.last });
+  if (model.missing_until > now)
+    note({ because: 'model_missing', until: model.missing_until, last: model.missing_last });
   return closed;
 }

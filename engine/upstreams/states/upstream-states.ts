@@ -1,5 +1,5 @@
 import type { UpstreamConfig } from '../../contract/config.ts';
-import type { AttemptEffect, Drained, Trial, UpstreamStates } from '../../contract/forwarding.ts';
+import type { AttemptEffect, Drained, Trial, UpstreamStates, Witness } from '../../contract/forwarding.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import type { BreakerSurroundings } from './breaker.ts';
 import { type CredentialBreaker, createCredentialBreaker } from './credential-breaker.ts';
@@ -36,6 +36,14 @@ const HEEDED_MS = 10_000;
 const HEEDED_LIMIT_MS = 60_000;
 /** Models of an upstream of which others are believed although nobody asked for them here: there would be no end of them. */
 const HEEDED_MODELS_MAX = 200;
+
+/** How trial `n` ended, and whose it was. */
+interface Shown {
+  readonly n: number;
+  readonly effect: AttemptEffect;
+  readonly detail: string | undefined;
+  readonly witness: Witness | undefined;
+}
 
 const NO_TRIAL: Trial = { tell() {}, leave() {} };
 
@@ -128,7 +136,7 @@ export function createUpstreamStates(options: {
   }
 
   /** Tells the breakers what a trial showed. Whatever was answered, there was a connection. */
-  function learn(entry: UpstreamEntry, model: ModelEntry, n: number, effect: AttemptEffect, detail?: string): void {
+  function learn(entry: UpstreamEntry, model: ModelEntry, { n, effect, detail, witness }: Shown): void {
     const at = now();
     const { connect, credential } = entry;
     if (effect === 'model_missing' && at - model.worked_at > WORKED_LATELY_MS) {
@@ -145,7 +153,7 @@ export function createUpstreamStates(options: {
     if (entry.mode === 'off') return;
     if (effect === 'unreachable') connect.fail(n, at, detail);
     else connect.succeed(n, at);
-    if (effect === 'failure') model.breaker.fail(n, at, detail);
+    if (effect === 'failure') model.breaker.fail(n, at, detail, witness);
     if (effect === 'success') {
       model.breaker.succeed(n, at);
       credential.succeed(n, at);
@@ -159,14 +167,14 @@ export function createUpstreamStates(options: {
     setDrained(next) {
       drained = next;
     },
-    closed(upstream, upstream_model) {
+    closed(upstream, upstream_model, caller) {
       if (drained.has(upstream)) return { because: 'drained', until: undefined, last: undefined };
       const entry = entries.get(upstream);
       if (entry === undefined || isQuiet(entry, entry.models.get(upstream_model))) return undefined;
-      const closed = whatCloses(entry, upstream_model, now());
+      const closed = whatCloses(entry, upstream_model, now(), caller);
       return closed && { ...closed, until: epoch(closed.until!) };
     },
-    begin(upstream, upstream_model) {
+    begin(upstream, upstream_model, witness) {
       const entry = entries.get(upstream);
       if (entry === undefined) return NO_TRIAL;
       const model = entry.model(upstream_model);
@@ -186,7 +194,7 @@ export function createUpstreamStates(options: {
           if (is_told) return;
           is_told = true;
           if (effect === 'limited') limit(entry, model, n, detail, retry_after_seconds);
-          if (effect !== 'neutral') learn(entry, model, n, effect, detail);
+          if (effect !== 'neutral') learn(entry, model, { n, effect, detail, witness });
           release();
         },
         leave(answer, detail) {
@@ -196,7 +204,7 @@ export function createUpstreamStates(options: {
           release();
           if (answer === undefined || entry.mode === 'off') return;
           if (answer === 'whole') model.breaker.complete();
-          else model.breaker.breakOff(++trials, now(), detail);
+          else model.breaker.breakOff(++trials, now(), detail, witness);
         },
       };
     },

@@ -117,7 +117,7 @@ describe('an upstream that begins to answer', () => {
   ] as const) {
     test(`and every time ${how} has failed, and the next one serves`, async () => {
       several.faults[0]!.plays.set('a', play);
-      for (let i = 0; i < 5; i++) await several.ask(how, { model, stream: true });
+      for (let i = 0; i < 5; i++) await several.ask(`${how} ${i}`, { model, stream: true });
       assert.deepEqual(several.counts(), [5, 0]);
       const got = await several.ask(how, { model, stream: true });
       assert.equal(textIn('messages', eventsIn(got.text)), servedBy('b'), got.text);
@@ -170,6 +170,65 @@ describe('what one caller can bring about', () => {
   }
 });
 
+describe('an upstream that is alone and fails on the requests of one caller', () => {
+  let several: Several;
+  let ben: string[];
+  before(async () => {
+    several = await openSeveral({ count: 1, upstreams: { breaker: { open_seconds: 60 } } });
+    ben = bearer(await several.gateway.newToken({ user: 'ben@example.com' }));
+  });
+  after(() => several?.close());
+  // Whatever is remembered is over.
+  beforeEach(async () => {
+    several.forget();
+    several.advance(1000);
+    // As many as close a breaker.
+    for (let i = 0; i < 2; i++) assert.equal((await several.ask('well')).status, 200);
+  });
+
+  const askAsBen = (more: object = {}) => send(several.gateway.url, { headers: ben, body: messagesBody(more) });
+
+  for (const [how, play] of [
+    ['status 500', answers(500)],
+    ['status 502', answers(502)],
+    ['a reset', resets],
+    ['an answer that breaks off', cutsOff],
+  ] as const) {
+    test(`serves all others, with ${how} for a request that is sent again and again`, async () => {
+      several.faults[0]!.plays.set('a', play);
+      for (let i = 0; i < 12; i++) assert.notEqual((await several.ask('odd', { stream: true })).status, 503);
+      several.forget();
+      assert.equal((await askAsBen()).status, 200);
+      assert.equal(
+        (await several.ask('odd', { stream: true })).status,
+        200,
+        'nothing was opened for the caller either',
+      );
+    });
+
+    test(`serves all others, with ${how} for many requests, and refuses the caller until somebody is served`, async () => {
+      several.faults[0]!.plays.set('a', play);
+      const statuses: number[] = [];
+      for (let i = 0; i < 12; i++) statuses.push((await several.ask(`odd ${i}`, { stream: true })).status);
+      assert.deepEqual([statuses.indexOf(503), statuses.lastIndexOf(503)], [5, 11]);
+      const refused = await several.ask('odd again');
+      assert.match(refused.json().error.message, /it failed on your requests too often/);
+      several.forget();
+      assert.equal((await askAsBen()).status, 200);
+      assert.equal((await several.ask('odd again')).status, 200);
+    });
+  }
+
+  test('is left alone by everybody once two callers saw it fail', async () => {
+    several.faults[0]!.plays.set('a', answers(500));
+    for (let i = 0; i < 3; i++) assert.equal((await several.ask(`fails ${i}`)).status, 500);
+    for (let i = 0; i < 2; i++) assert.equal((await askAsBen({ top_k: i + 1 })).status, 500);
+    const eve = bearer(await several.gateway.newToken({ user: 'eve@example.com' }));
+    assert.equal((await send(several.gateway.url, { headers: eve, body: messagesBody() })).status, 503);
+    assert.equal((await askAsBen()).status, 503);
+  });
+});
+
 describe('an upstream that is alone', () => {
   let several: Several;
   before(async () => {
@@ -199,7 +258,11 @@ describe('an upstream that is alone', () => {
   test('is tried by one request at a time when that is over; the others are told to come back', async () => {
     const model = 'other-1';
     several.faults[0]!.plays.set('a', answers(500));
-    await until('it is open', async () => (await several.ask('fails', { model })).status === 503);
+    const others = bearer(await several.gateway.newToken({ user: 'another@example.com' }));
+    for (let i = 0; i < 3; i++) await several.ask(`fails ${i}`, { model });
+    for (let i = 0; i < 2; i++)
+      await send(several.gateway.url, { headers: others, body: messagesBody({ model, top_k: i + 1 }) });
+    assert.equal((await several.ask('is refused', { model })).status, 503);
     const answer = Promise.withResolvers<void>();
     const slowly: Play = async (call) => {
       await answer.promise;
@@ -210,10 +273,10 @@ describe('an upstream that is alone', () => {
       several.advance(80);
       several.faults[0]!.plays.set('a', play);
       const asked = Array.from({ length: 40 }, (_, i) => several.ask(`caller-${i}`, { model }));
-      const others = asked.map((one) => one.then(({ status }) => status === 503));
+      const refusals = asked.map((one) => one.then(({ status }) => status === 503));
       if (play === slowly) {
         await until('all others are answered', async () => {
-          const done = await Promise.all(others.map((one) => Promise.race([one, setImmediate(false)])));
+          const done = await Promise.all(refusals.map((one) => Promise.race([one, setImmediate(false)])));
           return done.filter(Boolean).length === asked.length - 1;
         });
         assert.equal(several.counts()[0], 1);

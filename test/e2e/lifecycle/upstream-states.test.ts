@@ -65,11 +65,11 @@ beforeEach(() => {
 });
 
 /** Each request is of a session of its own: others stay where their prompts are kept. */
-async function ask(at: TestGateway, { model = 'coder-1', stream = false } = {}): Promise<Response> {
+async function ask(at: TestGateway, { model = 'coder-1', stream = false, token = at.token } = {}): Promise<Response> {
   return fetch(`${at.url}/v1/messages`, {
     method: 'POST',
     headers: {
-      authorization: `Bearer ${at.token}`,
+      authorization: `Bearer ${token}`,
       'content-type': 'application/json',
       'x-claude-code-session-id': randomUUID(),
     },
@@ -167,7 +167,9 @@ describe('an upstream that fails', () => {
     for (const at of [gateway, replica]) await ask(at, { model: FAILING });
     assert.deepEqual(served(), [2, 0]);
     main.script = answerJson({ type: 'error', error: { type: 'api_error', message: 'broken' } }, 500);
-    for (let n = 0; n < 5; n++) assert.equal((await ask(gateway, { model: FAILING })).status, 200);
+    const tokens = [gateway.token, await gateway.newToken({ user: 'another@example.com' })];
+    for (let n = 0; n < 5; n++)
+      assert.equal((await ask(gateway, { model: FAILING, token: tokens[n % 2]! })).status, 200);
     assert.deepEqual(served(), [7, 5]);
     assert.equal((await ask(gateway, { model: FAILING })).status, 200);
     assert.deepEqual(served(), [7, 6], 'it is not asked any more');

@@ -150,7 +150,7 @@ test('the audit record tells which upstreams could serve a request, and why othe
 test('a lone upstream that fails too often is not asked any more, and nothing is reserved', async () => {
   upstreams.c.script = overloaded;
   const failing = { model: 'lone-1' };
-  for (let i = 0; i < 2; i++) assert.equal((await ask('s', failing)).status, 529);
+  for (let i = 0; i < 2; i++) assert.equal((await ask(`s${i}`, failing)).status, 529);
   asked();
   const response = await ask('s', failing);
   assert.equal(response.status, 503);
