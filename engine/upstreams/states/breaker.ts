@@ -33,6 +33,8 @@ export interface Breaker {
   until(now: number): number | undefined;
   /** The same, of one caller's requests alone. */
   untilFor(caller: string, now: number): number | undefined;
+  /** How many callers' requests should not pass although others may. */
+  callersRefused(now: number): number;
   /** Trial `n` begins; in a half-open breaker it is the one that tries, unless another is. */
   begin(n: number, now: number): void;
   succeed(n: number, now: number): void;
@@ -192,6 +194,7 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
       const until = open_for.get(caller);
       return until !== undefined && now < until ? until : undefined;
     },
+    callersRefused: (now) => [...open_for.values()].filter((until) => now < until).length,
     until(now) {
       if (open_until === undefined) return undefined;
       if (now < open_until) return open_until;

@@ -38,6 +38,11 @@ function wholeState({ credential, connect }: UpstreamEntry, now: number, epoch: 
 function modelState({ breaker, limited, ...model }: ModelEntry, now: number, epoch: Epoch): Told | undefined {
   const phase = breaker.phase(now);
   if (phase !== 'closed') return told(phase, breaker.until(now), breaker.last, epoch);
+  const callers = breaker.callersRefused(now);
+  if (callers > 0) {
+    const whose = callers === 1 ? 'one caller' : `${callers} callers`;
+    return told('closed', undefined, `${breaker.last}, for ${whose} alone`, epoch);
+  }
   const limited_until = limited.until(now);
   if (limited_until !== undefined) return told('limited', limited_until, limited.last, epoch);
   if (model.missing_until > now) return told('model_missing', model.missing_until, model.missing_last, epoch);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { openScene, upstream } from './scene.ts';
+import { type BREAKER, openScene, upstream } from './scene.ts';
 
 describe('the breaker of a model at an upstream', () => {
   it('opens after five failures in a row, for that model at that upstream alone', () => {
@@ -38,6 +38,63 @@ describe('the breaker of a model at an upstream', () => {
     show('success');
     show('failure');
     assert.equal(closed()?.because, 'open');
+  });
+
+  describe('by who saw it fail', () => {
+    /** Attempts in turn, each as `caller request`, or with `+` before it where it succeeds. */
+    function after(seen: string, settings: Partial<typeof BREAKER> = {}) {
+      const scene = openScene([upstream('main', { breaker: settings })]);
+      for (const word of seen.split(' ')) {
+        const [, ok, caller, request] = /^(\+?)([a-z])(\d*)$/.exec(word)!;
+        const trial = scene.states.begin('main', 'm', { caller: caller!, request: Number(request) });
+        trial.tell(ok ? 'success' : 'failure', 'status 500');
+        trial.leave(ok ? 'whole' : undefined);
+        if (scene.states.closed('main', 'm') !== undefined) break;
+      }
+      return ['a', 'z'].map((caller) => scene.states.closed('main', 'm', caller)?.because ?? 'passes').join(' ');
+    }
+
+    for (const [seen, a_and_others, why] of [
+      ['a1 a1 a1 a1 a1 a1 a1 a1', 'passes passes', 'one request counts once'],
+      ['a1 a2 a3 a4 a5', 'open passes', 'one caller opens it for that caller'],
+      ['a1 a2 a3 a4 b1', 'passes passes', 'a caller counts for three of five'],
+      ['a1 a2 a3 a4 a5 b1', 'open passes', 'a caller counts for three of five'],
+      ['a1 a2 a3 b1 b2', 'open open', 'two callers open it for all'],
+      ['a1 b1 c1 d1 e1', 'open open', 'five callers open it for all'],
+      ['a1 a2 a3 a4 a5 +z1', 'passes passes', 'somebody is served'],
+      ['a1 a2 a3 +z1 b1 b2', 'passes passes', 'somebody is served in between'],
+    ] as const) {
+      it(`${seen}: ${why}`, () => assert.equal(after(seen), a_and_others));
+    }
+
+    it('counts the share of failures without the caller of whom most failed', () => {
+      const rounds = (round: string) => Array.from({ length: 20 }, () => round).join(' ');
+      assert.equal(after(rounds('+z1 a1 +y1')), 'passes passes');
+      assert.equal(after(rounds('+z1 a1 b1 c1 d1').replaceAll('d1', 'd1 +y1')), 'open open');
+    });
+
+    it('is opened again by a try in vain of two callers, and by one for its caller', () => {
+      const { states, clock } = openScene();
+      const show = (caller: string, request: number, effect: 'failure' | 'success') => {
+        const trial = states.begin('main', 'm', { caller, request });
+        trial.tell(effect, 'status 500');
+        trial.leave();
+      };
+      const closedFor = (caller: string) => states.closed('main', 'm', caller)?.because;
+      for (const [caller, request] of [
+        ['a', 1],
+        ['a', 2],
+        ['a', 3],
+        ['b', 1],
+        ['b', 2],
+      ] as const)
+        show(caller, request, 'failure');
+      clock.advance(5000);
+      show('a', 4, 'failure');
+      assert.deepEqual([closedFor('a'), closedFor('b')], ['open', undefined]);
+      show('b', 3, 'failure');
+      assert.deepEqual([closedFor('a'), closedFor('b'), closedFor('c')], ['open', 'open', 'open']);
+    });
   });
 
   it('lets one request at a time through once its time is over, and closes when two of them succeeded', () => {
