@@ -52,6 +52,7 @@ export default defineStage({
           to,
           body: await ctx.body!.json(),
           upstream: ctx.get('route.upstream'),
+          state_boundary: models.upstream(ctx.get('route.upstream')).state_boundary,
           upstream_model: ctx.get('route.upstream_model'),
           target: {
             max_output_tokens,

@@ -1,11 +1,13 @@
 import { readProblem } from '../errors.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
+import type { ReasoningProof } from '../translation/conversation.ts';
 import { type Emit, type ModelUsage, type StopReason, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { readTotals } from '../translation/usage.ts';
 import { CHAT_TOTALS } from '../usage/totals.ts';
 import { chatErrors } from './errors.ts';
+import { StateCollector, thoughtIn, thoughtInPart } from './provider-state.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
 
 type TextKind = 'text' | 'refusal' | 'reasoning';
@@ -23,29 +25,22 @@ const REASONS: Readonly<Record<string, StopReason>> = {
   stop_sequence: 'stop_sequence',
 };
 
-/** What is read of a delta, and what says it once more. */
-const READ_KEYS = new Set([
-  'role',
-  'content',
-  'reasoning_content',
-  'reasoning',
-  'reasoning_details',
-  'refusal',
-  'tool_calls',
-  'function_call',
-]);
-
 /** Words by which some upstreams say that they broke off. */
 const BROKEN_OFF = new Set(['error', 'abort']);
 
-/** Reads chunks, one after the other; a whole answer is one chunk. Keeps counts and names, no text of parts that started. */
+/**
+ * Reads chunks, one after the other; a whole answer is one chunk. Keeps counts, names,
+ * state, and of texts only the thought that is being said.
+ */
 export class ChunkReader {
   readonly #notes: Notes;
   readonly #emit: Emit;
   readonly #calls: CallReader;
+  readonly #state = new StateCollector();
   #answer: AnswerName | undefined;
   #parts = 0;
-  #open: { readonly kind: TextKind; readonly index: number } | undefined;
+  /** The text that is being said; of a thought all of it, as its state may repeat it. */
+  #open: { readonly kind: TextKind; readonly index: number; thought: string } | undefined;
   #refused = false;
   #reason: StopReason | undefined;
   #stop_sequence: string | undefined;
@@ -56,7 +51,15 @@ export class ChunkReader {
   constructor(notes: Notes, emit: Emit) {
     this.#notes = notes;
     this.#emit = emit;
-    this.#calls = new CallReader(emit, () => this.#parts++);
+    this.#calls = new CallReader(
+      emit,
+      () => this.#parts++,
+      this.#state,
+      () => {
+        this.#endText(true);
+        this.#carryState(true);
+      },
+    );
   }
 
   /** Whether the upstream said why the model stopped. */
@@ -88,6 +91,8 @@ export class ChunkReader {
     this.#answer ??= this.#start({});
     this.#endText();
     this.#calls.endAll();
+    this.#carryState(this.#calls.any);
+    if (this.#state.full) this.#notes.note('large_state');
     this.over = true;
     const reason = this.#endReason();
     this.#emit({ type: 'end', reason, ...present({ stop_sequence: this.#stop_sequence, usage: this.#usage }) });
@@ -119,12 +124,12 @@ export class ChunkReader {
   }
 
   #readDelta(delta: Json): void {
-    this.#say('reasoning', delta.reasoning_content ?? delta.reasoning);
+    if (this.#state.addMessage(delta)) this.#notes.note('answer_extras');
+    this.#say('reasoning', thoughtIn(delta));
     this.#readContent(delta.content);
     this.#say('refusal', delta.refusal);
     if (Array.isArray(delta.tool_calls)) for (const call of delta.tool_calls) this.#readCall(call);
     if (isObject(delta.function_call)) this.#readCall({ index: 0, function: delta.function_call });
-    for (const key in delta) if (!READ_KEYS.has(key) && saysSomething(delta[key])) this.#notes.note('answer_extras');
   }
 
   #readContent(content: unknown): void {
@@ -132,11 +137,13 @@ export class ChunkReader {
       this.#say('text', content);
       return;
     }
-    for (const part of content) {
-      if (!isObject(part)) continue;
-      if (part.type === 'text') this.#say('text', part.text);
+    const parts = content.filter(isObject);
+    this.#state.addParts(parts.filter((part) => thoughtInPart(part) !== undefined));
+    for (const part of parts) {
+      const thought = thoughtInPart(part);
+      if (thought !== undefined) this.#say('reasoning', thought);
+      else if (part.type === 'text') this.#say('text', part.text);
       else if (part.type === 'refusal') this.#say('refusal', part.refusal);
-      else if (part.type === 'thinking') this.#say('reasoning', thoughtOf(part.thinking));
       else this.#notes.note('answer_extras');
     }
   }
@@ -144,25 +151,47 @@ export class ChunkReader {
   #say(kind: TextKind, text: unknown): void {
     if (typeof text !== 'string' || text === '') return;
     if (this.#open?.kind !== kind) this.#begin(kind);
+    if (kind === 'reasoning') this.#open!.thought += text;
     this.#emit({ type: 'part_delta', index: this.#open!.index, text });
   }
 
   #begin(kind: TextKind): void {
     this.#endText();
+    if (kind !== 'reasoning') this.#carryState(false);
     this.#calls.endComplete();
     this.#refused ||= kind === 'refusal';
-    this.#open = { kind, index: this.#parts++ };
+    this.#open = { kind, index: this.#parts++, thought: '' };
     this.#emit({ type: 'part_start', index: this.#open.index, part: { kind } });
   }
 
-  #endText(): void {
-    if (this.#open !== undefined) this.#emit({ type: 'part_end', index: this.#open.index });
+  #endText(for_call = false): void {
+    const open = this.#open;
     this.#open = undefined;
+    if (open === undefined) return;
+    const state = open.kind === 'reasoning' ? this.#takeState(open.thought, for_call) : undefined;
+    if (state !== undefined) this.#emit({ type: 'proof', index: open.index, proof: state });
+    this.#emit({ type: 'part_end', index: open.index });
+  }
+
+  /** State that no thought could take along has one of its own, without words. */
+  #carryState(for_call: boolean): void {
+    const proof = this.#takeState('', for_call);
+    if (proof === undefined) return;
+    const index = this.#parts++;
+    this.#emit({ type: 'part_start', index, part: { kind: 'reasoning' } });
+    this.#emit({ type: 'proof', index, proof });
+    this.#emit({ type: 'part_end', index });
+  }
+
+  #takeState(thought: string, for_call: boolean): ReasoningProof | undefined {
+    const value = this.#state.take(thought, this.#calls.takeStates(), for_call);
+    return value === undefined ? undefined : { protocol: 'chat', kind: 'state', value };
   }
 
   #readCall(call: unknown): void {
     if (!isObject(call)) return;
-    this.#endText();
+    // A thought ends where the call starts, and takes the state of the call along.
+    if (this.#open?.kind !== 'reasoning') this.#endText();
     this.#calls.read(call, this.#answer!);
   }
 
@@ -203,15 +232,4 @@ function isProblem(chunk: Json): boolean {
   if (chunk.object === 'error') return true;
   const { error } = chunk;
   return isObject(error) || (typeof error === 'string' && error !== '');
-}
-
-function saysSomething(value: unknown): boolean {
-  return Array.isArray(value) ? value.length > 0 : !isAbsent(value) && value !== '';
-}
-
-/** Thinking as one server sends it: a text, or a list of text parts. */
-function thoughtOf(thinking: unknown): string {
-  if (typeof thinking === 'string') return thinking;
-  if (!Array.isArray(thinking)) return '';
-  return thinking.map((part) => (isObject(part) && typeof part.text === 'string' ? part.text : '')).join('');
 }

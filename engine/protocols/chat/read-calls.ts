@@ -3,14 +3,20 @@ import { isObject } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import { brokenAnswer } from '../translation/answer-faults.ts';
 import type { Emit } from '../translation/events.ts';
+import { shortCallId } from '../translation/features/call-ids.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/features/free-text.ts';
 import { JsonProgress } from './json-progress.ts';
+import type { CallState, StateCollector } from './provider-state.ts';
 
 /** A call as it streams in. It starts for the client when its name is known. */
 interface Call {
   /** Where the upstream counts it; `undefined` where it does not count. */
   readonly slot: number | undefined;
   id: string;
+  /** What the client calls it; empty until it has started. */
+  client_id: string;
+  /** What its upstream wants back with it, as far as no thought has taken it along. */
+  state: CallState | undefined;
   name: string;
   /** Called with plain text, which is put into JSON. */
   readonly plain: boolean;
@@ -34,11 +40,16 @@ export interface AnswerName {
 export class CallReader {
   readonly #emit: Emit;
   readonly #nextPart: () => number;
+  readonly #collector: StateCollector;
+  readonly #beforeStart: () => void;
   readonly #calls: Call[] = [];
 
-  constructor(emit: Emit, nextPart: () => number) {
+  /** @param beforeStart is called before a call starts, with its state in `takeStates` */
+  constructor(emit: Emit, nextPart: () => number, collector: StateCollector, beforeStart: () => void) {
     this.#emit = emit;
     this.#nextPart = nextPart;
+    this.#collector = collector;
+    this.#beforeStart = beforeStart;
   }
 
   /** Whether any call came. */
@@ -53,6 +64,14 @@ export class CallReader {
     );
   }
 
+  /** State of calls that have started, or are about to, by the identifiers that clients know; each is taken once. */
+  takeStates(): Readonly<Record<string, CallState>> {
+    const found = this.#calls.filter(({ client_id, state }) => client_id !== '' && state !== undefined);
+    const states = Object.fromEntries(found.map(({ client_id, state }) => [client_id, state!]));
+    for (const call of found) call.state = undefined;
+    return states;
+  }
+
   /** Takes one entry of `tool_calls`. */
   read(delta: Json, answer: AnswerName): void {
     const { function: fn, custom } = delta;
@@ -64,6 +83,7 @@ export class CallReader {
     const call = this.#find(delta.index, id, name, text) ?? this.#begin(delta.index, id, name, plain);
     if (call.id === '') call.id = id;
     if (call.name === '') call.name = name;
+    call.state = this.#collector.addCall(call.state, delta);
     this.#append(call, text, answer);
   }
 
@@ -96,6 +116,8 @@ export class CallReader {
     const call: Call = {
       slot: typeof index === 'number' ? index : undefined,
       id,
+      client_id: '',
+      state: undefined,
       name,
       plain,
       part: undefined,
@@ -123,9 +145,12 @@ export class CallReader {
     const seed = JSON.stringify([answer_id, created, name, waiting, this.#calls.indexOf(call)]);
     const id = call.id || `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`;
     call.id = id;
+    call.client_id = shortCallId(id);
+    if (call.client_id !== id) call.state = { ...call.state, id };
+    this.#beforeStart();
     call.part = this.#nextPart();
     call.waiting = '';
-    this.#emit({ type: 'part_start', index: call.part, part: { kind: 'tool_call', id, name } });
+    this.#emit({ type: 'part_start', index: call.part, part: { kind: 'tool_call', id: call.client_id, name } });
     this.#say(call, waiting);
   }
 

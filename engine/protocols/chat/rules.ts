@@ -61,8 +61,13 @@ export const CHAT_RULES = {
   extra_choice: answered('dropped', 'choices after the first', 'A translated answer has one choice.'),
   answer_extras: answered(
     'dropped',
-    'annotations, audio, images and logprobs of an answer, and whatever else is in its message',
-    'Text, reasoning and calls pass; what stands beside them is left out.',
+    'annotations, audio, images, citations and logprobs of an answer, and numbers and flags beside its text',
+    'Text, reasoning and calls pass, with the state that the upstream wants back; what stands beside them is left out.',
+  ),
+  large_state: answered(
+    'dropped',
+    'state of a message and its calls above a million characters',
+    'The upstream does not get it back; the texts pass.',
   ),
   reasoning_proof: unanswered(
     'dropped',

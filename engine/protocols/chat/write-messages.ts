@@ -1,7 +1,8 @@
-import type { Part, TextPart, ToolCallPart, ToolResultPart, Turn } from '../translation/conversation.ts';
+import type { Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, Turn } from '../translation/conversation.ts';
 import { asError } from '../translation/features/error-results.ts';
 import { lateInstructions } from '../translation/features/late-instructions.ts';
 import type { Notes } from '../translation/notes.ts';
+import { ReturnedState } from './provider-state.ts';
 import { writeContent, writePart } from './write-content.ts';
 
 type Message = Record<string, unknown>;
@@ -19,8 +20,9 @@ const RANKS: Readonly<Record<Part['kind'], number>> = {
 
 /** Writes instructions and turns as messages. Raises not_translatable by a rule. */
 export function writeMessages(instructions: readonly TextPart[], turns: readonly Turn[], notes: Notes): Message[] {
+  const state = new ReturnedState();
   const said = speeches(turns).flatMap(({ first, group }) =>
-    group[0]!.role === 'assistant' ? assistantMessage(group, notes) : clientMessages(group, first, notes),
+    group[0]!.role === 'assistant' ? assistantMessage(group, state, notes) : clientMessages(group, first, state, notes),
   );
   return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
 }
@@ -42,51 +44,75 @@ function instructionMessage(texts: readonly TextPart[], notes: Notes): Message {
 }
 
 /** One message for neighbouring turns of the assistant, since results must follow the calls at once. */
-function assistantMessage(turns: readonly Turn[], notes: Notes): Message[] {
+function assistantMessage(turns: readonly Turn[], state: ReturnedState, notes: Notes): Message[] {
   const parts = turns.flatMap((turn) => turn.parts).filter((part) => isKept(part, notes));
-  if (parts.some((part, index) => index > 0 && RANKS[part.kind] < RANKS[parts[index - 1]!.kind])) {
+  const worded = parts.filter((part) => part.kind !== 'reasoning' || part.text !== '');
+  if (worded.some((part, index) => index > 0 && RANKS[part.kind] < RANKS[worded[index - 1]!.kind])) {
     notes.note('part_order');
   }
   const texts = parts.filter((part) => part.kind === 'text');
   const calls = parts.filter((part) => part.kind === 'tool_call');
-  const reasoning = joined(parts, 'reasoning', '\n\n');
-  const refusal = joined(parts, 'refusal', '');
-  if (parts.length === 0) return [];
+  const refusal = parts.flatMap((part) => (part.kind === 'refusal' ? [part.text] : [])).join('');
+  for (const part of parts) if (part.kind === 'reasoning') readThought(part, state, notes);
+  const { fields, parts: thoughts } = state.takeMessage();
+  if (worded.length === 0 && thoughts.length === 0 && Object.keys(fields).length === 0) return [];
+  const content = texts.length > 0 ? writeContent(texts, 'messages', notes) : undefined;
+  const tool_calls = calls.map((call) => writeCall(call, state, notes));
+  state.forget(calls.map(({ id }) => id));
   return [
     {
       role: 'assistant',
-      content:
-        texts.length > 0 ? writeContent(texts, 'messages', notes) : reasoning !== '' && calls.length === 0 ? '' : null,
-      ...(reasoning !== '' && { reasoning_content: reasoning }),
+      content: thoughts.length > 0 ? [...thoughts, ...asParts(content)] : (content ?? emptyContent(fields, calls)),
+      ...fields,
       ...(refusal !== '' && { refusal }),
-      ...(calls.length > 0 && { tool_calls: calls.map((call) => writeCall(call, notes)) }),
+      ...(calls.length > 0 && { tool_calls }),
     },
   ];
+}
+
+function emptyContent(fields: Message, calls: readonly unknown[]): '' | null {
+  return Object.keys(fields).length > 0 && calls.length === 0 ? '' : null;
+}
+
+function asParts(content: string | readonly unknown[] | undefined): readonly unknown[] {
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
+}
+
+/** Thoughts of one answer were one text; other thoughts stand apart. */
+function readThought({ text, proof }: ReasoningPart, state: ReturnedState, notes: Notes): void {
+  if (proof?.kind === 'state') {
+    if (state.add(proof.value, text)) return;
+    notes.note('foreign_state');
+  }
+  if (text !== '') state.addText(text, proof === undefined ? '\n\n' : '');
 }
 
 /** Whether a part of the assistant can be said: reasoning only where no provider has to recognise it. */
 function isKept(part: Part, notes: Notes): boolean {
   if (part.kind !== 'reasoning') return true;
   if (part.proof === undefined || part.proof.kind === 'none') return part.text !== '';
+  if (part.proof.kind === 'state') return true;
   notes.note('foreign_reasoning');
   return false;
 }
 
-function joined(parts: readonly Part[], kind: 'reasoning' | 'refusal', between: string): string {
-  return parts.flatMap((part) => (part.kind === kind ? [part.text] : [])).join(between);
-}
-
-function writeCall({ id, name, arguments: text, cache }: ToolCallPart, notes: Notes): unknown {
+function writeCall({ id, name, arguments: text, cache }: ToolCallPart, state: ReturnedState, notes: Notes): unknown {
   if (cache !== undefined) notes.note('part_cache');
-  return { id, type: 'function', function: { name, arguments: text === '' ? '{}' : text } };
+  const { call, function: inner } = state.stateOf(id);
+  return {
+    id: state.idOf(id),
+    type: 'function',
+    function: { name, arguments: text === '' ? '{}' : text, ...inner },
+    ...call,
+  };
 }
 
 /** Results of all these turns come first: nothing may stand between calls and their results. */
-function clientMessages(turns: readonly Turn[], first: number, notes: Notes): Message[] {
+function clientMessages(turns: readonly Turn[], first: number, state: ReturnedState, notes: Notes): Message[] {
   const results = turns.flatMap(({ parts }) => parts.filter((part) => part.kind === 'tool_result'));
   const attached = results.flatMap((result) => attachments(result, notes));
   return [
-    ...results.map((result) => resultMessage(result, notes)),
+    ...results.map((result) => resultMessage(result, state, notes)),
     ...(attached.length > 0 ? [{ role: 'user', content: attached }] : []),
     ...turns.flatMap((turn, index) => spokenMessage(turn, `messages.${first + index}`, notes)),
   ];
@@ -100,14 +126,18 @@ function spokenMessage(turn: Turn, param: string, notes: Notes): Message[] {
   return said.length > 0 || is_empty ? [{ role: 'user', content: writeContent(said, param, notes) }] : [];
 }
 
-function resultMessage({ call_id, parts, is_error, cache }: ToolResultPart, notes: Notes): Message {
+function resultMessage(
+  { call_id, parts, is_error, cache }: ToolResultPart,
+  state: ReturnedState,
+  notes: Notes,
+): Message {
   const texts = parts.filter((part) => part.kind === 'text');
   if (cache !== undefined || texts.some((text) => text.cache !== undefined)) notes.note('part_cache');
   if (texts.length > 1) notes.note('result_texts');
   const said =
     texts.length === 0 && parts.length > 0 ? [{ kind: 'text', text: 'See the next message.' } as const] : texts;
   const told: readonly TextPart[] = is_error ? asError(said, notes) : said;
-  return { role: 'tool', tool_call_id: call_id, content: told.map(({ text }) => text).join('\n') };
+  return { role: 'tool', tool_call_id: state.idOf(call_id), content: told.map(({ text }) => text).join('\n') };
 }
 
 /** What a result has beside text, below a line that says whose it is. */

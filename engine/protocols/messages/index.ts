@@ -25,7 +25,7 @@ export const messagesProtocol: ProtocolDefinition = {
     writeRequest,
     createReader: (notes) => new MessagesReader(notes),
     readDocument,
-    createWriter: (answer) => new MessagesWriter(answer),
+    createWriter: (answer, notes) => new MessagesWriter(answer, notes),
     writeDocument,
   },
 };

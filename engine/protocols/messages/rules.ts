@@ -221,12 +221,17 @@ export const MESSAGES_RULES = {
   answer_call_id: unanswered(
     'changed',
     'identifiers of tool calls with characters outside A-Z, a-z, 0-9, _ and -',
-    'Such characters become _, as providers of this protocol refuse them when the conversation changes to one of theirs.',
+    'The client gets them in base64url after `gwid_`; the upstream gets its own back.',
   ),
   answer_usage: unanswered(
     'changed',
     'usage that the upstream does not tell',
     'Clients of this protocol need input and output: they are estimated, four bytes or characters to a token. Cached tokens are left out.',
+  ),
+  late_state: unanswered(
+    'dropped',
+    'state of a text, said after it in a stream without calls of tools',
+    'Clients take the last block of a message for the answer.',
   ),
   answer_arguments: unanswered(
     'changed',

@@ -14,7 +14,7 @@ export function writeDocument(
   notes: Notes,
 ): Record<string, unknown> {
   const { start, parts, end, usage } = gatherAnswer(events);
-  const content = parts.flatMap((part) => writeBlock(part, answer, notes));
+  const content = statesFirst(parts).flatMap((part) => writeBlock(part, answer, notes));
   return {
     ...writeHead(start, answer),
     content: thinkingFirst(content, answer),
@@ -25,6 +25,17 @@ export function writeDocument(
     stop_sequence: end.stop_sequence ?? null,
     usage: writeUsage(usage),
   };
+}
+
+const isState = ({ start, text, proof }: WholePart): boolean =>
+  start.kind === 'reasoning' && text === '' && proof?.kind === 'state';
+
+/** State without words behind the last text goes before it, as some clients take the last block for the answer. */
+function statesFirst(parts: readonly WholePart[]): readonly WholePart[] {
+  if (parts.some(({ start }) => start.kind === 'tool_call')) return parts;
+  const end = parts.findLastIndex((part) => !isState(part)) + 1;
+  const at = parts.findLastIndex(({ start }, index) => index < end && start.kind === 'reasoning') + 1;
+  return [...parts.slice(0, at), ...parts.slice(end), ...parts.slice(at, end)];
 }
 
 /** Some clients' next request must show a thought at the beginning of this answer. */

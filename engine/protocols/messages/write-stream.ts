@@ -1,6 +1,7 @@
 import type { AnswerContext, StreamWriter } from '../translation/adapter.ts';
 import type { ReasoningProof } from '../translation/conversation.ts';
 import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
+import type { Notes } from '../translation/notes.ts';
 import { proofToText } from '../translation/proof.ts';
 import { messagesErrors } from './errors.ts';
 import { writeStopReason } from './stop-reasons.ts';
@@ -40,6 +41,10 @@ const DELTAS = {
 /** Writes a stream for a client: one block after the other, so that parts which overlap wait for their turn. */
 export class MessagesWriter implements StreamWriter {
   readonly #answer: AnswerContext;
+  readonly #notes: Notes;
+  /** State without words, until it is known what follows: a text must not be followed by it alone. */
+  #states: ReasoningProof[] = [];
+  #called = false;
   /** Parts that have not been written to their end, in order; the first one is being written. */
   readonly #parts = new Map<number, Part>();
   #usage: ModelUsage = {};
@@ -47,8 +52,9 @@ export class MessagesWriter implements StreamWriter {
   #blocks = 0;
   #refused = false;
 
-  constructor(answer: AnswerContext) {
+  constructor(answer: AnswerContext, notes: Notes) {
     this.#answer = answer;
+    this.#notes = notes;
   }
 
   write(event: ModelEvent): string {
@@ -147,13 +153,21 @@ export class MessagesWriter implements StreamWriter {
   #begin(part: Part): string {
     part.begun = true;
     const { kind } = part.start;
+    const states = this.#sayStates();
     const first = this.#answer.thinks_first === true && this.#blocks === 0 && kind !== 'reasoning';
-    return (first ? this.#silence() : '') + this.#block(startOf(part.start));
+    this.#called ||= kind === 'tool_call';
+    return states + (first ? this.#silence(undefined) : '') + this.#block(startOf(part.start));
   }
 
-  /** A thought without words, for clients whose next request must show one at the beginning of this answer. */
-  #silence(): string {
-    return this.#block(startOf({ kind: 'reasoning' })) + this.#sign(undefined) + this.#stop();
+  /** A thought without words: it has state, or stands at the beginning for clients whose next request must show one there. */
+  #silence(proof: ReasoningProof | undefined): string {
+    return this.#block(startOf({ kind: 'reasoning' })) + this.#sign(proof) + this.#stop();
+  }
+
+  #sayStates(): string {
+    const states = this.#states.map((state) => this.#silence(state)).join('');
+    this.#states = [];
+    return states;
   }
 
   #block(content_block: Record<string, unknown>): string {
@@ -165,6 +179,10 @@ export class MessagesWriter implements StreamWriter {
   #finish(part: Part): string {
     const { proof, start } = part;
     if (!part.begun && proof === undefined) return '';
+    if (!part.begun && proof?.kind === 'state') {
+      this.#states.push(proof);
+      return '';
+    }
     const begin = part.begun ? '' : this.#begin(part);
     return begin + (start.kind === 'reasoning' ? this.#sign(proof) : '') + this.#stop();
   }
@@ -181,7 +199,10 @@ export class MessagesWriter implements StreamWriter {
 
   #end({ reason, stop_sequence, usage }: Extract<ModelEvent, { type: 'end' }>): string {
     for (const part of this.#parts.values()) part.ended = true;
-    const rest = this.#start({ type: 'start' }) + this.#advance();
+    const parts = this.#start({ type: 'start' }) + this.#advance();
+    // Some clients take the last block for the answer.
+    if (!this.#called && this.#states.length > 0) this.#notes.note('late_state');
+    const rest = parts + (this.#called ? this.#sayStates() : '');
     const delta = {
       type: 'message_delta',
       delta: { stop_reason: writeStopReason(reason, this.#refused), stop_sequence: stop_sequence ?? null },

@@ -66,6 +66,7 @@ const NO_TEXTS: ReadonlySet<string | undefined> = new Set([
   'phase',
   'previous_response_id',
   'provider',
+  'reasoning_opaque',
   'request_id',
   'response_id',
   'role',
@@ -75,6 +76,8 @@ const NO_TEXTS: ReadonlySet<string | undefined> = new Set([
   'stop_reason',
   'stop_sequence',
   'system_fingerprint',
+  'thought_signature',
+  'thought_signatures',
   'tool_use_id',
   'type',
 ]);

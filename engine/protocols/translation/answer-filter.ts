@@ -1,4 +1,5 @@
 import type { Emit, ModelEvent, ModelUsage } from './events.ts';
+import { encodeCallId } from './features/call-ids.ts';
 import { StopCutter } from './features/stop-sequences.ts';
 import type { Translation } from './translate.ts';
 
@@ -18,11 +19,11 @@ export function filterAnswer(translation: Translation, write: Emit): Emit {
   return (event) => cutter.take(renamed(event, translation), counted);
 }
 
-/** Calls of tools by the names that the client gave, with identifiers that providers of its protocol take later on. */
+/** Calls of tools by the names that the client gave, with identifiers that its protocol takes. */
 function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
   if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
   const name = restoreName(event.part.name);
-  const id = from === 'messages' ? event.part.id.replace(/[^A-Za-z0-9_-]/g, '_') : event.part.id;
+  const id = from === 'messages' ? encodeCallId(event.part.id) : event.part.id;
   if (id !== event.part.id) notes.note('answer_call_id');
   return name === event.part.name && id === event.part.id ? event : { ...event, part: { ...event.part, name, id } };
 }

@@ -153,13 +153,15 @@ export interface ReasoningPart {
 export interface ReasoningProof {
   readonly protocol: Protocol;
   /**
-   * `signature`: belongs to the text. `encrypted`: stands for the thought; there may be a readable summary beside it. `none`:
-   * its upstream gave no proof.
+   * `signature`: belongs to the text. `encrypted`: stands for the thought; there may be a readable summary beside it. `state`:
+   * what a chat upstream wants back with the message and its calls, as JSON. `none`: its upstream gave no proof.
    */
-  readonly kind: 'signature' | 'encrypted' | 'none';
+  readonly kind: 'signature' | 'encrypted' | 'state' | 'none';
   readonly value: string;
   /** The upstream that made it, as far as a client of another protocol has kept that. */
   readonly upstream?: string;
+  /** Which state boundary it was made in, as `boundaryMark` writes it. */
+  readonly boundary?: string;
   /** Identifier of the item, where the protocol wants it back. */
   readonly id?: string;
 }

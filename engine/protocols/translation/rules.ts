@@ -85,6 +85,11 @@ const SHARED_RULES = {
     'reasoning made by another provider',
     'A provider takes back only what it made itself, so it is left out of the history.',
   ),
+  foreign_state: rulesBetween('request', ['messages', 'responses'], PROTOCOLS)(
+    'dropped',
+    'state of messages and calls that a chat upstream made: thought signatures, reasoning_details and the like',
+    'It goes back to upstreams with the state_boundary it was made in and to no others, nor where it cannot be read any more; texts stay.',
+  ),
   file_reference: anywhere(
     'refused',
     'files kept at a provider (file_id)',

@@ -8,11 +8,13 @@ import { isObject } from '../read-json.ts';
 import type { AnswerContext, UpstreamTarget } from './adapter.ts';
 import type { Tool, ToolAddress } from './conversation.ts';
 import { echoOf } from './echo.ts';
+import { decodeCallIds } from './features/call-ids.ts';
 import { fitModel, fitReasoning } from './features/fit-model.ts';
 import { freeTextTools } from './features/free-text.ts';
 import { stopsToCut, tooManyToCut } from './features/stop-sequences.ts';
 import { renameTools } from './features/tool-names.ts';
 import { Notes } from './notes.ts';
+import { boundaryMark, type Maker } from './proof.ts';
 import { refuseTooMany } from './size.ts';
 import { convertDocument, convertProblem, convertStream } from './stream.ts';
 
@@ -26,6 +28,8 @@ export interface Untranslated {
   readonly body: unknown;
   /** Name of the upstream. */
   readonly upstream: string;
+  /** Its state boundary; absent where only its name says whose reasoning it believes. */
+  readonly state_boundary?: string | undefined;
   /** What the upstream calls the model. */
   readonly upstream_model: string;
   readonly target: UpstreamTarget;
@@ -86,19 +90,21 @@ function refuseTooDeep(error: unknown): never {
 
 /** Says a client's request in the protocol of its upstream. Raises invalid_request and not_translatable. */
 export function translateRequest(request: Untranslated): TranslatedRequest {
-  const { from, to, body, upstream, upstream_model, target, request_id, created_at } = request;
+  const { from, to, body, upstream, state_boundary, upstream_model, target, request_id, created_at } = request;
   if (!isObject(body)) throw new StageError('invalid_request', 'The request body must be a JSON object.');
   const notes = new Notes();
   refuseTooMany(body, notes);
   try {
     const read = DEFINITIONS[from].adapter.readRequest(body, notes);
-    const believed = fitReasoning(read, upstream, notes);
+    const boundary = state_boundary === undefined ? undefined : boundaryMark(state_boundary);
+    const made_by: Maker = { protocol: to, upstream, boundary };
+    const believed = fitReasoning(from === 'messages' ? decodeCallIds(read) : read, made_by, notes);
     const fitted = fitModel({ ...believed, model: upstream_model }, target, notes);
     const { conversation, restore } = renameTools(fitted, to, notes);
     const json = JSON.stringify(DEFINITIONS[to].adapter.writeRequest(conversation, target, notes));
     const answer: AnswerContext = {
       request_id,
-      made_by: { protocol: to, upstream },
+      made_by,
       thinks_first: from === 'messages' && isObject(body.thinking) && body.thinking.type === 'enabled',
       model: read.model,
       created_at,

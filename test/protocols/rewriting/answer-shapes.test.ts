@@ -238,9 +238,20 @@ describe('responses', () => {
       encrypted_content,
     });
     const signed = 'gw:messages@main:signature::c2ln';
+    const state = `gw:chat@x/abc:state::{"message":{"reasoning_details":[{"text":"${ANN}"}]}}`;
     const opaque = ['gAAA', 'gw:responses@x:encrypted:rs_1:gAAA', 'gw:chat@x:none::'];
-    const output = [thought(ANN, signed), thought('nobody', signed), ...opaque.map((proof) => thought(ANN, proof))];
-    const expected = [thought(X, MARK), thought('nobody', signed), ...opaque.map((proof) => thought(X, proof))];
+    const output = [
+      thought(ANN, signed),
+      thought(ANN, state),
+      thought('nobody', signed),
+      ...opaque.map((proof) => thought(ANN, proof)),
+    ];
+    const expected = [
+      thought(X, MARK),
+      thought(X, MARK),
+      thought('nobody', signed),
+      ...opaque.map((proof) => thought(X, proof)),
+    ];
     assert.deepEqual(document('responses', { object: 'response', output }).said.output, expected);
     const { said } = events('responses', [
       ...output.map((item, output_index) => ({ type: 'response.output_item.done', output_index, item })),

@@ -7,7 +7,7 @@ import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
 import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
 import type { ReasoningProof } from '../../../engine/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
-import { isMade, proofFromText, proofToText } from '../../../engine/protocols/translation/proof.ts';
+import { boundaryMark, isMade, proofFromText, proofToText } from '../../../engine/protocols/translation/proof.ts';
 import { createTranslator } from '../../../engine/protocols/translation/translate.ts';
 import { anyText } from '../../support/any-text.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
@@ -132,17 +132,18 @@ describe('a proof of reasoning kept as text', () => {
     const proofs: fc.Arbitrary<ReasoningProof> = fc.record(
       {
         protocol: fc.constantFrom(...PROTOCOLS),
-        kind: fc.constantFrom('signature', 'encrypted', 'none'),
+        kind: fc.constantFrom('signature', 'encrypted', 'state', 'none'),
         value: anyText(),
         id: anyText({ minLength: 1 }),
       },
       { requiredKeys: ['protocol', 'kind', 'value'], noNullPrototype: true },
     );
     fc.assert(
-      fc.property(proofs, anyText(), (proof, upstream) => {
-        const text = proofToText(proof, { protocol: 'chat', upstream });
+      fc.property(proofs, anyText(), fc.option(anyText(), { nil: undefined }), (proof, upstream, state_boundary) => {
+        const made = state_boundary === undefined ? {} : { boundary: boundaryMark(state_boundary) };
+        const text = proofToText(proof, { protocol: 'chat', upstream, ...made });
         assert.ok(isMade(text));
-        assert.deepEqual(proofFromText(text, OWN), { ...proof, upstream });
+        assert.deepEqual(proofFromText(text, OWN), { ...proof, upstream, ...made });
       }),
     );
   });

@@ -1,6 +1,7 @@
 import type { UpstreamTarget } from '../adapter.ts';
-import type { Conversation, Part } from '../conversation.ts';
+import type { Conversation, Part, ReasoningPart } from '../conversation.ts';
 import type { Notes } from '../notes.ts';
+import { isMadeBy, type Maker } from '../proof.ts';
 
 /** The conversation without what the model refuses, whatever the protocol it is asked in. */
 export function fitModel(conversation: Conversation, target: UpstreamTarget, notes: Notes): Conversation {
@@ -22,18 +23,23 @@ function fitSampling(conversation: Conversation, { sampling }: UpstreamTarget, n
 }
 
 /**
- * Leaves out reasoning of another Messages or Responses upstream than this one, whose provider would refuse it. What does not
- * say where it was made is left to its protocol.
+ * Leaves out reasoning of another Messages or Responses upstream than this one, whose provider would refuse it, and the state of
+ * another chat upstream, whose thoughts stay as text. What does not say where it was made is left to its protocol.
  */
-export function fitReasoning(conversation: Conversation, upstream: string, notes: Notes): Conversation {
-  const isForeign = (part: Part): boolean => {
-    if (part.kind !== 'reasoning' || part.proof?.upstream === undefined) return false;
+export function fitReasoning(conversation: Conversation, maker: Maker, notes: Notes): Conversation {
+  const isForeign = ({ proof }: ReasoningPart): boolean => {
+    if (proof?.upstream === undefined) return false;
     // Where there are no proofs at all, reasoning is text like any other.
-    if (part.proof.kind === 'none' && part.proof.protocol !== 'messages') return false;
-    return part.proof.upstream !== upstream;
+    if (proof.kind === 'none' && proof.protocol !== 'messages') return false;
+    return !isMadeBy(proof, maker) || (proof.kind === 'state' && maker.protocol !== 'chat');
   };
-  if (!conversation.turns.some(({ parts }) => parts.some(isForeign))) return conversation;
-  notes.note('foreign_reasoning');
-  const turns = conversation.turns.map((turn) => ({ ...turn, parts: turn.parts.filter((part) => !isForeign(part)) }));
-  return { ...conversation, turns };
+  const fit = (part: Part): readonly Part[] => {
+    if (part.kind !== 'reasoning' || !isForeign(part)) return [part];
+    notes.note(part.proof!.kind === 'state' ? 'foreign_state' : 'foreign_reasoning');
+    if (part.proof!.kind !== 'state' || part.text === '') return [];
+    return [{ ...part, proof: { protocol: 'chat', kind: 'none', value: '' } }];
+  };
+  if (!conversation.turns.some(({ parts }) => parts.some((part) => part.kind === 'reasoning' && isForeign(part))))
+    return conversation;
+  return { ...conversation, turns: conversation.turns.map((turn) => ({ ...turn, parts: turn.parts.flatMap(fit) })) };
 }

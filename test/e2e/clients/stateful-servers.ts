@@ -1,0 +1,344 @@
+/**
+ * Servers of chat completions that want back what they said beside the protocol, as they are on the wire. Each compares the messages
+ * of the assistant with those it gave, and refuses a conversation in which anything is missing or changed.
+ * @module
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { answerChunks, answerJson, type Script } from '../../support/model-provider/scripted-upstream.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: a server says whatever it likes
+type Json = any;
+
+/** A message of the assistant, and the deltas of its stream. */
+export interface Said {
+  readonly message: Json;
+  readonly deltas: readonly Json[];
+}
+
+/** A server: what it says turn by turn, the last of which calls no tool. */
+export interface StatefulServer {
+  readonly name: string;
+  readonly turns: readonly Said[];
+}
+
+const ARGUMENTS = '{"city":"Bern"}';
+const call = (id: string, more: Json = {}, inner: Json = {}) => ({
+  id,
+  type: 'function',
+  function: { name: 'weather', arguments: ARGUMENTS, ...inner },
+  ...more,
+});
+
+/** The deltas of a call: its head, with what it has beside the protocol, and its arguments in pieces. */
+function callDeltas({ function: fn, ...head }: Json, index: number): Json[] {
+  const { arguments: args, ...inner } = fn;
+  const entry = (fields: Json) => ({ tool_calls: [{ index, ...fields }] });
+  return [
+    entry({ ...head, function: { ...inner, arguments: '' } }),
+    entry({ function: { arguments: args.slice(0, 5) } }),
+    entry({ function: { arguments: args.slice(5) } }),
+  ];
+}
+
+const message = (fields: Json): Json => ({ role: 'assistant', content: null, ...fields });
+
+/** Calls without anything else in the message; `fields` come first. */
+function calling(tool_calls: readonly Json[], fields: Json = {}, deltas: readonly Json[] = []): Said {
+  return { message: message({ ...fields, tool_calls }), deltas: [...deltas, ...tool_calls.flatMap(callDeltas)] };
+}
+
+const DONE: Said = { message: message({ content: 'Sunny.' }), deltas: [{ content: 'Sun' }, { content: 'ny.' }] };
+
+const SIGNATURE = `EpgB${'CpUB/AWk+'.repeat(40)}==`;
+const google = (thought_signature: string) => ({ extra_content: { google: { thought_signature } } });
+
+/** Gemini has whole calls in one delta without an index, and signs the first of those that are parallel. */
+const gemini = (turn: number): Said => {
+  const calls = [call(`function-call-${turn}1`, google(`${SIGNATURE}${turn}`)), call(`function-call-${turn}2`)];
+  return { message: message({ tool_calls: calls }), deltas: calls.map((one) => ({ tool_calls: [one] })) };
+};
+
+const THOUGHT = 'The user asks about the weather, so I call the tool.';
+const PIECES = [THOUGHT.slice(0, 9), THOUGHT.slice(9, 30), THOUGHT.slice(30)];
+const pieces = (key: string) => PIECES.map((text) => ({ [key]: text }));
+
+const claudeDetail = { type: 'reasoning.text', format: 'anthropic-claude-v1', index: 0 };
+const encrypted = (id: string, data: string, index = 0) => {
+  return { type: 'reasoning.encrypted', data, id, format: 'google-gemini-v1', index };
+};
+const summary = { type: 'reasoning.summary', format: 'openai-responses-v1', index: 0 };
+
+const thinkingBlock = { type: 'thinking', thinking: THOUGHT, signature: SIGNATURE };
+const mistral = (text: string) => ({ type: 'thinking', thinking: [{ type: 'text', text }] });
+
+const liteCall = (turn: number, signature: string) =>
+  call(
+    `call_${turn}__thought__${signature}`,
+    { provider_specific_fields: { thought_signature: signature } },
+    { provider_specific_fields: { thought_signature: signature } },
+  );
+
+/** The table: a server each, with the form in which it keeps its state. */
+export const STATEFUL_SERVERS: readonly StatefulServer[] = [
+  { name: 'Gemini: extra_content of the first of parallel calls', turns: [gemini(1), gemini(2), DONE] },
+  {
+    name: 'Gemini: extra_content of a text, before calls',
+    turns: [
+      {
+        message: message({ content: 'I look.', tool_calls: [call('c1', google('b+/='))], ...google('a+/=') }),
+        deltas: [{ content: 'I look.', ...google('a+/=') }, ...callDeltas(call('c1', google('b+/=')), 0)],
+      },
+      DONE,
+    ],
+  },
+  {
+    name: 'OpenRouter: reasoning and reasoning_details in pieces, with a signature',
+    turns: [
+      calling(
+        [call('toolu_1'), call('toolu_2')],
+        { reasoning: THOUGHT, reasoning_details: [{ ...claudeDetail, text: THOUGHT, signature: SIGNATURE }] },
+        [
+          ...PIECES.map((text) => ({ reasoning: text, reasoning_details: [{ ...claudeDetail, text }] })),
+          { reasoning_details: [{ ...claudeDetail, signature: SIGNATURE }] },
+        ],
+      ),
+      calling([call('toolu_3')]),
+      DONE,
+    ],
+  },
+  {
+    name: 'OpenRouter: encrypted reasoning_details that come after the calls',
+    turns: [
+      {
+        message: message({
+          reasoning_details: [encrypted('c1', SIGNATURE), encrypted('c2', 'B+/=')],
+          tool_calls: [call('c1'), call('c2')],
+        }),
+        deltas: [
+          ...[call('c1'), call('c2')].flatMap(callDeltas),
+          { content: '', reasoning_details: [encrypted('c1', SIGNATURE)] },
+          { content: '', reasoning_details: [encrypted('c2', 'B+/=')] },
+        ],
+      },
+      DONE,
+    ],
+  },
+  {
+    name: 'OpenRouter: a summary that stands only in reasoning_details, beside encrypted reasoning',
+    turns: [
+      calling(
+        [call('c1')],
+        {
+          reasoning_details: [
+            { ...summary, summary: THOUGHT },
+            { ...encrypted('rs_1', 'gAAA+/=='), index: 1 },
+          ],
+        },
+        [
+          ...PIECES.map((text) => ({ reasoning_details: [{ ...summary, summary: text }] })),
+          { reasoning_details: [{ ...encrypted('rs_1', 'gAAA+/=='), index: 1 }] },
+        ],
+      ),
+      DONE,
+    ],
+  },
+  {
+    name: 'DeepSeek, Moonshot, Zhipu, Qwen: reasoning_content',
+    turns: [
+      calling([call('call_00_a')], { reasoning_content: THOUGHT }, pieces('reasoning_content')),
+      calling([call('call_00_b')], { reasoning_content: '' }, [{ content: null, reasoning_content: '' }]),
+      DONE,
+    ],
+  },
+  {
+    name: 'Groq, Cerebras, Ollama: reasoning',
+    turns: [calling([call('c1')], { reasoning: THOUGHT }, pieces('reasoning')), calling([call('c2')]), DONE],
+  },
+  {
+    name: 'servers that say a thought under two names, before and after a text',
+    turns: [
+      {
+        message: message({
+          content: 'I look.',
+          reasoning: `${THOUGHT}Again.`,
+          reasoning_content: `${THOUGHT}Again.`,
+          tool_calls: [call('c1')],
+        }),
+        deltas: [
+          ...PIECES.map((text) => ({ reasoning: text, reasoning_content: text })),
+          { content: 'I look.' },
+          { reasoning: 'Again.', reasoning_content: 'Again.' },
+          ...callDeltas(call('c1'), 0),
+        ],
+      },
+      DONE,
+    ],
+  },
+  {
+    name: 'LiteLLM: signatures in identifiers and in provider_specific_fields',
+    turns: [
+      calling([liteCall(1, SIGNATURE), liteCall(2, 'a+/=')]),
+      calling([call('call_3__thought__b+/='), call(`call_4__thought__${SIGNATURE}`)]),
+      DONE,
+    ],
+  },
+  {
+    name: 'LiteLLM: thinking_blocks without an index',
+    turns: [
+      calling([call('toolu_1')], { reasoning_content: THOUGHT, thinking_blocks: [thinkingBlock] }, [
+        ...PIECES.map((text) => ({
+          reasoning_content: text,
+          thinking_blocks: [{ type: 'thinking', thinking: text, signature: null }],
+        })),
+        { reasoning_content: '', thinking_blocks: [{ type: 'thinking', thinking: '', signature: SIGNATURE }] },
+      ]),
+      DONE,
+    ],
+  },
+  {
+    name: 'GitHub Copilot: reasoning_text and reasoning_opaque',
+    turns: [
+      calling([call('c1')], { reasoning_text: THOUGHT, reasoning_opaque: SIGNATURE }, [
+        ...pieces('reasoning_text'),
+        { reasoning_opaque: SIGNATURE },
+      ]),
+      DONE,
+    ],
+  },
+  {
+    name: 'MiniMax: reasoning_details of two thoughts',
+    turns: [
+      calling(
+        [call('c1')],
+        {
+          reasoning_details: [
+            { type: 'reasoning.text', id: 'reasoning-text-1', format: 'MiniMax-response-v1', index: 0, text: THOUGHT },
+            { type: 'reasoning.text', id: 'reasoning-text-2', format: 'MiniMax-response-v1', index: 1, text: 'Yes.' },
+          ],
+        },
+        [...PIECES, 'Yes.'].map((text, at) => {
+          const [id, index] = at < PIECES.length ? ['reasoning-text-1', 0] : ['reasoning-text-2', 1];
+          return { reasoning_details: [{ type: 'reasoning.text', id, format: 'MiniMax-response-v1', index, text }] };
+        }),
+      ),
+      DONE,
+    ],
+  },
+  {
+    name: 'Mistral: thoughts as parts of the content',
+    turns: [
+      {
+        message: message({
+          content: [mistral(THOUGHT), { type: 'text', text: 'I look.' }],
+          tool_calls: [call('aB3xY7pQ1')],
+        }),
+        deltas: [
+          ...PIECES.map((text) => ({ content: [mistral(text)] })),
+          { content: 'I ' },
+          { content: 'look.' },
+          ...callDeltas(call('aB3xY7pQ1'), 0),
+        ],
+      },
+      DONE,
+    ],
+  },
+  {
+    name: 'Databricks: summaries with signatures as parts of the content',
+    turns: [
+      {
+        message: message({
+          content: [
+            { type: 'reasoning', summary: [{ type: 'summary_text', text: THOUGHT, signature: SIGNATURE }] },
+            { type: 'text', text: 'I look.' },
+          ],
+          tool_calls: [call('toolu_1')],
+        }),
+        deltas: [
+          ...PIECES.map((text) => ({
+            content: [{ type: 'reasoning', summary: [{ type: 'summary_text', text, signature: '' }] }],
+          })),
+          {
+            content: [{ type: 'reasoning', summary: [{ type: 'summary_text', text: '', signature: SIGNATURE }] }],
+          },
+          { content: 'I look.' },
+          ...callDeltas(call('toolu_1'), 0),
+        ],
+      },
+      DONE,
+    ],
+  },
+  {
+    name: 'relays: thought_signature at the call, at its function, and after its arguments',
+    turns: [
+      calling([
+        call('c1', { thought_signature: 'a+/=' }),
+        call('c2', {}, { thought_signature: 'b+/=', thoughtSignature: 'c' }),
+      ]),
+      {
+        message: message({ tool_calls: [call('c3', google('late+/=')), call('c4')] }),
+        deltas: [
+          ...[call('c3'), call('c4')].flatMap(callDeltas),
+          { tool_calls: [{ index: 0, ...google('late+/='), function: { arguments: '' } }] },
+        ],
+      },
+      DONE,
+    ],
+  },
+  {
+    name: 'a server nobody knows, with a state of its own',
+    turns: [
+      calling([call('c1')], { continuation: { 'x-y': ['gw', { deep: null, n: 1 }] }, __memo: 'abc' }, [
+        { continuation: { 'x-y': ['gw', { deep: null, n: 1 }] } },
+        { __memo: 'abc' },
+      ]),
+      DONE,
+    ],
+  },
+];
+
+const head = (object: string) => ({ id: 'chatcmpl-1', object, created: 1, model: 'm' });
+const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+
+/** The bytes of a stream of these deltas. */
+export function chatStream(deltas: readonly Json[], finish_reason: string): string {
+  const chunk = (delta: Json, reason: string | null = null) => {
+    const choices = [{ index: 0, delta, finish_reason: reason }];
+    return `data: ${JSON.stringify({ ...head('chat.completion.chunk'), choices })}\n\n`;
+  };
+  const last = `data: ${JSON.stringify({ ...head('chat.completion.chunk'), choices: [], usage })}\n\ndata: [DONE]\n\n`;
+  return [
+    chunk({ role: 'assistant', content: '' }),
+    ...deltas.map((delta) => chunk(delta)),
+    chunk({}, finish_reason),
+    last,
+  ].join('');
+}
+
+/** A whole answer that is this message. */
+export function chatDocument(said: Json): Json {
+  const finish_reason = said.tool_calls === undefined ? 'stop' : 'tool_calls';
+  return { ...head('chat.completion'), choices: [{ index: 0, message: said, finish_reason }], usage };
+}
+
+/** Plays a server; what is wrong with a request goes to `wrong`. Streams come in pieces of so many bytes. */
+export function playing({ turns }: StatefulServer, wrong: string[], size = 4096): Script {
+  return (exchange) => {
+    const body = JSON.parse(exchange.received.body.toString());
+    const said = body.messages.filter(({ role }: Json) => role === 'assistant');
+    const given = turns.slice(0, said.length).map((turn) => turn.message);
+    const results = body.messages.filter(({ role }: Json) => role === 'tool').map((one: Json) => one.tool_call_id);
+    const calls = given.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }: Json) => id));
+    if (!isDeepStrictEqual(said, given)) wrong.push(`${JSON.stringify(said)} instead of ${JSON.stringify(given)}`);
+    if (!isDeepStrictEqual(results, calls)) wrong.push(`results of ${results} instead of ${calls}`);
+    if (wrong.length > 0)
+      return answerJson({ error: { message: 'Function call is missing a thought_signature' } }, 400)(exchange);
+    const next = turns[said.length]!;
+    const document = chatDocument(next.message);
+    if (body.stream !== true) return answerJson(document)(exchange);
+    const bytes = Buffer.from(chatStream(next.deltas, document.choices[0].finish_reason));
+    const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+      bytes.subarray(at * size, (at + 1) * size),
+    );
+    return answerChunks(pieces)(exchange);
+  };
+}
