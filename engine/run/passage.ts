@@ -5,6 +5,7 @@ import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import { decompressor } from '../kit/decompressor.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
 import { definitionFor, keepAliveOf } from '../protocols/definitions.ts';
+import { endSaidIn } from '../protocols/stop-reasons.ts';
 import type { RequestContext } from './context.ts';
 import { makeConverter } from './conversion.ts';
 import { behind, makeRewriter } from './rewriting/rewrite-answer.ts';
@@ -18,6 +19,8 @@ export interface Passage {
   write(chunk: Buffer): void;
   /** The upstream has ended well. */
   end(): void;
+  /** Whether the answer is whole should nothing more come, however the upstream ends it. */
+  isWhole(): boolean;
   /** The client takes nothing more for now. */
   pause(): void;
   resume(): void;
@@ -136,6 +139,11 @@ function noRoom(): StageError {
   return new StageError('overloaded', problem, { headers: { 'retry-after': '1' } });
 }
 
+/** Whether the events that were let through last say that the answer is whole. */
+function saysEnd(events: WholeEvents | undefined): boolean {
+  return events !== undefined && !events.inside && endSaidIn(events.latest.toString()) === 'whole';
+}
+
 function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEnds): Passage {
   return {
     head_first: true,
@@ -144,6 +152,7 @@ function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEn
       events?.end();
       done();
     },
+    isWhole: () => saysEnd(events),
     pause() {},
     resume() {},
     close() {},
@@ -198,6 +207,7 @@ function convertingPassage(
       else if (!over && !inflate.write(chunk)) ends.hold((resume) => inflate.once('drain', resume));
     },
     end: () => (inflate === undefined ? finish() : void inflate.end()),
+    isWhole: () => !over && (converter.isWhole?.() ?? saysEnd(events)),
     pause: () => void inflate?.pause(),
     resume: () => void inflate?.resume(),
     close() {

@@ -155,14 +155,22 @@ class Transfer {
   }
 
   #onUpstreamGone(): void {
-    if (this.#settled || this.#ended) return;
+    if (this.#settled || this.#ended || this.#endsWhole()) return;
     this.#fail(new StageError('upstream_failed', 'The upstream dropped the connection in the middle of its response.'));
+  }
+
+  /** An upstream that drops the connection behind its last word, or never closes it, has said everything: an end like others. */
+  #endsWhole(): boolean {
+    if (this.#draining || this.#passage?.isWhole() !== true) return false;
+    this.#upstream.destroy();
+    this.#onEnd();
+    return true;
   }
 
   #onSilence(error: StageError): void {
     // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
     if (this.#waiting_for > 0 && !this.#draining) this.#res.destroy();
-    else this.#fail(error);
+    else if (!this.#endsWhole()) this.#fail(error);
   }
 
   #onQuiet(): void {

@@ -19,6 +19,7 @@ export const FORWARD_READS_IF_SET = [
   'request.stream',
   'spend.most_nano_usd',
   'error.code',
+  'outcome.unread',
 ] as const;
 
 /** Facts that it writes. */
