@@ -17,8 +17,8 @@ export interface Passage {
   /** Whether the head goes out before there are bytes for the client; otherwise the first of them bring it. */
   readonly head_first: boolean;
   write(chunk: Buffer): void;
-  /** The upstream has ended well. */
-  end(): void;
+  /** The upstream has ended: well, or behind what is whole, and then what it began to say is left out. */
+  end(is_well: boolean): void;
   /** Whether the answer is whole should nothing more come, however the upstream ends it. */
   isWhole(): boolean;
   /** The client takes nothing more for now. */
@@ -148,8 +148,8 @@ function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEn
   return {
     head_first: true,
     write: events === undefined ? send : (chunk) => events.push(chunk),
-    end() {
-      events?.end();
+    end(is_well) {
+      if (is_well) events?.end();
       done();
     },
     isWhole: () => saysEnd(events),
@@ -167,6 +167,7 @@ function convertingPassage(
   ends: PassageEnds,
 ): Passage {
   let over = false;
+  let is_well = true;
   const attempt = (convert: () => Buffer | string): Buffer | string | undefined => {
     try {
       return convert();
@@ -191,7 +192,7 @@ function convertingPassage(
     if (last === undefined) return;
     if (events === undefined) return ends.done(last);
     emit(last);
-    events.end();
+    if (is_well) events.end();
     ends.done();
   };
   inflate?.on('data', convert).on('end', finish);
@@ -206,7 +207,11 @@ function convertingPassage(
       if (inflate === undefined) convert(chunk);
       else if (!over && !inflate.write(chunk)) ends.hold((resume) => inflate.once('drain', resume));
     },
-    end: () => (inflate === undefined ? finish() : void inflate.end()),
+    end(well) {
+      is_well = well;
+      if (inflate === undefined) finish();
+      else inflate.end();
+    },
     isWhole: () => !over && (converter.isWhole?.() ?? saysEnd(events)),
     pause: () => void inflate?.pause(),
     resume: () => void inflate?.resume(),

@@ -137,7 +137,7 @@ class Transfer {
     if (!this.#ctx.drain!.take(chunk.length)) this.#stop();
   }
 
-  #onEnd(): void {
+  #onEnd(is_well = true): void {
     if (this.#settled) return;
     try {
       if (this.#draining) {
@@ -148,7 +148,7 @@ class Transfer {
       }
       if (this.#passage === undefined && !this.#open(undefined)) return;
       this.#ended = true;
-      this.#passage!.end();
+      this.#passage!.end(is_well);
     } catch (error) {
       this.#fail(error);
     }
@@ -163,7 +163,7 @@ class Transfer {
   #endsWhole(): boolean {
     if (this.#draining || this.#passage?.isWhole() !== true) return false;
     this.#upstream.destroy();
-    this.#onEnd();
+    this.#onEnd(false);
     return true;
   }
 

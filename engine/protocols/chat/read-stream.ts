@@ -41,7 +41,7 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   if (!chunks.over && !list.some(({ message }) => isObject(message))) {
     throw brokenAnswer('choices.0.message is missing');
   }
-  if (!chunks.over && !chunks.whole) throw notComplete();
+  if (!chunks.over && !chunks.whole) throw brokenAnswer('it is not whole and does not say why');
   chunks.end();
   return events;
 }

@@ -29,6 +29,7 @@ export class MessagesReader implements StreamReader {
   #over = false;
   #parts = 0;
   #has_calls = false;
+  #is_empty = true;
   #stop_reason: unknown;
   #stop_sequence: string | undefined;
 
@@ -100,6 +101,7 @@ export class MessagesReader implements StreamReader {
   #open({ index, content_block: block }: Json, emit: Emit): void {
     if (!isObject(block)) throw brokenAnswer('content_block_start has no content_block');
     this.#start(undefined, emit);
+    this.#is_empty = false;
     // An upstream that does not end one block before the next with the same number has ended it all the same.
     this.#close(index, emit);
     this.#blocks.set(index, this.#begin(block, emit));
@@ -193,7 +195,7 @@ export class MessagesReader implements StreamReader {
 
   #finish(emit: Emit): void {
     // An end without a reason, of an answer without anything in it, is none.
-    if (!saysReason(this.#stop_reason) && this.#parts === 0) throw notComplete();
+    if (!saysReason(this.#stop_reason) && this.#is_empty) throw notComplete();
     this.#over = true;
     this.#start(undefined, emit);
     const is_cut = [...this.#blocks.values()].some(({ kind }) => kind === 'tool_call');
@@ -209,6 +211,7 @@ export class MessagesReader implements StreamReader {
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const { content, usage } = isObject(document) ? document : {};
   if (!Array.isArray(content)) throw brokenAnswer('it has no content');
+  if (content.length === 0 && !saysReason(document.stop_reason)) throw brokenAnswer('it is empty and does not say why');
   const events: ModelEvent[] = [];
   const reader = new MessagesReader(notes);
   const read = (event: Json): void => reader.take(event, (read_event) => events.push(read_event));
