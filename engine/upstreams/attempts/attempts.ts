@@ -57,8 +57,10 @@ export class Attempts {
   #trial: Trial | undefined;
   /** What the answer says went wrong after it had begun. */
   #broken_off: string | undefined;
-  /** The last events of the answer, the newest first: how it ended is looked up when it is over. */
-  #last_events: readonly [string, string, string] = ['', '', ''];
+  /** The last three events of the answer: how it ended is looked up in them when it is over. */
+  #last_event = '';
+  #second_last_event = '';
+  #third_last_event = '';
   /** What an event says of the end that was too long to be kept. */
   #end_said: ReturnType<typeof endSaidIn>;
   #is_streamed = false;
@@ -98,7 +100,11 @@ export class Attempts {
     this.#is_streamed = name !== undefined;
     const text = large?.outline ?? data;
     if (text.length > KEPT_CHARS_MAX) this.#end_said = endSaidIn(text);
-    else this.#last_events = [text, this.#last_events[0], this.#last_events[1]];
+    else {
+      this.#third_last_event = this.#second_last_event;
+      this.#second_last_event = this.#last_event;
+      this.#last_event = text;
+    }
     if (!mayBeError(name, data)) return;
     const said = errorOfEvent(name ?? '', data);
     if (said === undefined) return;
@@ -118,7 +124,8 @@ export class Attempts {
 
   /** What is wrong with an answer that had begun; `undefined` where it is whole, or nobody knows. */
   #howBroken(error_code: string | undefined): string | undefined {
-    const ends = [this.#end_said, ...this.#last_events.map(endSaidIn)];
+    const last = [this.#last_event, this.#second_last_event, this.#third_last_event];
+    const ends = [this.#end_said, ...last.map(endSaidIn)];
     if (ends.includes('broken_off')) return BROKE_OFF;
     // An answer that is whole may still be none to use, which is the model's doing.
     if (ends.includes('whole'))
