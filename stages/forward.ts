@@ -7,9 +7,6 @@ import {
   FORWARD_WRITES,
 } from '../engine/upstreams/index.ts';
 
-/** Codes of errors that say that an upstream broke off what it had begun. */
-const BROKEN: ReadonlySet<string | undefined> = new Set(['upstream_failed', 'upstream_timeout', 'upstream_invalid']);
-
 export default defineStage({
   name: 'forward',
   version: 1,
@@ -44,15 +41,14 @@ export default defineStage({
         return attempts.serve();
       },
       response(ctx, head) {
-        const { retry_after } = ctx.state as Attempts;
-        if (retry_after !== undefined) head.set('retry-after', retry_after);
+        (ctx.state as Attempts).see(head);
         if (ctx.get('cache.downgraded')) head.set('x-gateway-cache-ttl', ctx.get('cache.effective_ttl')!);
       },
       event(ctx, event) {
         (ctx.state as Attempts | undefined)?.hear(event);
       },
       finish(ctx) {
-        (ctx.state as Attempts | undefined)?.end(BROKEN.has(ctx.get('error.code')));
+        (ctx.state as Attempts | undefined)?.end(ctx.get('error.code'));
       },
       close() {
         for (const { transport } of targets.values()) transport.close();

@@ -54,6 +54,7 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
     onEvent: (event) => {
       if (pending > UNCOUNTED_BYTES) room.hold(0);
       pending = 0;
+      if (is_last && !isWhole(event.data)) return;
       onEvent({ name: event.event || 'message', data: event.data });
     },
     onError: (error) => {
@@ -68,6 +69,7 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
   const feed = (text: string) => {
     if (!overflown) parser.feed(text);
   };
+  let is_last = false;
   return {
     get overflown() {
       return overflown;
@@ -79,11 +81,23 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
       if (pending > EVENT_BYTES_MAX || !room.hold(pending)) overflow();
     },
     end() {
-      feed(decoder.end());
+      is_last = true;
+      feed(`${decoder.end()}\n\n`);
       room.hold(0);
       return undefined;
     },
   };
+}
+
+/** Some servers leave out the blank line after their last event; of what was cut off in the middle no JSON is left. */
+function isWhole(data: string): boolean {
+  if (data === '[DONE]') return true;
+  try {
+    JSON.parse(data);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Sink {

@@ -5,6 +5,7 @@ import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import { decompressor } from '../kit/decompressor.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
 import { definitionFor, keepAliveOf } from '../protocols/definitions.ts';
+import { endSaidIn } from '../protocols/stop-reasons.ts';
 import type { RequestContext } from './context.ts';
 import { makeConverter } from './conversion.ts';
 import { behind, makeRewriter } from './rewriting/rewrite-answer.ts';
@@ -16,8 +17,10 @@ export interface Passage {
   /** Whether the head goes out before there are bytes for the client; otherwise the first of them bring it. */
   readonly head_first: boolean;
   write(chunk: Buffer): void;
-  /** The upstream has ended well. */
-  end(): void;
+  /** The upstream has ended: well, or behind what is whole, and then what it began to say is left out. */
+  end(is_well: boolean): void;
+  /** Whether the answer is whole should nothing more come, however the upstream ends it. */
+  isWhole(): boolean;
   /** The client takes nothing more for now. */
   pause(): void;
   resume(): void;
@@ -136,14 +139,20 @@ function noRoom(): StageError {
   return new StageError('overloaded', problem, { headers: { 'retry-after': '1' } });
 }
 
+/** Whether the events that were let through last say that the answer is whole. */
+function saysEnd(events: WholeEvents | undefined): boolean {
+  return events !== undefined && !events.inside && endSaidIn(events.latest.toString()) === 'whole';
+}
+
 function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEnds): Passage {
   return {
     head_first: true,
     write: events === undefined ? send : (chunk) => events.push(chunk),
-    end() {
-      events?.end();
+    end(is_well) {
+      if (is_well) events?.end();
       done();
     },
+    isWhole: () => saysEnd(events),
     pause() {},
     resume() {},
     close() {},
@@ -158,6 +167,7 @@ function convertingPassage(
   ends: PassageEnds,
 ): Passage {
   let over = false;
+  let is_well = true;
   const attempt = (convert: () => Buffer | string): Buffer | string | undefined => {
     try {
       return convert();
@@ -182,7 +192,7 @@ function convertingPassage(
     if (last === undefined) return;
     if (events === undefined) return ends.done(last);
     emit(last);
-    events.end();
+    if (is_well) events.end();
     ends.done();
   };
   inflate?.on('data', convert).on('end', finish);
@@ -197,7 +207,12 @@ function convertingPassage(
       if (inflate === undefined) convert(chunk);
       else if (!over && !inflate.write(chunk)) ends.hold((resume) => inflate.once('drain', resume));
     },
-    end: () => (inflate === undefined ? finish() : void inflate.end()),
+    end(well) {
+      is_well = well;
+      if (inflate === undefined) finish();
+      else inflate.end();
+    },
+    isWhole: () => !over && (converter.isWhole?.() ?? saysEnd(events)),
     pause: () => void inflate?.pause(),
     resume: () => void inflate?.resume(),
     close() {

@@ -137,7 +137,7 @@ class Transfer {
     if (!this.#ctx.drain!.take(chunk.length)) this.#stop();
   }
 
-  #onEnd(): void {
+  #onEnd(is_well = true): void {
     if (this.#settled) return;
     try {
       if (this.#draining) {
@@ -148,21 +148,29 @@ class Transfer {
       }
       if (this.#passage === undefined && !this.#open(undefined)) return;
       this.#ended = true;
-      this.#passage!.end();
+      this.#passage!.end(is_well);
     } catch (error) {
       this.#fail(error);
     }
   }
 
   #onUpstreamGone(): void {
-    if (this.#settled || this.#ended) return;
+    if (this.#settled || this.#ended || this.#endsWhole()) return;
     this.#fail(new StageError('upstream_failed', 'The upstream dropped the connection in the middle of its response.'));
+  }
+
+  /** An upstream that drops the connection behind its last word, or never closes it, has said everything: an end like others. */
+  #endsWhole(): boolean {
+    if (this.#draining || this.#passage?.isWhole() !== true) return false;
+    this.#upstream.destroy();
+    this.#onEnd(false);
+    return true;
   }
 
   #onSilence(error: StageError): void {
     // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
     if (this.#waiting_for > 0 && !this.#draining) this.#res.destroy();
-    else this.#fail(error);
+    else if (!this.#endsWhole()) this.#fail(error);
   }
 
   #onQuiet(): void {

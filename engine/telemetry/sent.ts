@@ -1,5 +1,5 @@
+import { retryAfterSeconds } from '../kit/retry-after.ts';
 import { type Answered, isPage } from './post.ts';
-import { retryAfter } from './retry-after.ts';
 
 /** What became of a batch that was sent to a collector or a destination. */
 export type Sent =
@@ -25,7 +25,10 @@ export function whyNotTaken(
   if (status >= 200 && status <= 299) {
     return isPage({ headers }) ? { outcome: 'refused', why: `${why} with a web page` } : undefined;
   }
-  if (RETRYABLE.has(status)) return { outcome: 'failed', why, retry_after_ms: retryAfter(headers['retry-after'], now) };
+  if (RETRYABLE.has(status)) {
+    const seconds = retryAfterSeconds(headers, now);
+    return { outcome: 'failed', why, retry_after_ms: seconds && seconds * 1000 };
+  }
   if (status < 300 || status > 399) return { outcome: 'refused', why };
   return { outcome: 'refused', why: `${why} and leads elsewhere, which is not followed` };
 }

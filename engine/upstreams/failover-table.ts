@@ -176,11 +176,11 @@ export type AttemptOutcome = keyof typeof FAILOVER_TABLE;
 
 /** What counts as one of the rows although it looks like another. */
 export const FAILOVER_NOTES: readonly string[] = [
-  'Status 200 with a stream whose first event is an error (in Responses, or with hold: first_content, the first that is no greeting) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429.',
+  'Status 200 with a stream whose first event is an error (in Responses, or with hold: first_content, the first that is no greeting) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429. One whose first event says that the server broke off (finish_reason network_error, insufficient_system_resource, abort) counts as 502.',
   'A request is sent at most routing.attempts.most times, and never more often than the number of its upstreams plus one. Once routing.attempts.seconds have passed since the first attempt, no other begins.',
   'An upstream that never answers has failed after server.timeouts.first_byte_seconds. A request without a stream waits for unstreamed_first_byte_seconds, as its answer comes as a whole: by default that is longer than routing.attempts.seconds, and no other upstream is asked then.',
   'Before the same upstream is asked again, the gateway waits for as long as it asked for. If it asked for more than 2 seconds (429) or 5 seconds (503, 529), it is not asked again. If it did not say, the wait is 0.5 to 1.5 seconds after 503 and 529, and after 429 it is not asked again.',
   'The same upstream is not asked again where the client is retrying itself, nor while its breaker is open.',
-  'An answer that breaks off, or says that it failed, after it had begun counts as a failure of the upstream: where one after the other does, its breaker opens although each of them began.',
+  'An answer that breaks off, says that it failed or that its server broke off, or in Messages and Responses ends without an end, after it had begun counts as a failure of the upstream: where one after the other does, its breaker opens although each of them began. An answer that was refused, or cut at its longest, is none.',
   'A breaker opens for all when two callers at least saw the upstream fail. A request that is sent again counts once. What fails for one caller alone is refused to that caller alone, until anybody is served.',
 ];

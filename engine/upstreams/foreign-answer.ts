@@ -1,29 +1,32 @@
 import { StageError } from '../contract/errors.ts';
 import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import { isPlain, mediaType } from '../kit/media-type.ts';
+import { retryAfterSeconds, retryAfterText } from '../kit/retry-after.ts';
 
 /**
  * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
  * an error, because clients decide by it whether to try again.
+ * @param about `name` of the upstream; `now` in milliseconds since the epoch
  * @param takes_bytes whether an answer may be anything but a page, as of APIs that answer with files or with nothing
  */
 export function refuseForeignAnswer(
   response: UpstreamResponse,
-  name: string,
+  about: { readonly name: string; readonly now: number },
   first: Buffer | undefined,
   takes_bytes = false,
 ): StageError | undefined {
+  const { name, now } = about;
   const status = response.statusCode!;
   const found = takes_bytes && status < 300 ? notBytes(response) : foreignContent(response, first);
   if (found === undefined) return undefined;
   const expected = takes_bytes ? 'an answer of its API' : 'JSON';
   const message = `The upstream "${name}" answered with ${found} (status ${status}) where ${expected} was expected.`;
-  const retry_after = response.headers['retry-after'];
+  const retry_after = retryAfterSeconds(response.headers, now);
   return new StageError('upstream_invalid', message, {
     details: { upstream: name, upstream_status: status },
     ...(status >= 400 && status <= 599 && { status }),
     headers: {
-      ...(retry_after !== undefined && { 'retry-after': retry_after }),
+      ...(retry_after !== undefined && { 'retry-after': retryAfterText(retry_after) }),
       // A client error stays one however often it is repeated.
       ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
     },

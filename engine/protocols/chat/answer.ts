@@ -1,18 +1,7 @@
+import { writtenReason } from '../stop-reasons.ts';
 import type { AnswerContext } from '../translation/adapter.ts';
-import type { ModelEvent, StopReason } from '../translation/events.ts';
+import type { ModelEvent } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
-
-/** What the protocol calls each reason for stopping. */
-const FINISH_REASONS: Readonly<Record<StopReason, string>> = {
-  finished: 'stop',
-  stop_sequence: 'stop',
-  paused: 'stop',
-  max_tokens: 'length',
-  context_window: 'length',
-  tool_calls: 'tool_calls',
-  content_filter: 'content_filter',
-  refusal: 'content_filter',
-};
 
 /** Identifier and model of an answer: the upstream's, or made of the request's. */
 export function nameAnswer(
@@ -29,5 +18,5 @@ export function nameAnswer(
 export function finishReason(end: ModelEvent & { type: 'end' }, told_refusal: boolean, notes: Notes): string {
   if (end.reason === 'stop_sequence' || end.stop_sequence !== undefined) notes.note('stop_sequence_found');
   if (end.reason === 'paused') notes.note('paused_turn');
-  return end.reason === 'refusal' && told_refusal ? 'stop' : FINISH_REASONS[end.reason];
+  return writtenReason('chat', end.reason === 'refusal' && told_refusal ? 'finished' : end.reason);
 }

@@ -1,8 +1,9 @@
 import { readProblem } from '../errors.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
+import { type AnswerEnd, readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json } from '../translation/adapter.ts';
 import type { ReasoningProof } from '../translation/conversation.ts';
-import { type Emit, type ModelUsage, type StopReason, startOfAnswer } from '../translation/events.ts';
+import { type Emit, type ModelUsage, type Problem, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { readTotals } from '../translation/usage.ts';
 import { CHAT_TOTALS } from '../usage/totals.ts';
@@ -11,22 +12,6 @@ import { StateCollector, thoughtIn, thoughtInPart } from './provider-state.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
 
 type TextKind = 'text' | 'refusal' | 'reasoning';
-
-/** What upstreams call the reason for stopping; any other word is taken for `stop`. */
-const REASONS: Readonly<Record<string, StopReason>> = {
-  stop: 'finished',
-  length: 'max_tokens',
-  max_tokens: 'max_tokens',
-  model_length: 'context_window',
-  tool_calls: 'tool_calls',
-  function_call: 'tool_calls',
-  content_filter: 'content_filter',
-  refusal: 'refusal',
-  stop_sequence: 'stop_sequence',
-};
-
-/** Words by which some upstreams say that they broke off. */
-const BROKEN_OFF = new Set(['error', 'abort']);
 
 /**
  * Reads chunks, one after the other; a whole answer is one chunk. Keeps counts, names,
@@ -42,7 +27,8 @@ export class ChunkReader {
   /** The text that is being said; of a thought all of it, as its state may repeat it. */
   #open: { readonly kind: TextKind; readonly index: number; thought: string } | undefined;
   #refused = false;
-  #reason: StopReason | undefined;
+  /** Why the upstream says that the model stopped. */
+  #word: string | undefined;
   #stop_sequence: string | undefined;
   #usage: ModelUsage | undefined;
   /** Whether `end` or `error` was said, after which nothing follows. */
@@ -64,7 +50,7 @@ export class ChunkReader {
 
   /** Whether the upstream said why the model stopped. */
   get finished(): boolean {
-    return this.#reason !== undefined;
+    return this.#word !== undefined;
   }
 
   /** Whether nothing is missing when the upstream says that it is done; some servers never say why the model stopped. */
@@ -91,11 +77,15 @@ export class ChunkReader {
     this.#answer ??= this.#start({});
     this.#endText();
     this.#calls.endAll();
+    const end = this.#readEnd();
+    if ('problem' in end) {
+      this.#fail(end.problem);
+      return;
+    }
     this.#carryState(this.#calls.any);
     if (this.#state.full) this.#notes.note('large_state');
     this.over = true;
-    const reason = this.#endReason();
-    this.#emit({ type: 'end', reason, ...present({ stop_sequence: this.#stop_sequence, usage: this.#usage }) });
+    this.#emit({ type: 'end', ...end, ...present({ stop_sequence: this.#stop_sequence, usage: this.#usage }) });
   }
 
   #start(chunk: Json): AnswerName {
@@ -106,9 +96,12 @@ export class ChunkReader {
 
   /** Takes an error instead of a chunk. */
   fail(chunk: Json): void {
-    if (this.over) return;
+    if (!this.over) this.#fail(readProblem(chatErrors, undefined, chunk));
+  }
+
+  #fail(problem: Problem): void {
     this.over = true;
-    this.#emit({ type: 'error', problem: readProblem(chatErrors, undefined, chunk) });
+    this.#emit({ type: 'error', problem });
   }
 
   #readChoice(choice: Json): void {
@@ -120,7 +113,9 @@ export class ChunkReader {
     if (isObject(choice.delta)) this.#readDelta(choice.delta);
     // Some servers say all at once where a stream was asked for, and others say all once more at its end.
     else if (isObject(choice.message) && this.#parts === 0) this.#readDelta(asDelta(choice.message));
-    if (typeof choice.finish_reason === 'string' && choice.finish_reason !== '') this.#finish(choice);
+    // One upstream says beside its word what went wrong.
+    if (isObject(choice.error)) this.fail({ error: choice.error });
+    else if (saysReason(choice.finish_reason)) this.#finish(choice.finish_reason, choice.stop_reason);
   }
 
   #readDelta(delta: Json): void {
@@ -195,28 +190,25 @@ export class ChunkReader {
     this.#calls.read(call, this.#answer!);
   }
 
-  #finish({ finish_reason, stop_reason }: Json): void {
-    const word = finish_reason as string;
-    if (BROKEN_OFF.has(word)) {
-      this.fail({ error: { message: `The upstream broke off its answer: it finished with "${word}".` } });
+  #finish(word: string, stop_reason: unknown): void {
+    this.#word = word;
+    const end = this.#readEnd();
+    if ('problem' in end) {
+      this.#fail(end.problem);
       return;
     }
-    this.#reason = Object.hasOwn(REASONS, word) ? REASONS[word]! : 'finished';
     // Some servers say here at which sequence they stopped.
-    if (typeof stop_reason === 'string' && stop_reason !== '' && this.#reason === 'finished') {
-      this.#reason = 'stop_sequence';
+    if (typeof stop_reason === 'string' && stop_reason !== '' && end.reason === 'finished') {
+      this.#word = 'stop_sequence';
       this.#stop_sequence = stop_reason;
     }
     this.#endText();
     this.#calls.endAll();
   }
 
-  /** Some upstreams say that they stopped where they called a tool, or the reverse. */
-  #endReason(): StopReason {
-    const reason = this.#reason ?? 'finished';
-    if (reason === 'finished' && this.#calls.any) return 'tool_calls';
-    if (reason === 'finished' && this.#refused) return 'refusal';
-    return reason === 'tool_calls' && !this.#calls.any ? 'finished' : reason;
+  #readEnd(): AnswerEnd {
+    const parts = { has_calls: this.#calls.any, is_cut: this.#calls.cut, has_refusal: this.#refused };
+    return readEnd(this.#word, parts, this.#notes);
   }
 }
 

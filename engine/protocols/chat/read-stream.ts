@@ -20,6 +20,9 @@ export function createReader(notes: Notes): StreamReader {
       } else if (name === 'error') chunks.fail(parseEvent(data));
       else chunks.read(parseEvent(data));
     },
+    get finished() {
+      return chunks.over || chunks.finished;
+    },
     end(to) {
       emit = to;
       if (chunks.over) return;
@@ -38,6 +41,7 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   if (!chunks.over && !list.some(({ message }) => isObject(message))) {
     throw brokenAnswer('choices.0.message is missing');
   }
+  if (!chunks.over && !chunks.whole) throw brokenAnswer('it is not whole and does not say why');
   chunks.end();
   return events;
 }

@@ -1,4 +1,5 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
+import { breaksOff, saysReason } from '../stop-reasons.ts';
 import { jsonTextLength } from '../usage/json-text.ts';
 import { asObject, isCount, parseObject, TOKENS_MAX, type UsageReading } from '../usage/reading.ts';
 import { noteModel, noteServed } from '../usage/telling.ts';
@@ -38,13 +39,15 @@ function tells(data: string, key: string): boolean {
 function readChunk(reading: UsageReading, chunk: Record<string, unknown> | undefined): void {
   if (chunk === undefined) return;
   if (chunk.error != null) reading.failed = true;
-  if (Array.isArray(chunk.choices) && chunk.choices.some((choice) => asObject(choice)?.finish_reason != null)) {
-    reading.complete = true;
-  }
+  const choices = Array.isArray(chunk.choices) ? chunk.choices.map(asObject) : [];
+  const words = choices.flatMap((choice) => (saysReason(choice?.finish_reason) ? [choice.finish_reason] : []));
+  // What it used until then is told all the same.
+  if (words.some(breaksOff)) reading.failed = true;
+  else if (words.length > 0) reading.complete = true;
   noteAnswer(reading, chunk);
   overlayTotals(reading, chunk.usage, CHAT_TOTALS);
   // Before the end it is what has been counted so far.
-  const is_last = reading.complete || (Array.isArray(chunk.choices) && chunk.choices.length === 0);
+  const is_last = reading.complete || words.length > 0 || (Array.isArray(chunk.choices) && chunk.choices.length === 0);
   if (is_last) reading.counted ||= isCount(asObject(chunk.usage)?.completion_tokens, TOKENS_MAX);
 }
 

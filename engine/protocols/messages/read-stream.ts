@@ -1,12 +1,12 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
+import { readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import { type Emit, type ModelEvent, type ModelUsage, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { messagesErrors } from './errors.ts';
-import { readStopReason } from './stop-reasons.ts';
 import { overlayUsage } from './usage.ts';
 
 /** A content block that has begun; `part` is absent for one that is left out. */
@@ -29,7 +29,9 @@ export class MessagesReader implements StreamReader {
   #over = false;
   #parts = 0;
   #has_calls = false;
-  #stop: Json = {};
+  #is_empty = true;
+  #stop_reason: unknown;
+  #stop_sequence: string | undefined;
 
   constructor(notes: Notes) {
     this.#notes = notes;
@@ -55,7 +57,7 @@ export class MessagesReader implements StreamReader {
         this.#close(event.index, emit);
         break;
       case 'message_delta':
-        if (isObject(event.delta)) this.#stop = { ...this.#stop, ...event.delta };
+        if (isObject(event.delta)) this.#readStop(event.delta);
         this.#usage = overlayUsage(this.#usage, event.usage);
         break;
       case 'message_stop':
@@ -72,8 +74,21 @@ export class MessagesReader implements StreamReader {
     }
   }
 
-  end(_emit: Emit): void {
-    if (!this.#over) throw notComplete();
+  /** Who says why the model stopped has said everything; not all send the event that ends the stream. */
+  get finished(): boolean {
+    return this.#over || saysReason(this.#stop_reason);
+  }
+
+  end(emit: Emit): void {
+    if (!this.finished) throw notComplete();
+    if (!this.#over) this.#finish(emit);
+  }
+
+  /** A later delta may repeat that there is no reason yet. */
+  #readStop({ stop_reason, stop_sequence, stop_details }: Json): void {
+    if (saysReason(stop_reason)) this.#stop_reason = stop_reason;
+    if (typeof stop_sequence === 'string') this.#stop_sequence = stop_sequence;
+    if (isObject(stop_details)) this.#notes.note('answer_stop_details');
   }
 
   #start(message: unknown, emit: Emit): void {
@@ -86,6 +101,7 @@ export class MessagesReader implements StreamReader {
   #open({ index, content_block: block }: Json, emit: Emit): void {
     if (!isObject(block)) throw brokenAnswer('content_block_start has no content_block');
     this.#start(undefined, emit);
+    this.#is_empty = false;
     // An upstream that does not end one block before the next with the same number has ended it all the same.
     this.#close(index, emit);
     this.#blocks.set(index, this.#begin(block, emit));
@@ -178,17 +194,16 @@ export class MessagesReader implements StreamReader {
   }
 
   #finish(emit: Emit): void {
+    // An end without a reason, of an answer without anything in it, is none.
+    if (!saysReason(this.#stop_reason) && this.#is_empty) throw notComplete();
     this.#over = true;
     this.#start(undefined, emit);
+    const is_cut = [...this.#blocks.values()].some(({ kind }) => kind === 'tool_call');
     for (const index of [...this.#blocks.keys()]) this.#close(index, emit);
-    const { stop_reason, stop_sequence, stop_details } = this.#stop;
-    if (isObject(stop_details)) this.#notes.note('answer_stop_details');
-    emit({
-      type: 'end',
-      reason: readStopReason(stop_reason, this.#has_calls),
-      ...(typeof stop_sequence === 'string' && { stop_sequence }),
-      usage: this.#usage,
-    });
+    const stop_sequence = this.#stop_sequence;
+    const end = readEnd(this.#stop_reason, { has_calls: this.#has_calls, is_cut }, this.#notes);
+    if ('problem' in end) emit({ type: 'error', problem: end.problem });
+    else emit({ type: 'end', ...end, ...(stop_sequence !== undefined && { stop_sequence }), usage: this.#usage });
   }
 }
 
@@ -196,6 +211,7 @@ export class MessagesReader implements StreamReader {
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const { content, usage } = isObject(document) ? document : {};
   if (!Array.isArray(content)) throw brokenAnswer('it has no content');
+  if (content.length === 0 && !saysReason(document.stop_reason)) throw brokenAnswer('it is empty and does not say why');
   const events: ModelEvent[] = [];
   const reader = new MessagesReader(notes);
   const read = (event: Json): void => reader.take(event, (read_event) => events.push(read_event));

@@ -1,4 +1,5 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
+import { saysReason } from '../stop-reasons.ts';
 import { readIterations } from '../usage/iterations.ts';
 import {
   asObject,
@@ -31,6 +32,7 @@ export function readMessagesUsage(reading: UsageReading, { name, data }: Respons
   if (name !== undefined) reading.streamed = true;
   if (name === 'content_block_delta') countDelta(reading, data);
   else if (name === 'error') reading.failed = true;
+  else if (name === 'message_stop') reading.complete ||= !reading.failed;
   else if (name === 'content_block_start') readBlockStart(reading, data);
   else if (name === 'message' && data.startsWith(UNNAMED_DELTA)) countDelta(reading, data);
   else if (name === undefined || name === 'message' || name === 'message_start' || name === 'message_delta') {
@@ -54,7 +56,10 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
       overlay(reading, message.usage);
       reading.counted ||= isCount(asObject(message.usage)?.output_tokens, TOKENS_MAX);
       // An upstream may send several; only the one with the stop reason carries the final counts.
-      if (asObject(message.delta)?.stop_reason != null) reading.complete = true;
+      if (saysReason(asObject(message.delta)?.stop_reason)) reading.complete = true;
+      break;
+    case 'message_stop':
+      reading.complete ||= !reading.failed;
       break;
     case 'content_block_start':
       readBlockStart(reading, data);

@@ -3,9 +3,8 @@ import { gatherAnswer, type ModelEvent, type WholePart } from '../translation/ev
 import type { Notes } from '../translation/notes.ts';
 import { proofToText } from '../translation/proof.ts';
 import { argumentsObject } from './arguments.ts';
-import { writeStopReason } from './stop-reasons.ts';
 import { writeUsage } from './usage.ts';
-import { writeHead } from './write-stream.ts';
+import { writeHead, writeStopReason } from './write-stream.ts';
 
 /** Writes a whole answer for a client. */
 export function writeDocument(

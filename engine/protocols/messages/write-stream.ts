@@ -1,10 +1,10 @@
+import { writtenReason } from '../stop-reasons.ts';
 import type { AnswerContext, StreamWriter } from '../translation/adapter.ts';
 import type { ReasoningProof } from '../translation/conversation.ts';
-import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
+import type { ModelEvent, ModelUsage, PartStart, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { proofToText } from '../translation/proof.ts';
 import { messagesErrors } from './errors.ts';
-import { writeStopReason } from './stop-reasons.ts';
 import { writeUsage } from './usage.ts';
 
 /** The head of an answer, for `message_start` and for a whole answer. */
@@ -18,6 +18,11 @@ export function writeHead(
     role: 'assistant',
     model: model ?? answer.model,
   };
+}
+
+/** `stop_reason` of an answer. A refusal may have come as text of its own, with a reason that says nothing of it. */
+export function writeStopReason(reason: StopReason, has_refusal: boolean): string {
+  return writtenReason('messages', reason === 'finished' && has_refusal ? 'refusal' : reason);
 }
 
 /** A part of the answer on its way to the client. */

@@ -1,6 +1,7 @@
 import { isObject } from '../read-json.ts';
+import type { AnswerParts } from '../stop-reasons.ts';
 import type { Json } from '../translation/adapter.ts';
-import type { Emit, PartStart, StopReason } from '../translation/events.ts';
+import type { Emit, PartStart } from '../translation/events.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/features/free-text.ts';
 import type { Notes } from '../translation/notes.ts';
 
@@ -54,10 +55,9 @@ export class Parts {
     return new OpenPart(this.#next++, part, emit);
   }
 
-  /** Why a completed answer ended. */
-  get reason(): StopReason {
-    if (this.#kinds.has('tool_call')) return 'tool_calls';
-    return this.#kinds.has('refusal') ? 'refusal' : 'finished';
+  /** What decides why a completed answer ended. */
+  get said(): AnswerParts {
+    return { has_calls: this.#kinds.has('tool_call'), has_refusal: this.#kinds.has('refusal') };
   }
 
   /** An identifier for a call that came without one. */

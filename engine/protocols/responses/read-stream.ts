@@ -1,6 +1,7 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
-import { isObject } from '../read-json.ts';
+import { isAbsent, isObject } from '../read-json.ts';
+import { readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import { type Emit, type ModelEvent, type StopReason, startOfAnswer } from '../translation/events.ts';
@@ -46,9 +47,18 @@ const WHOLES: ReadonlyMap<string, TextEvent> = new Map([
   ['response.custom_tool_call_input.done', { kind: 'input', field: 'input', ...CALL }],
 ]);
 
+/** What the status of an answer says that has failed. */
+const FAILED: ReadonlySet<unknown> = new Set(['failed', 'cancelled']);
+
+/** What it says of an answer that has ended. */
+const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', ...FAILED]);
+
+const CANCELLED = 'The upstream cancelled its answer. Send the request again.';
+
 /** Reads one answer, as it streams or whole. */
 export class ResponsesReader implements StreamReader {
   readonly #parts: Parts;
+  readonly #notes: Notes;
   readonly #items = new Map<unknown, OutputItem | 'done'>();
   /** Items came that cannot be told from those that the last event repeats. */
   #nameless = false;
@@ -61,6 +71,7 @@ export class ResponsesReader implements StreamReader {
 
   constructor(notes: Notes) {
     this.#parts = new Parts(notes);
+    this.#notes = notes;
   }
 
   read({ data }: ResponseEvent, emit: Emit) {
@@ -87,14 +98,19 @@ export class ResponsesReader implements StreamReader {
         return this.#readDone(event, objectIn(event, 'item'), emit);
       case 'response.completed':
       case 'response.incomplete':
-        return this.#finish(objectIn(event, 'response'), type === 'response.completed', emit);
+      case 'response.done':
       case 'response.failed':
-        return this.#fail({ error: objectIn(event, 'response').error }, emit);
+      case 'response.cancelled':
+        return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit);
       case 'error':
         return this.#fail({ error: isObject(event.error) ? event.error : { ...event, type: undefined } }, emit);
       case 'keepalive':
         return emit({ type: 'ping' });
     }
+  }
+
+  get finished(): boolean {
+    return this.#over;
   }
 
   end(): void {
@@ -103,12 +119,18 @@ export class ResponsesReader implements StreamReader {
 
   /** Reads a whole answer as if it had streamed. Raises upstream_invalid. */
   readDocument(response: Json, emit: Emit) {
-    if (response.status === 'failed') return this.#fail({ error: response.error }, emit);
-    if (!Array.isArray(response.output)) throw brokenAnswer('the answer has no output');
-    if (response.status !== undefined && response.status !== 'completed' && response.status !== 'incomplete') {
-      throw brokenAnswer('the answer is not finished');
-    }
-    this.#finish(response, response.status !== 'incomplete', emit);
+    const { status } = response;
+    if (!FAILED.has(status) && !Array.isArray(response.output)) throw brokenAnswer('the answer has no output');
+    if (!isAbsent(status) && !ENDED.has(status)) throw brokenAnswer('the answer is not finished');
+    this.#end(response, 'completed', emit);
+  }
+
+  /** Some servers call every end completed, or done, and say in its status which one it is. */
+  #end(response: Json, name: string, emit: Emit): void {
+    const is_open = name === 'completed' || name === 'done';
+    const status = is_open && ENDED.has(response.status) ? response.status : name;
+    if (!FAILED.has(status)) this.#finish(response, status !== 'incomplete', emit);
+    else this.#fail({ error: response.error ?? (status === 'failed' ? undefined : CANCELLED) }, emit);
   }
 
   #start(response: unknown, emit: Emit): void {
@@ -193,8 +215,9 @@ export class ResponsesReader implements StreamReader {
     for (const item of this.#items.values()) if (item !== 'done') item.close(emit);
     this.#over = true;
     const usage = readTotals(response.usage, RESPONSES_TOTALS);
-    const reason = completed ? this.#parts.reason : cutReason(response.incomplete_details);
-    emit({ type: 'end', reason, ...(usage && { usage }) });
+    const end = readEnd(completed ? 'completed' : cutWord(response.incomplete_details), this.#parts.said, this.#notes);
+    if ('problem' in end) emit({ type: 'error', problem: end.problem });
+    else emit({ type: 'end', reason: completed ? end.reason : cutReason(end.reason), ...(usage && { usage }) });
   }
 
   /** Some servers count the items they repeat anew, and others give them new identifiers. */
@@ -226,8 +249,13 @@ function innerOf(event: Json, key: string): number {
   return typeof value === 'number' ? value : 0;
 }
 
-function cutReason(details: unknown): StopReason {
+/** Why an answer is incomplete; not every server says it. */
+function cutWord(details: unknown): string {
   const reason = isObject(details) ? details.reason : undefined;
-  if (reason === 'content_filter') return 'content_filter';
-  return reason === 'steered' || reason === 'max_messages' ? 'paused' : 'max_tokens';
+  return saysReason(reason) ? reason : 'max_output_tokens';
+}
+
+/** An answer that is incomplete has not ended like a whole one, whatever its reason says. */
+function cutReason(reason: StopReason): StopReason {
+  return reason === 'finished' || reason === 'tool_calls' ? 'max_tokens' : reason;
 }

@@ -26,6 +26,10 @@ const DELTAS: ReadonlySet<string> = new Set([
   'response.audio.transcript.delta',
 ]);
 
+/** Events that end an answer; some servers say in its status how. */
+const FAILED: ReadonlySet<string> = new Set(['response.failed', 'response.cancelled']);
+const ENDS: ReadonlySet<string> = new Set(['response.completed', 'response.incomplete', 'response.done', ...FAILED]);
+
 const DELTA_TEXT = /"delta"\s*:\s*"(?!")/;
 
 const OUTPUT = /"output"\s*:\s*\[/;
@@ -49,9 +53,11 @@ export function readResponsesUsage(reading: UsageReading, { name, data }: Respon
   if (DELTAS.has(type)) countDelta(reading, data);
   else if (type === 'response.output_item.done') readItem(reading, data);
   else if (type === 'error') reading.failed = true;
-  else if (type === 'response.completed' || type === 'response.incomplete' || type === 'response.failed') {
-    if (type === 'response.failed') reading.failed = true;
-    readEnd(reading, asObject(parseObject(data)?.response), type !== 'response.failed');
+  else if (ENDS.has(type)) {
+    const response = asObject(parseObject(data)?.response);
+    const has_failed = FAILED.has(type) || FAILED.has(`response.${response?.status}`);
+    if (has_failed) reading.failed = true;
+    readEnd(reading, response, !has_failed);
     if (reading.complete && !reading.counted && reading.deltas === 0) countOutput(reading, data);
   }
 }

@@ -1,3 +1,4 @@
+import { writtenReason } from '../stop-reasons.ts';
 import type { AnswerContext, Json, StreamWriter } from '../translation/adapter.ts';
 import { REPEATED_CHARS_MAX } from '../translation/echo.ts';
 import type { ModelEvent, ModelUsage, Problem, StopReason } from '../translation/events.ts';
@@ -118,10 +119,10 @@ export class ResponsesWriter implements StreamWriter {
     if (reason === 'stop_sequence') this.#notes.note('stop_sequence_found');
     if (reason === 'paused') this.#notes.note('paused_turn');
     const last = [...this.#open.keys()].map((index) => this.#end(index)).join('') + this.#declined(reason);
-    const details = cutDetails(reason);
-    const status = details === null ? 'completed' : 'incomplete';
+    const why_cut = writtenReason('responses', reason);
+    const status = why_cut === null ? 'completed' : 'incomplete';
     const told = writeTotals({ ...this.#usage, ...usage }, RESPONSES_TOTALS) ?? null;
-    this.document = this.#response(status, { incomplete_details: details, usage: told });
+    this.document = this.#response(status, { incomplete_details: why_cut && { reason: why_cut }, usage: told });
     return last + this.#say(`response.${status}`, `,"response":${this.document}`);
   }
 
@@ -195,11 +196,6 @@ function repeated(echo: Json, key: string, ordinary: unknown): unknown {
   if (value === undefined) return ordinary;
   const is_group = key === 'text' || key === 'reasoning';
   return is_group ? { ...(ordinary as object), ...(value as object) } : value;
-}
-
-function cutDetails(reason: StopReason): { reason: string } | null {
-  if (reason === 'max_tokens' || reason === 'context_window') return { reason: 'max_output_tokens' };
-  return reason === 'content_filter' ? { reason: 'content_filter' } : null;
 }
 
 /** Coding clients do not repeat a request whose prompt is invalid, and repeat others. */

@@ -68,6 +68,8 @@ export interface AnswerContext {
 export interface StreamReader {
   /** Raises upstream_invalid for an event that cannot be understood; unknown kinds of event are skipped. */
   read(event: ResponseEvent, emit: Emit): void;
+  /** Whether the answer is whole should nothing more come. */
+  readonly finished: boolean;
   /** The stream has ended. Emits what is owed; raises upstream_failed when the answer is not complete. */
   end(emit: Emit): void;
 }

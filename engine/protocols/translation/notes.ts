@@ -4,6 +4,9 @@ import { type RuleName, TRANSLATION_RULES } from './rules.ts';
 /** The names of unknown fields that are told; others could be anything. */
 const FIELD_NAME = /^[a-z][a-z0-9_]{0,39}$/;
 
+/** The words of an upstream that are told. */
+const WORD = /^[A-Za-z][A-Za-z0-9_-]{0,39}$/;
+
 /** The most different notes of one request. */
 const NOTES_MAX = 50;
 
@@ -19,6 +22,11 @@ export class Notes {
   /** Something was changed or dropped, as the rule says. */
   note(rule: RuleName): void {
     if (this.#names.size < NOTES_MAX) this.#names.add(rule);
+  }
+
+  /** Something that an upstream said in a word of its own was changed, as the rule says: `rule:word`. */
+  noteWord(rule: RuleName, word: string): void {
+    if (this.#names.size < NOTES_MAX) this.#names.add(WORD.test(word) ? `${rule}:${word}` : rule);
   }
 
   /** A field that no version of the protocol known here has was dropped. */

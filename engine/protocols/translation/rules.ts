@@ -179,6 +179,11 @@ const SHARED_RULES = {
     'calls and results of tools that the provider ran',
     'What the model says about them stays.',
   ),
+  unknown_stop_reason: rulesBetween('response', PROTOCOLS, PROTOCOLS)(
+    'changed',
+    'reasons for stopping that this version does not know',
+    'The answer says that it was cut at its longest, or what the word makes likely, so that half an answer does not look finished; one whose calls of tools are whole says that it calls them.',
+  ),
   stop_sequence_found: rulesBetween('response', ['messages'], ['chat', 'responses'])(
     'dropped',
     'stop_sequence',

@@ -151,6 +151,8 @@ function readEvents({ to, notes }: Translation, emit: Emit) {
     get over(): boolean {
       return over !== undefined;
     },
+    /** Whether it is whole should nothing more come. */
+    isWhole: () => over !== 'error' && reader.finished,
     feed: (chunk: Buffer) => guarded(() => parser.feed(decoder.write(chunk))),
     end() {
       flush(() => parser.feed(`${decoder.end()}\n\n`));
@@ -206,6 +208,7 @@ function streamToStream(translation: Translation): ResponseConverter {
       if (!source.over) filter({ type: 'error', problem: problemOf(error, DEFINITIONS[from].errors) });
       return take();
     },
+    isWhole: source.isWhole,
   };
 }
 
@@ -224,5 +227,6 @@ function streamToDocument(translation: Translation): ResponseConverter {
       source.end();
       return guarded(() => wholeAnswer(translation, events));
     },
+    isWhole: source.isWhole,
   };
 }

@@ -132,7 +132,10 @@ export function createTranslator(translation: Translation, head: ResponseHead): 
   // Clients look for the upstream's identifier where their own protocol has it.
   if (request_id !== undefined) head.set(translation.from === 'messages' ? 'request-id' : 'x-request-id', request_id);
   // What clients of one protocol give up at, clients of another sleep out.
-  if (translation.from !== 'messages' && !isShortWait(head.get('retry-after') ?? '0')) head.remove('retry-after');
+  if (translation.from !== 'messages' && !isShortWait(head.get('retry-after') ?? '0')) {
+    head.remove('retry-after');
+    head.remove('retry-after-ms');
+  }
   const streamed = isEventStream(head.get('content-type'));
   const failed = head.status >= 400;
   head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');

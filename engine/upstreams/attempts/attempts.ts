@@ -1,8 +1,10 @@
 import { StageError } from '../../contract/errors.ts';
 import type { AttemptReason, AttemptRecord, Candidate, DropReason, Trial, Witness } from '../../contract/forwarding.ts';
 import type { Services } from '../../contract/services.ts';
-import type { Relay, ResponseEvent } from '../../contract/stage.ts';
+import type { Relay, ResponseEvent, ResponseHead } from '../../contract/stage.ts';
+import { retryAfterSeconds, retryAfterText } from '../../kit/retry-after.ts';
 import { shortenCache } from '../../protocols/body/cache-lifetimes.ts';
+import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
 import { mayNotBeAsked, unavailable } from '../routes/unavailable.ts';
 import { type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
@@ -14,6 +16,14 @@ import { lastWord, reasonOf } from './give-up.ts';
 import { withTrace } from './joined-trace.ts';
 import { type ServedAttempt, sendOnce } from './send-once.ts';
 import { waitBeforeRepeat } from './waits.ts';
+
+/** Codes of errors that say that an upstream broke off what it had begun. */
+const BROKEN: ReadonlySet<string | undefined> = new Set(['upstream_failed', 'upstream_timeout', 'upstream_invalid']);
+
+const BROKE_OFF = 'broke off its answer';
+
+/** A longer event is looked through when it comes, so that none is kept. */
+const KEPT_CHARS_MAX = 16_384;
 
 /** What attempts need beside the request. */
 export interface AttemptSurroundings {
@@ -48,8 +58,15 @@ export class Attempts {
   #witness: Witness | undefined;
   /** What the answer says went wrong after it had begun. */
   #broken_off: string | undefined;
-  /** A `retry-after` for the answer that is passed on although others were tried. */
-  #retry_after: string | undefined;
+  /** The last three events of the answer: how it ended is looked up in them when it is over. */
+  #last_event = '';
+  #second_last_event = '';
+  #third_last_event = '';
+  /** What an event says of the end that was too long to be kept. */
+  #end_said: ReturnType<typeof endSaidIn>;
+  #is_streamed = false;
+  /** A `retry-after` for the answer that is passed on; `null` where it has one that its clients cannot read. */
+  #retry_after: string | null | undefined;
 
   constructor(ctx: ForwardContext, { services, targets, random }: AttemptSurroundings) {
     this.#ctx = ctx;
@@ -72,13 +89,24 @@ export class Attempts {
     }
   }
 
-  get retry_after(): string | undefined {
-    return this.#retry_after;
+  /** The head of an answer on its way to the client. */
+  see(head: ResponseHead): void {
+    if (this.#retry_after === null) head.remove('retry-after');
+    else if (this.#retry_after !== undefined) head.set('retry-after', this.#retry_after);
   }
 
   /** An event of the answer on its way to the client: an error in it means what its status would have meant. */
-  hear({ name, data }: Pick<ResponseEvent, 'name' | 'data'>): void {
-    if (this.#served === undefined || !mayBeError(name, data)) return;
+  hear({ name, data, large }: ResponseEvent): void {
+    if (this.#served === undefined) return;
+    this.#is_streamed = name !== undefined;
+    const text = large?.outline ?? data;
+    if (text.length > KEPT_CHARS_MAX) this.#end_said = endSaidIn(text);
+    else {
+      this.#third_last_event = this.#second_last_event;
+      this.#second_last_event = this.#last_event;
+      this.#last_event = text;
+    }
+    if (!mayBeError(name, data)) return;
     const said = errorOfEvent(name ?? '', data);
     if (said === undefined) return;
     const status = statusOf(said);
@@ -86,13 +114,31 @@ export class Attempts {
       this.#broken_off = `status ${status} in its answer`;
   }
 
-  /** The request is over. @param is_broken whether its upstream broke off an answer that the client has a part of */
-  end(is_broken: boolean): void {
-    const broken_off = is_broken ? 'broke off its answer' : this.#broken_off;
+  /** The request is over. @param error_code of the gateway's own error, if it ended with one */
+  end(error_code: string | undefined): void {
+    const broken_off = this.#broken_off ?? this.#howBroken(error_code);
     if (this.#served === undefined) this.#trial?.leave();
     else if (broken_off !== undefined) this.#trial?.leave('broken_off', broken_off);
     else this.#trial?.leave(this.#ctx.aborted ? undefined : 'whole');
     this.#trial = undefined;
+  }
+
+  /** What is wrong with an answer that had begun; `undefined` where it is whole, or nobody knows. */
+  #howBroken(error_code: string | undefined): string | undefined {
+    const last = [this.#last_event, this.#second_last_event, this.#third_last_event];
+    const ends = [this.#end_said, ...last.map(endSaidIn)];
+    if (ends.includes('broken_off')) return BROKE_OFF;
+    // An answer that is whole may still be none to use, which is the model's doing.
+    if (ends.includes('whole'))
+      return error_code !== 'upstream_failed' && BROKEN.has(error_code) ? BROKE_OFF : undefined;
+    return BROKEN.has(error_code) || (error_code === undefined && this.#lacksItsEnd()) ? BROKE_OFF : undefined;
+  }
+
+  /** Whether a stream said nothing of its end, in a protocol whose servers all do. */
+  #lacksItsEnd(): boolean {
+    const spoken = this.#ctx.get('route.protocol');
+    const is_told = spoken === 'messages' || spoken === 'responses';
+    return this.#is_streamed && is_told && !this.#ctx.aborted && this.#ctx.get('outcome.unread') !== true;
   }
 
   async #walk(): Promise<Relay | undefined> {
@@ -277,6 +323,10 @@ export class Attempts {
 
   #serve(ready: Ready, served: ServedAttempt): Relay {
     this.#served = served;
+    if (served.is_translated && served.relay.response.headers['retry-after'] !== undefined) {
+      const seconds = retryAfterSeconds(served.relay.response.headers, this.#services.clock.now());
+      this.#retry_after = seconds === undefined ? null : retryAfterText(seconds);
+    }
     const status = served.relay.response.statusCode!;
     this.#note(ready, { ...served, outcome: 'answered', certainty: 'answered', status }, 'served');
     return served.relay;
@@ -332,8 +382,9 @@ export class Attempts {
     const word = lastWord(this.#failed, this.#waits());
     for (const failed of this.#failed) if (!('attempt' in word) || failed !== word.attempt) letGo(failed);
     if ('error' in word) throw word.error;
-    const { response, chunks } = word.attempt;
-    this.#retry_after = word.retry_after;
+    const { response, chunks, is_translated, retry_after_seconds: seconds } = word.attempt;
+    const own = seconds === undefined ? null : retryAfterText(seconds);
+    this.#retry_after = word.retry_after ?? (is_translated ? own : undefined);
     const { idle_seconds } = this.#services.config.server.timeouts;
     return { kind: 'relay', response: response!, idle_seconds, begun: chunks! };
   }

@@ -70,16 +70,6 @@ function inflate(encoding: string, bytes: Buffer): Buffer {
   }
 }
 
-/** Seconds that a `retry-after` asks for, as a number or a date (RFC 9110 section 10.2.3); `undefined` where it says nothing. */
-export function retryAfterSeconds(response: UpstreamResponse, now: number): number | undefined {
-  const { 'retry-after': text, 'retry-after-ms': ms } = response.headers;
-  if (typeof ms === 'string' && /^\d+(\.\d+)?$/.test(ms)) return Number(ms) / 1000;
-  if (text === undefined) return undefined;
-  if (/^\s*\d+(\.\d+)?\s*$/.test(text)) return Number(text);
-  const date = Date.parse(text);
-  return Number.isNaN(date) ? undefined : Math.max(0, (date - now) / 1000);
-}
-
 /** What a client is told of a request that got no answer. A certificate that is not accepted is no connection either. */
 export function describeFailure(error: NodeJS.ErrnoException, name: string, is_sent: boolean): StageError {
   if (error instanceof StageError) return error;

@@ -26,6 +26,7 @@ export const FORWARD_READS_IF_SET = [
   'spend.most_nano_usd',
   'error.code',
   'principal.id',
+  'outcome.unread',
 ] as const;
 
 /** Facts that it writes. */

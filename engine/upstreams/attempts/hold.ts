@@ -62,6 +62,8 @@ class Hold implements Holding {
   readonly #chunks: Buffer[] = [];
   readonly #timers: Timer[] = [];
   #feed: ((chunk: Buffer) => void) | undefined;
+  /** Reads what came last as an event: some servers leave out the blank line behind it. */
+  #flush: (() => void) | undefined;
   #inflate: Transform | undefined;
   #size = 0;
   #events = 0;
@@ -117,10 +119,13 @@ class Hold implements Holding {
   }
 
   readonly #onEnd = (): void => {
-    const by = this.#options.until === 'end' ? 'complete' : 'ended';
-    if (this.#inflate === undefined) this.end(by);
+    const end = () => {
+      this.#flush?.();
+      this.end(this.#options.until === 'end' ? 'complete' : 'ended');
+    };
+    if (this.#inflate === undefined) end();
     // What came last is still being read.
-    else this.#inflate.on('end', () => this.end(by)).end();
+    else this.#inflate.on('end', end).end();
   };
 
   readonly #onBroken = (): void => {
@@ -141,6 +146,9 @@ class Hold implements Holding {
     const parser = createParser({ onEvent: (event) => this.#onEvent(event) });
     const read = (chunk: Buffer) => {
       if (!this.#over) parser.feed(decoder.write(chunk));
+    };
+    this.#flush = () => {
+      if (!this.#over) parser.feed(`${decoder.end()}\n\n`);
     };
     const encoding = this.#response.headers['content-encoding'];
     if (isPlain(encoding)) {

@@ -1,10 +1,12 @@
 import { StageError } from '../../contract/errors.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { isEventStream, isPlain } from '../../kit/media-type.ts';
+import { retryAfterSeconds } from '../../kit/retry-after.ts';
+import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import type { AttemptOutcome } from '../failover-table.ts';
 import { refuseForeignAnswer } from '../foreign-answer.ts';
 import { BEGINS_AS_ERROR, type ErrorSaid, errorOfEvent, errorSaid, outcomeOf, statusOf } from './error-meaning.ts';
-import { errorText, type FailedAttempt, retryAfterSeconds } from './failed-attempt.ts';
+import { errorText, type FailedAttempt } from './failed-attempt.ts';
 import type { Beginning } from './hold.ts';
 
 /** An answer whose beginning was read. */
@@ -45,12 +47,12 @@ function judgeError({ response, beginning, name, now, is_other }: Answered, stat
   const text = errorText(response, beginning.chunks);
   // What is missing there may be a file, and says nothing about a model.
   const said = is_other && status === 404 ? undefined : errorSaid(text);
-  const foreign = refuseForeignAnswer(response, name, beginning.chunks[0], is_other);
+  const foreign = refuseForeignAnswer(response, { name, now }, beginning.chunks[0], is_other);
   const broken = beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined;
   const error = foreign ?? broken;
   return {
     ...judged(outcomeOf(status, said), status, is_other ? undefined : said),
-    retry_after_seconds: retryAfterSeconds(response, now),
+    retry_after_seconds: retryAfterSeconds(response.headers, now, text),
     ...(error === undefined ? passedOn(response, beginning) : { error }),
   };
 }
@@ -67,9 +69,13 @@ function judgeStream({ response, beginning, name, now }: Answered): Judgement | 
     const status = statusOf(said);
     return {
       ...judged(outcomeOf(status, said), status, said),
-      retry_after_seconds: retryAfterSeconds(response, now),
+      retry_after_seconds: retryAfterSeconds(response.headers, now, event?.data),
       ...passedOn(response, beginning),
     };
+  }
+  // It broke off before it had said anything.
+  if (event !== undefined && endSaidIn(event.data) === 'broken_off') {
+    return { ...judged('failed', 502), ...passedOn(response, beginning) };
   }
   if (by === 'complete') return undefined;
   const error = dropped(name, 'before its stream said anything');
@@ -86,7 +92,7 @@ function saysSomething(response: UpstreamResponse, chunks: readonly Buffer[]): b
   return !isPlain(response.headers['content-encoding']) || /^[^:\s]/m.test(errorText(response, chunks));
 }
 
-function judgeDocument({ response, beginning, name, is_other }: Answered): Judgement | undefined {
+function judgeDocument({ response, beginning, name, now, is_other }: Answered): Judgement | undefined {
   const { statusCode: status = 0, headers } = response;
   const { by, chunks } = beginning;
   if (by === 'silent') {
@@ -94,7 +100,7 @@ function judgeDocument({ response, beginning, name, is_other }: Answered): Judge
     return { ...judged('unanswered', status), error: silent(name) };
   }
   if (by === 'broken') return { ...judged('empty', status), error: dropped(name, 'in the middle of its response') };
-  const foreign = refuseForeignAnswer(response, name, chunks[0], is_other);
+  const foreign = refuseForeignAnswer(response, { name, now }, chunks[0], is_other);
   if (foreign !== undefined) {
     response.destroy();
     // A page says that no model was asked, and so does a redirect; nothing at all says nothing.

@@ -40,6 +40,8 @@ export interface ServedAttempt {
   /** From sending until the head of the answer. */
   readonly ms: number;
   readonly request_id: string | undefined;
+  /** Whether the upstream was asked in another protocol than the client's. */
+  readonly is_translated: boolean;
 }
 
 /** What is held back of an answer that has begun, at most; its head alone says that the upstream is at work. */
@@ -148,7 +150,10 @@ function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
   return {
     ...relay,
-    inspect: (first) => refuseForeignAnswer(response, plan.target.config.name, first, isOther(plan.ctx)),
+    inspect: (first) => {
+      const about = { name: plan.target.config.name, now: plan.clock.now() };
+      return refuseForeignAnswer(response, about, first, isOther(plan.ctx));
+    },
   };
 }
 

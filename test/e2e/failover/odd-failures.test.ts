@@ -307,19 +307,28 @@ describe('an upstream', () => {
 });
 
 describe('an upstream that greets before it fails, and is known to', () => {
+  const BROKE_OFF = '{"type":"message_delta","delta":{"stop_reason":"network_error"},"usage":{"output_tokens":1}}';
   test('is given more time: what it has said by then is not passed on', async () => {
     const several = await openSeveral({ count: 2, upstreams: { hold: 'first_content' } });
     try {
       const [start, block] = eventsBy('messages', 'a');
-      several.faults[0]!.plays.set('a', ({ res }) => {
-        res.writeHead(200, { 'content-type': 'text/event-stream' });
-        res.write(`${start}event: ping\ndata: {"type":"ping"}\n\n${block}`);
-        res.end(errorEvent('messages', { status: 500, message: 'Failed' }));
-      });
-      const got = await several.ask('s1', { stream: true });
-      assert.equal(textIn('messages', eventsIn(got.text)), servedBy('b'), got.text);
-      assert.equal(eventsIn(got.text).filter(({ name }) => name === 'message_start').length, 1);
-      assert.deepEqual(several.counts(), [1, 1]);
+      for (const [session, end] of [
+        ['s1', errorEvent('messages', { status: 500, message: 'Failed' })],
+        ['s2', `event: message_delta\ndata: ${BROKE_OFF}\n\n`],
+        // Without its blank line.
+        ['s3', `event: message_delta\ndata: ${BROKE_OFF}`],
+      ] as const) {
+        several.forget();
+        several.faults[0]!.plays.set('a', ({ res }) => {
+          res.writeHead(200, { 'content-type': 'text/event-stream' });
+          res.write(`${start}event: ping\ndata: {"type":"ping"}\n\n${block}`);
+          res.end(end);
+        });
+        const got = await several.ask(session, { stream: true });
+        assert.equal(textIn('messages', eventsIn(got.text)), servedBy('b'), got.text);
+        assert.equal(eventsIn(got.text).filter(({ name }) => name === 'message_start').length, 1);
+        assert.deepEqual(several.counts(), [1, 1]);
+      }
     } finally {
       await several.close();
     }

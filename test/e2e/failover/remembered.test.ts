@@ -49,6 +49,15 @@ describe('what an upstream told is remembered', () => {
     assert.equal(servedIn(await several.ask('s4')), servedBy('a'));
   });
 
+  test('a limit, for as long as it said in other words than seconds', async () => {
+    several.faults[0]!.plays.set('a coder-1', inTurn(answers(429, { retry_after: '0m20s' }), serves));
+    assert.equal(servedIn(await several.ask('d1')), servedBy('b'));
+    several.advance(15);
+    assert.equal(servedIn(await several.ask('d2')), servedBy('b'));
+    several.advance(6);
+    assert.equal(servedIn(await several.ask('d3')), servedBy('a'));
+  });
+
   test('a credential it refused, for all models, for a minute', async () => {
     several.faults[0]!.plays.set('a', answers(401));
     assert.equal(servedIn(await several.ask('s5')), servedBy('b'));

@@ -183,7 +183,7 @@ describe('a stream that breaks off', () => {
     await nothingReserved(gateway.database);
   });
 
-  test('cut at any byte is whole events and one error event, however it was chunked', async () => {
+  test('cut at any byte is whole events and one error event, unless all was said, however it was chunked', async () => {
     const plan = fc.record({
       words: fc.array(fc.string({ unit: 'grapheme', maxLength: 12 }), { minLength: 1, maxLength: 4 }),
       line_end: fc.constantFrom('\n', '\r\n'),
@@ -209,13 +209,19 @@ describe('a stream that breaks off', () => {
         const headers = bearer(gateway.token);
         const response = await open(gateway.url, { headers, body: messagesBody({ stream: true }) }).head;
         for await (const chunk of response) received = Buffer.concat([received, chunk as Buffer]);
-        if (length === 0) {
+        // A carriage return alone ends a line, too.
+        if (length === 0 && !sent.toString('latin1').endsWith('\r\n\r')) {
           assert.equal(response.statusCode, 502, 'nothing is passed on before the first event is whole');
           assert.equal(JSON.parse(received.toString()).error.code, 'upstream_failed');
           return;
         }
         assert.deepEqual(received.subarray(0, length), sent.subarray(0, length));
         const rest = received.subarray(length).toString();
+        // Behind the reason for stopping nothing is missed.
+        if (length >= lengths.at(-2)!) {
+          assert.equal(rest, '');
+          return;
+        }
         const [, data = ''] = /^event: error\ndata: (.*)\n\n$/.exec(rest) ?? [];
         assert.equal(JSON.parse(data).error.code, 'upstream_failed', rest);
       }),

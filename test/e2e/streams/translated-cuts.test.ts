@@ -33,7 +33,7 @@ const isError = ({ data }: ClientEvent) =>
 
 /** Whether the stream says that the answer is whole. */
 const ENDS: Readonly<Record<Protocol, (event: ClientEvent) => boolean>> = {
-  messages: ({ data }) => data.type === 'message_stop',
+  messages: ({ data }) => data.type === 'message_stop' || typeof data.delta?.stop_reason === 'string',
   chat: ({ data }) => typeof data.choices?.[0]?.finish_reason === 'string',
   responses: ({ data }) => data.type === 'response.completed',
 };

@@ -195,8 +195,9 @@ describe('the end of a stream of chat completions', () => {
     assert.equal(reasonOf('content_filter'), 'content_filter');
     assert.equal(reasonOf('stop', call), 'tool_calls');
     assert.equal(reasonOf('tool_calls'), 'finished', 'without a call');
-    assert.equal(reasonOf('something new'), 'finished');
-    assert.equal(reasonOf('__proto__'), 'finished');
+    assert.equal(reasonOf('something new'), 'max_tokens');
+    assert.equal(reasonOf('something new', call), 'tool_calls', 'which is whole');
+    assert.equal(reasonOf('__proto__'), 'max_tokens');
   });
 
   test('a server that tells its stop sequence is heard', () => {

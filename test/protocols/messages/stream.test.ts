@@ -151,11 +151,13 @@ describe('reading a stream', () => {
     ]);
   });
 
-  test('a stream without its end is one that failed', () => {
-    assert.throws(
-      () => readStream([START, ...block(0, { type: 'text', text: 'x' }), STOP[0]!]),
-      raises('upstream_failed'),
-    );
+  test('a stream without its end is one that failed, unless it says why the model stopped', () => {
+    const said = [START, ...block(0, { type: 'text', text: 'x' })];
+    assert.deepEqual(readStream([...said, STOP[0]!]), readStream([...said, ...STOP]));
+    assert.throws(() => readStream(said), raises('upstream_failed'));
+    const open = { type: 'message_delta', delta: { stop_reason: null }, usage: { output_tokens: 1 } };
+    assert.throws(() => readStream([...said, open]), raises('upstream_failed'));
+    assert.throws(() => readStream([START, open, STOP[1]!]), raises('upstream_failed'), 'nothing came');
     assert.throws(() => readStream([]), raises('upstream_failed'));
   });
 

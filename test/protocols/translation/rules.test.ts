@@ -18,7 +18,7 @@ const sources = readdirSync(TRANSLATION, { recursive: true, encoding: 'utf8' })
 
 /** Whether the name stands where a rule is noted, refused, chosen or listed for a field; fields have such names, too. */
 function isUsed(name: string): boolean {
-  const calls = `(?:note|refuse)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
+  const calls = `(?:note|noteWord|refuse)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
   const row = `^ *\\['[a-z_]+', '${name}'(?:, [^,\\]]+)?\\],$`;
   return new RegExp(`${calls}|${row}`, 'm').test(sources);
 }

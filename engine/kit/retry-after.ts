@@ -1,0 +1,79 @@
+/** When a server wants to be asked again: what its headers, and some of its errors, say of it. */
+
+/** The headers of an answer, by their names in lower case. */
+export type AnswerHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** Numbers from here on are points in time: in seconds since the epoch, and in milliseconds. */
+const EPOCH_SECONDS_MIN = 1e9;
+const EPOCH_MS_MIN = 1e12;
+
+const NUMBER = /^\d+(?:\.\d+)?$/;
+
+/** Such as 6m0s, 20ms and 2m59.56s. */
+const DURATION = /^(?:\d+(?:\.\d+)?\s*(?:ms|d|h|m|s)\s*)+$/i;
+const DURATION_PART = /(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)/gi;
+const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** The three forms of a date (RFC 9110 section 5.6.7), and that of RFC 3339. The oldest of them names no zone. */
+const HTTP_DATE = /^[a-z]{3,9}, .* GMT$/i;
+const OLDEST_DATE = /^[a-z]{3} [a-z]{3} [ \d]\d \d\d:\d\d:\d\d \d{4}$/i;
+const ISO_DATE = /^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/i;
+
+function dateOf(text: string): number {
+  if (OLDEST_DATE.test(text)) return Date.parse(`${text} GMT`);
+  return HTTP_DATE.test(text) || ISO_DATE.test(text) ? Date.parse(text) : Number.NaN;
+}
+
+/**
+ * Seconds from `now` (milliseconds since the epoch) until what a text says: a number of them, a date (RFC 9110 section 10.2.3), a
+ * duration with units, or a point in time as a number; 0 for what is past, `undefined` for what says nothing.
+ */
+export function secondsUntil(text: string, now: number): number | undefined {
+  const said = text.trim();
+  if (NUMBER.test(said)) {
+    const number = Number(said);
+    if (number < EPOCH_SECONDS_MIN) return number;
+    return Math.max(0, (number < EPOCH_MS_MIN ? number : number / 1000) - now / 1000);
+  }
+  if (said.length <= 40 && DURATION.test(said)) {
+    const parts = [...said.matchAll(DURATION_PART)];
+    return parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNIT_SECONDS[unit!.toLowerCase()]!, 0);
+  }
+  const date = dateOf(said);
+  return Number.isNaN(date) ? undefined : Math.max(0, (date - now) / 1000);
+}
+
+const textOf = (value: AnswerHeaders[string]): string | undefined => (typeof value === 'string' ? value : value?.[0]);
+
+/** What Google's APIs say in the body of an error (google.rpc.RetryInfo). */
+const RETRY_INFO = /"retryDelay"\s*:\s*"(\d+(?:\.\d+)?s)"/;
+
+/** Seconds after which a server wants to be asked again; `undefined` where it does not say. `body` is that of its error. */
+export function retryAfterSeconds(headers: AnswerHeaders, now: number, body = ''): number | undefined {
+  const ms = textOf(headers['retry-after-ms'])?.trim();
+  if (ms !== undefined && NUMBER.test(ms)) return Number(ms) / 1000;
+  const told = textOf(headers['retry-after']) ?? RETRY_INFO.exec(body)?.[1];
+  const seconds = told === undefined ? undefined : secondsUntil(told, now);
+  return seconds ?? resetSeconds(headers, now);
+}
+
+/** When the last of the limits resets of which nothing is left: `x-ratelimit-reset-tokens` beside `x-ratelimit-remaining-tokens: 0`. */
+function resetSeconds(headers: AnswerHeaders, now: number): number | undefined {
+  let last: number | undefined;
+  for (const name in headers) {
+    if (!name.includes('ratelimit') || !name.includes('reset')) continue;
+    const remaining = textOf(headers[name.replace('reset', 'remaining')])?.trim();
+    const seconds =
+      remaining !== undefined && /^0+$/.test(remaining) ? secondsUntil(textOf(headers[name])!, now) : undefined;
+    if (seconds !== undefined) last = Math.max(last ?? 0, seconds);
+  }
+  return last;
+}
+
+/** A day: whoever is told more gives up at once as well. */
+const WHOLE_SECONDS_MAX = 86_400;
+
+/** A `retry-after` as every client reads it: whole seconds, rounded up. */
+export function retryAfterText(seconds: number): string {
+  return String(Math.min(WHOLE_SECONDS_MAX, Math.max(0, Math.ceil(seconds))));
+}

@@ -1,0 +1,246 @@
+/**
+ * Why answers end: the one table of what servers call it, what it means, and what clients of each protocol are told.
+ * @module
+ */
+
+import { isObject } from './read-json.ts';
+import type { Problem, StopReason } from './translation/events.ts';
+import type { Notes } from './translation/notes.ts';
+
+/** A reason as each protocol says it, and the words that servers have for it. */
+interface ReasonRow {
+  /** `stop_reason` of Messages. */
+  readonly messages: string;
+  /** `finish_reason` of chat completions. */
+  readonly chat: string;
+  /** `incomplete_details.reason` of Responses; `null` for an answer that is completed. */
+  readonly responses: string | null;
+  readonly words: readonly string[];
+}
+
+/**
+ * Reasons of answers that are whole, or cut where somebody can go on. Words are compared without case and without what
+ * stands between their letters; in parentheses below, who says them.
+ */
+const REASONS: Readonly<Record<StopReason, ReasonRow>> = {
+  finished: {
+    messages: 'end_turn',
+    chat: 'stop',
+    responses: null,
+    words: [
+      ...['end_turn', 'stop', 'completed'], // the three protocols
+      ...['eos', 'eos_token', 'endoftext', 'end_of_text', 'end_of_sequence'], // Together, TGI, watsonx, AI21, Aleph Alpha
+      ...['complete', 'finish', 'finished', 'stop_criteria_met', 'eos_found'], // Cohere, Titan, LM Studio
+      ...['normal', 'final', 'done', 'end', 'stopped', 'success'], // ERNIE, Yandex, smaller servers
+      ...['load', 'unload'], // Ollama, asked for nothing
+    ],
+  },
+  stop_sequence: {
+    messages: 'stop_sequence',
+    chat: 'stop',
+    responses: null,
+    // Messages, Cohere; llama.cpp, LM Studio, Aleph Alpha
+    words: ['stop_sequence', 'word', 'stop_word', 'stop_string_found', 'stop_sequence_reached'],
+  },
+  tool_calls: {
+    messages: 'tool_use',
+    chat: 'tool_calls',
+    responses: null,
+    words: ['tool_use', 'tool_calls', 'tool_call', 'function_call', 'function_calls'],
+  },
+  paused: {
+    messages: 'pause_turn',
+    chat: 'stop',
+    responses: null,
+    words: ['pause_turn', 'compaction', 'steered', 'max_messages'], // Messages, Responses
+  },
+  refusal: { messages: 'refusal', chat: 'content_filter', responses: null, words: ['refusal', 'refused'] },
+  content_filter: {
+    messages: 'refusal',
+    chat: 'content_filter',
+    responses: 'content_filter',
+    words: [
+      ...['content_filter', 'content_filtered', 'guardrail_intervened'], // chat, Responses, Bedrock
+      ...['safety', 'recitation', 'language', 'blocklist', 'prohibited_content', 'spii', 'jailbreak', 'model_armor'], // Gemini
+      ...['image_safety', 'image_prohibited_content', 'image_recitation'], // Gemini
+      ...['sensitive', 'error_toxic', 'blacklist', 'data_inspection_failed'], // Zhipu, Cohere, GigaChat, DashScope
+    ],
+  },
+  max_tokens: {
+    messages: 'max_tokens',
+    chat: 'length',
+    responses: 'max_output_tokens',
+    words: [
+      ...['max_tokens', 'length', 'max_output_tokens'], // the three protocols
+      ...['max_completion_tokens', 'max_new_tokens', 'max_length', 'max_len', 'max_output', 'maximum_tokens'], // xAI, MiniMax
+      ...['limit', 'token_limit', 'max_predicted_tokens_reached'], // llama.cpp, watsonx, LM Studio
+      ...['truncated', 'truncated_final', 'incomplete', 'time_limit'], // Yandex; watsonx, xAI
+    ],
+  },
+  context_window: {
+    messages: 'model_context_window_exceeded',
+    chat: 'length',
+    responses: 'max_output_tokens',
+    words: [
+      ...['model_context_window_exceeded', 'model_length', 'error_limit'], // Messages, Bedrock, Zhipu; Mistral; Cohere
+      ...['context_length', 'context_length_reached', 'context_length_exceeded', 'context_limit'], // LM Studio
+      ...['context', 'max_context', 'max_context_length', 'max_prompt_tokens', 'context_window_exceeded'], // Reka, xAI
+    ],
+  },
+};
+
+/** Words of answers that nobody can use as they are: their clients are told an error, and send the request again. */
+const BROKEN = {
+  /** The server broke off. */
+  broken_off: [
+    ...['error', 'failed', 'failure', 'abort', 'aborted'], // Mistral, OpenRouter, Cohere; vLLM, SGLang
+    ...['insufficient_system_resource', 'network_error', 'model_unloaded'], // DeepSeek, Zhipu, LM Studio
+    ...['cancelled', 'canceled', 'cancel', 'user_cancel', 'user_stopped', 'interrupted', 'timeout'], // watsonx, Cohere
+    ...['overloaded', 'unavailable', 'resource_exhausted', 'server_error', 'internal_error'],
+  ],
+  /** The model said what its server cannot read, as a call of a tool; another try may be better. */
+  unusable: [
+    ...['malformed_function_call', 'malformed_response', 'unexpected_tool_call', 'too_many_tool_calls'], // Gemini
+    ...['missing_thought_signature', 'no_image', 'image_other'], // Gemini
+    ...['malformed_model_output', 'malformed_tool_use', 'malformed_tool_call'], // Bedrock
+  ],
+} as const;
+
+type Meaning = StopReason | keyof typeof BROKEN;
+
+/** What words mean that are in no list, by what is in them: the first that fits. */
+const FAMILIES: readonly (readonly [RegExp, Meaning])[] = [
+  [/malformed/, 'unusable'],
+  [/filter|safety|block|prohibit|polic|guardrail|sensitiv|moderat|toxic|harm|violat|censor|risk/, 'content_filter'],
+  [
+    /error|fail|abort|cancel|timeout|timedout|interrupt|disconnect|unavailable|overload|resource|crash|kill/,
+    'broken_off',
+  ],
+];
+
+/** Words for an answer that has not ended. */
+const NO_REASONS: ReadonlySet<string> = new Set(['', 'null', 'none', 'notfinished', 'inprogress']);
+
+/** Longer words are not read. */
+const WORD_CHARS_MAX = 100;
+
+const plain = (word: string): string => word.toLowerCase().replace(/[^a-z0-9]+/g, '');
+
+const MEANINGS: ReadonlyMap<string, Meaning> = new Map(
+  [
+    ...Object.entries(REASONS).map(([meaning, { words }]) => [meaning, words] as const),
+    ...Object.entries(BROKEN),
+  ].flatMap(([meaning, words]) => words.map((word) => [plain(word), meaning as Meaning] as const)),
+);
+
+/** How some name the list before the word: `FINISH_REASON_STOP`, `REASON_MAX_LEN`, `ALTERNATIVE_STATUS_FINAL`. */
+const LIST_NAME = /^(?:finishreason|stopreason|reason|alternativestatus)/;
+
+/** What a word means; `undefined` for one that nobody knows. Some say two: `FinishReason.STOP`, `content_filter: SAFETY`. */
+function listed(word: string): Meaning | undefined {
+  for (const one of [word, ...word.split(/[.:]/).toReversed()]) {
+    const text = plain(one);
+    const found = MEANINGS.get(text) ?? MEANINGS.get(text.replace(LIST_NAME, ''));
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Whether a server says with this value that its answer has ended. */
+export function saysReason(value: unknown): value is string {
+  return typeof value === 'string' && !NO_REASONS.has(value.length > WORD_CHARS_MAX ? value : plain(value));
+}
+
+/** Whether a server says with this word that it broke off. */
+export function breaksOff(word: string): boolean {
+  return meaningOf(word).meaning === 'broken_off';
+}
+
+function meaningOf(word: string): { readonly meaning: Meaning; readonly is_listed: boolean } {
+  if (word.length > WORD_CHARS_MAX) return { meaning: 'max_tokens', is_listed: false };
+  const found = listed(word);
+  if (found !== undefined) return { meaning: found, is_listed: true };
+  const text = plain(word);
+  // A text of which nobody knows whether it is whole is told as one that is cut.
+  const family = FAMILIES.find(([pattern]) => pattern.test(text))?.[1] ?? 'max_tokens';
+  return { meaning: family, is_listed: false };
+}
+
+/** What an answer holds, as far as it decides how it ended. */
+export interface AnswerParts {
+  readonly has_calls: boolean;
+  /** Whether a call lacks some of its arguments. */
+  readonly is_cut?: boolean;
+  /** Whether the model declined in words of their own. */
+  readonly has_refusal?: boolean;
+}
+
+/** How an answer ended for its client: for a reason, or as one that it cannot use. */
+export type AnswerEnd = { readonly reason: StopReason } | { readonly problem: Problem };
+
+/** Reads the word with which a server ended its answer; a server that says none, only that it is done, has finished. */
+export function readEnd(word: unknown, parts: AnswerParts, notes: Notes): AnswerEnd {
+  const { has_calls, is_cut = false, has_refusal = false } = parts;
+  const { meaning, is_listed } = saysReason(word)
+    ? meaningOf(word)
+    : ({ meaning: 'finished', is_listed: true } as const);
+  if (!is_listed) notes.noteWord('unknown_stop_reason', word as string);
+  switch (meaning) {
+    case 'broken_off':
+    case 'unusable':
+      return { problem: problemOf(meaning, word as string) };
+    // Some say that they stopped where they called a tool, or the reverse.
+    case 'finished':
+    case 'tool_calls':
+      return { reason: has_calls ? 'tool_calls' : has_refusal ? 'refusal' : 'finished' };
+    default:
+      return { reason: !is_listed && meaning === 'max_tokens' && has_calls && !is_cut ? 'tool_calls' : meaning };
+  }
+}
+
+function problemOf(meaning: keyof typeof BROKEN, word: string): Problem {
+  const what =
+    meaning === 'broken_off' ? 'The upstream broke off its answer' : 'The upstream could not use what its model said';
+  const message = `${what}: it finished with ${JSON.stringify(word.slice(0, WORD_CHARS_MAX))}. Send the request again.`;
+  return { status: 502, message, context_overflow: false };
+}
+
+/** How a protocol says a reason. */
+export function writtenReason(protocol: 'messages' | 'chat', reason: StopReason): string;
+export function writtenReason(protocol: 'responses', reason: StopReason): string | null;
+export function writtenReason(protocol: keyof Omit<ReasonRow, 'words'>, reason: StopReason): string | null {
+  return REASONS[reason][protocol];
+}
+
+/** What may say that an answer ends: inside a text of the model the quotes would be escaped. */
+const END_SIGN =
+  /"(?:finish|stop)_reason"\s*:\s*"([^"\\]{1,100})"|"type"\s*:\s*"(?:message_stop|response\.(?:completed|incomplete|done))"|\[DONE\]\s*$/;
+
+/**
+ * What an event of a stream, several of them, or a whole answer says of the end of the answer in any of the protocols: that it
+ * is whole, or that its server broke it off; `undefined` where it says nothing of it.
+ */
+export function endSaidIn(data: string): 'whole' | 'broken_off' | undefined {
+  const found = END_SIGN.exec(data);
+  if (found === null) return undefined;
+  const word = found[1];
+  if (word === undefined) return 'whole';
+  if (!saysReason(word)) return undefined;
+  return breaksOff(word) && endsBroken(data) ? 'broken_off' : 'whole';
+}
+
+/** Whether it is the answer itself that says so, and not a value in the arguments of a call. */
+function endsBroken(data: string): boolean {
+  let value: unknown;
+  try {
+    value = JSON.parse(data);
+  } catch {
+    return false;
+  }
+  if (!isObject(value)) return false;
+  const { choices, delta } = value;
+  const said = Array.isArray(choices) ? choices.filter(isObject).map(({ finish_reason }) => finish_reason) : [];
+  return [value.stop_reason, isObject(delta) ? delta.stop_reason : undefined, ...said].some(
+    (word) => saysReason(word) && breaksOff(word),
+  );
+}

@@ -1,0 +1,92 @@
+/** When an upstream wants to be asked again, in all the ways that servers say it, and what its clients read. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
+import { askBody, COMBINATIONS, modelVia, type Nine, post, useNine } from '../support/nine.ts';
+
+let nine: Nine;
+useNine((started) => {
+  nine = started;
+});
+
+const ERROR = { error: { type: 'rate_limit_error', message: 'Slow down.', code: 'rate_limit_exceeded' } };
+const RETRY_INFO = {
+  error: {
+    code: 429,
+    message: 'Quota exceeded.',
+    details: [{ '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '12.4s' }],
+  },
+};
+
+/** What an upstream sends with status 429, and the `retry-after` of a translated answer. */
+const TOLD: readonly (readonly [
+  how: string,
+  headers: Record<string, string>,
+  body: object,
+  told: string | undefined,
+])[] = [
+  ['whole seconds', { 'retry-after': '7' }, ERROR, '7'],
+  ['a fraction', { 'retry-after': '0.5' }, ERROR, '1'],
+  ['a larger fraction', { 'retry-after': '1.7' }, ERROR, '2'],
+  ['a duration', { 'retry-after': '20s' }, ERROR, '20'],
+  ['milliseconds', { 'retry-after-ms': '1200' }, ERROR, '2'],
+  [
+    'a reset of what is used up',
+    { 'x-ratelimit-remaining-tokens': '0', 'x-ratelimit-reset-tokens': '20ms' },
+    ERROR,
+    '1',
+  ],
+  [
+    'a reset of what is left',
+    { 'x-ratelimit-remaining-tokens': '9', 'x-ratelimit-reset-tokens': '6m0s' },
+    ERROR,
+    undefined,
+  ],
+  ['the error itself', {}, RETRY_INFO, '13'],
+  ['nothing that can be read', { 'retry-after': 'soon' }, ERROR, undefined],
+  ['a date that is over', { 'retry-after': 'Wed, 21 Oct 2015 07:28:00 GMT' }, ERROR, '0'],
+];
+
+for (const [spoken, upstream] of COMBINATIONS) {
+  const ask = async (headers: Record<string, string>, body: object, status = 429) => {
+    nine.provider.upstream.script = answerJson(body, status, headers);
+    return post(nine.gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi', { stream: true }));
+  };
+
+  if (spoken === upstream) {
+    test(`passes a ${upstream} upstream's own headers to ${spoken} clients untouched`, async () => {
+      for (const [how, headers, body] of TOLD) {
+        const got = await ask(headers, body);
+        assert.equal(got.headers['retry-after'], headers['retry-after'], how);
+        assert.equal(got.headers['retry-after-ms'], headers['retry-after-ms'], how);
+      }
+    });
+    continue;
+  }
+
+  test(`tells ${spoken} clients of a ${upstream} upstream whole seconds, however it says them`, async () => {
+    for (const [how, headers, body, told] of TOLD) {
+      const got = await ask(headers, body);
+      assert.deepEqual([got.status, got.headers['retry-after']], [429, told], how);
+    }
+    const date = new Date(Date.now() + 30_000).toUTCString();
+    const at_date = Number((await ask({ 'retry-after': date }, ERROR)).headers['retry-after']);
+    assert.ok(Number.isInteger(at_date) && at_date >= 0 && at_date <= 30, String(at_date));
+    // Clients of one protocol give up at what those of others would sleep out.
+    const long = (await ask({ 'retry-after': '2h' }, ERROR)).headers;
+    assert.equal(long['retry-after'], spoken === 'messages' ? '7200' : undefined);
+    assert.equal(
+      (await ask({ 'retry-after-ms': '7200000' }, ERROR)).headers['retry-after-ms'] === undefined,
+      spoken !== 'messages',
+    );
+  });
+
+  test(`tells ${spoken} clients whole seconds where a page stands in the place of a ${upstream} upstream's answer`, async () => {
+    nine.provider.upstream.script = ({ res }) => {
+      res.writeHead(503, { 'content-type': 'text/html', 'retry-after': '2.5' });
+      res.end('<html>Busy</html>');
+    };
+    const got = await post(nine.gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi'));
+    assert.deepEqual([got.status, got.headers['retry-after']], [503, '3']);
+  });
+}

@@ -1,0 +1,554 @@
+/** How answers end: what counts as whole, what as broken off or refused, and what each client is told of it. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import {
+  answerChunks,
+  answerJson,
+  EVENT_STREAM,
+  type Script,
+  sse,
+} from '../../support/model-provider/scripted-upstream.ts';
+import type { Response } from '../support/client.ts';
+import {
+  askBody,
+  COMBINATIONS,
+  modelVia,
+  type Nine,
+  nineConfig,
+  PRICING,
+  post,
+  TRANSLATED,
+  useNine,
+} from '../support/nine.ts';
+import { idOf, lossesOf } from '../support/odd.ts';
+import { ledgerRow } from '../support/state.ts';
+import { eventsIn } from './streams.ts';
+
+let nine: Nine;
+useNine(
+  (started) => {
+    nine = started;
+  },
+  (url) => {
+    const { upstreams, models, routing } = nineConfig(url) as unknown as Sections;
+    return {
+      // Breakers as they are by default: they open for what is no answer.
+      upstreams: upstreams.map(({ breaker: _off, ...upstream }) => upstream),
+      models: [...models, ...FAILING.map((_, i) => ({ ...models[0], id: failing(i), upstream_ids: {}, aliases: [] }))],
+      routing: {
+        ...routing,
+        rules: [
+          ...routing.rules,
+          ...FAILING.map((upstream, i) => ({ name: failing(i), models: [failing(i)], upstream })),
+        ],
+      },
+    };
+  },
+);
+
+interface Sections {
+  readonly upstreams: readonly { readonly breaker: unknown }[];
+  readonly models: readonly object[];
+  readonly routing: { readonly rules: readonly object[] };
+}
+
+/** The upstreams of the models that fail, in the order of `OPENING`. */
+const FAILING: readonly Protocol[] = ['chat', 'chat', 'chat', 'chat', 'messages', 'messages', 'responses'];
+const failing = (index: number): string => `failing-${index}`;
+
+const HALF = 'export function half() {';
+const INPUT = 100;
+const OUTPUT = 40;
+/** What the tokens of these answers cost, in nano-USD. */
+const COST = (INPUT * PRICING.input + OUTPUT * PRICING.output) * 1000;
+
+/** Data of an event of chat completions. */
+const data = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
+const chunk = (delta: object, finish_reason: string | null = null, more: object = {}) =>
+  data({
+    id: 'c',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'm',
+    choices: [{ index: 0, delta, finish_reason }],
+    ...more,
+  });
+const DONE = 'data: [DONE]\n\n';
+const CHAT_USAGE = { prompt_tokens: INPUT, completion_tokens: OUTPUT, total_tokens: INPUT + OUTPUT };
+const MESSAGES_USAGE = { input_tokens: INPUT, output_tokens: OUTPUT };
+const RESPONSES_USAGE = { input_tokens: INPUT, output_tokens: OUTPUT, total_tokens: INPUT + OUTPUT };
+
+const STARTED = [
+  sse({
+    type: 'message_start',
+    message: {
+      id: 'm',
+      type: 'message',
+      role: 'assistant',
+      model: 'm',
+      content: [],
+      stop_reason: null,
+      usage: { input_tokens: INPUT, output_tokens: 1 },
+    },
+  }),
+  sse({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
+  sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: HALF } }),
+];
+const BLOCK_STOP = sse({ type: 'content_block_stop', index: 0 });
+const messageDelta = (stop_reason: string | null) =>
+  sse({ type: 'message_delta', delta: { stop_reason, stop_sequence: null }, usage: { output_tokens: OUTPUT } });
+const MESSAGE_STOP = sse({ type: 'message_stop' });
+
+const ITEM = {
+  id: 'msg_1',
+  type: 'message',
+  status: 'completed',
+  role: 'assistant',
+  content: [{ type: 'output_text', text: HALF, annotations: [] }],
+};
+const SAID = [
+  sse({
+    type: 'response.created',
+    sequence_number: 0,
+    response: { id: 'r', object: 'response', status: 'in_progress', model: 'm', output: [] },
+  }),
+  sse({
+    type: 'response.output_item.added',
+    sequence_number: 1,
+    output_index: 0,
+    item: { ...ITEM, status: 'in_progress', content: [] },
+  }),
+  sse({
+    type: 'response.output_text.delta',
+    sequence_number: 2,
+    output_index: 0,
+    item_id: 'msg_1',
+    content_index: 0,
+    delta: HALF,
+  }),
+  sse({ type: 'response.output_item.done', sequence_number: 3, output_index: 0, item: ITEM }),
+];
+const answerOf = (status: string, more: object = {}) => ({
+  id: 'r',
+  object: 'response',
+  status,
+  model: 'm',
+  output: [ITEM],
+  usage: RESPONSES_USAGE,
+  ...more,
+});
+const responseEnd = (type: string, status: string, more: object = {}) =>
+  sse({ type: `response.${type}`, sequence_number: 4, response: answerOf(status, more) });
+
+/** An answer of an upstream, as a stream and whole, that ends with this word of its server. */
+const ENDED_WITH: Readonly<Record<Protocol, (word: string) => { stream: string[]; whole: object }>> = {
+  messages: (word) => ({
+    stream: [...STARTED, BLOCK_STOP, messageDelta(word), MESSAGE_STOP],
+    whole: {
+      id: 'm',
+      type: 'message',
+      role: 'assistant',
+      model: 'm',
+      content: [{ type: 'text', text: HALF }],
+      stop_reason: word,
+      stop_sequence: null,
+      usage: MESSAGES_USAGE,
+    },
+  }),
+  chat: (word) => ({
+    stream: [
+      chunk({ role: 'assistant', content: HALF }),
+      chunk({}, word),
+      data({ choices: [], usage: CHAT_USAGE }),
+      DONE,
+    ],
+    whole: {
+      id: 'c',
+      object: 'chat.completion',
+      created: 1,
+      model: 'm',
+      choices: [{ index: 0, message: { role: 'assistant', content: HALF }, finish_reason: word }],
+      usage: CHAT_USAGE,
+    },
+  }),
+  responses: (word) => ({
+    stream: [...SAID, responseEnd('incomplete', 'incomplete', { incomplete_details: { reason: word } })],
+    whole: answerOf('incomplete', { incomplete_details: { reason: word } }),
+  }),
+};
+
+type Told = 'whole' | 'cut' | 'full' | 'refused' | 'broken';
+
+/** Words of real servers, and how the answer is told; in Responses only an answer that is incomplete has a word. */
+const WORDS: readonly (readonly [word: string, told: Told, loss?: string])[] = [
+  ['stop', 'whole'],
+  ['END_TURN', 'whole'],
+  ['eos_token', 'whole'],
+  ['length', 'cut'],
+  ['MAX_TOKENS', 'cut'],
+  ['max_output_tokens', 'cut'],
+  ['model_context_window_exceeded', 'full'],
+  ['sensitive', 'refused'],
+  ['SAFETY', 'refused'],
+  ['content_filter: RECITATION', 'refused'],
+  ['guardrail_intervened', 'refused'],
+  ['insufficient_system_resource', 'broken'],
+  ['network_error', 'broken'],
+  ['ERROR', 'broken'],
+  ['function_call_filter: MALFORMED_FUNCTION_CALL', 'broken'],
+  ['word_of_2031', 'cut', 'unknown_stop_reason:word_of_2031'],
+];
+
+/** What a client reads at the end of its answer. */
+const TOLD: Readonly<Record<Protocol, Readonly<Record<Exclude<Told, 'broken'>, string>>>> = {
+  messages: { whole: 'end_turn', cut: 'max_tokens', full: 'model_context_window_exceeded', refused: 'refusal' },
+  chat: { whole: 'stop', cut: 'length', full: 'length', refused: 'content_filter' },
+  responses: {
+    whole: 'completed',
+    cut: 'incomplete max_output_tokens',
+    full: 'incomplete max_output_tokens',
+    refused: 'incomplete content_filter',
+  },
+};
+
+// biome-ignore lint/suspicious/noExplicitAny: an answer in any protocol
+const READ_END: Readonly<Record<Protocol, (answer: any) => unknown>> = {
+  messages: ({ stop_reason, delta }) => stop_reason ?? delta?.stop_reason,
+  chat: ({ choices }) => choices?.[0]?.finish_reason,
+  responses: ({ type, response, ...answer }) => {
+    if (type !== undefined && !/^response\.(?:completed|incomplete)$/.test(type)) return undefined;
+    const { status, incomplete_details } = response ?? answer;
+    return [status, incomplete_details?.reason].filter(Boolean).join(' ');
+  },
+};
+
+/** How an answer ends for its client: its word, or `broken` with what is said. */
+function endOf(spoken: Protocol, { text, status, headers }: Response): { end: unknown; message?: string } {
+  if (!String(headers['content-type']).includes('event-stream')) {
+    const answer = JSON.parse(text);
+    return status === 200
+      ? { end: READ_END[spoken](answer) }
+      : { end: `broken ${status}`, message: answer.error.message };
+  }
+  const events = eventsIn(text).map((event) => event.data);
+  const failed = events.find((event) => event.type === 'error' || event.error !== undefined);
+  const end = events.map(READ_END[spoken]).findLast((found) => found != null && found !== '');
+  return failed === undefined ? { end } : { end: 'broken', message: (failed.error ?? failed).message };
+}
+
+interface Asked {
+  readonly stream: boolean;
+  readonly model?: string;
+}
+
+async function ask(spoken: Protocol, upstream: Protocol, script: Script, { stream, model }: Asked): Promise<Response> {
+  nine.provider.upstream.script = script;
+  const usage = spoken === 'chat' && stream && { stream_options: { include_usage: true } };
+  const body = askBody(spoken, model ?? modelVia(upstream), 'Write half a file.', { stream, ...usage });
+  return post(nine.gateway, spoken, body);
+}
+
+/** Lets the breaker forget what it counted: an answer that is whole. */
+async function heal(upstream: Protocol): Promise<void> {
+  const { whole } = ENDED_WITH[upstream]('max_tokens');
+  assert.equal((await ask(upstream, upstream, answerJson(whole), { stream: false })).status, 200);
+}
+
+/** What a server does time and again that has to be kept from callers, each with a model of its own. */
+const OPENING: readonly (readonly [what: string, Protocol, Protocol, Script, stream: boolean])[] = [
+  [
+    'runs out of resources',
+    'messages',
+    'chat',
+    answerChunks(ENDED_WITH.chat('insufficient_system_resource').stream),
+    true,
+  ],
+  [
+    'runs out of resources',
+    'messages',
+    'chat',
+    answerJson(ENDED_WITH.chat('insufficient_system_resource').whole),
+    false,
+  ],
+  ['loses its network', 'chat', 'chat', answerChunks(ENDED_WITH.chat('network_error').stream), true],
+  ['loses its network', 'chat', 'chat', answerJson(ENDED_WITH.chat('network_error').whole), false],
+  ['ends in the middle', 'messages', 'messages', answerChunks([...STARTED, BLOCK_STOP]), true],
+  ['ends in the middle', 'chat', 'messages', answerChunks([...STARTED, BLOCK_STOP]), true],
+  ['ends in the middle', 'responses', 'responses', answerChunks(SAID), true],
+];
+
+describe('the word with which a server ends its answer', () => {
+  for (const [spoken, upstream] of TRANSLATED) {
+    for (const stream of [true, false]) {
+      test(`is told by a ${upstream} upstream to a ${spoken} client ${stream ? 'in a stream' : 'of a whole answer'}`, async () => {
+        for (const [index, [word, told, loss]] of WORDS.entries()) {
+          const answer = ENDED_WITH[upstream](word);
+          // Upstreams answer as they like: what was asked for as a whole may come as a stream, and the reverse.
+          const script = (index % 3 === 0) === stream ? answerJson(answer.whole) : answerChunks(answer.stream);
+          const got = await ask(spoken, upstream, script, { stream });
+          const { end, message } = endOf(spoken, got);
+          if (told === 'broken') {
+            assert.match(String(end), got.status === 200 ? /^broken$/ : /^broken 502$/, word);
+            assert.ok(message?.includes(word), message);
+            assert.match(message!, /Send the request again\./);
+            if (got.status === 502) assert.equal(got.headers['x-should-retry'], 'true');
+            await heal(upstream);
+            continue;
+          }
+          // Responses has no word for an answer that is whole.
+          assert.equal(
+            end,
+            TOLD[spoken][upstream === 'responses' && told === 'whole' ? 'cut' : told],
+            `${word}: ${got.text}`,
+          );
+          if (loss !== undefined) assert.ok((await lossesOf(nine, got)).includes(loss), word);
+        }
+      });
+    }
+  }
+
+  test('passes untouched where both sides speak the same protocol', async () => {
+    for (const upstream of ['messages', 'chat'] as const) {
+      for (const word of ['SAFETY', 'word_of_2031', 'network_error']) {
+        const { stream, whole } = ENDED_WITH[upstream](word);
+        assert.equal((await ask(upstream, upstream, answerChunks(stream), { stream: true })).text, stream.join(''));
+        assert.equal((await ask(upstream, upstream, answerJson(whole), { stream: false })).text, JSON.stringify(whole));
+        await heal(upstream);
+      }
+    }
+  });
+
+  test('that says nothing leaves a whole answer whole, and one that holds nothing broken', async () => {
+    const call = { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{"a":1}' } };
+    const document = (message: object) => ({
+      ...ENDED_WITH.chat('stop').whole,
+      choices: [{ index: 0, message: { role: 'assistant', ...message }, finish_reason: null }],
+    });
+    assert.equal(
+      endOf('messages', await ask('messages', 'chat', answerJson(document({ content: HALF })), { stream: false })).end,
+      'end_turn',
+    );
+    const called = await ask('messages', 'chat', answerJson(document({ content: null, tool_calls: [call] })), {
+      stream: false,
+    });
+    assert.equal(endOf('messages', called).end, 'tool_use');
+    for (const nothing of [
+      { content: '' },
+      { content: null, tool_calls: [{ ...call, function: { name: 'read', arguments: '{"a"' } }] },
+    ]) {
+      assert.equal(
+        endOf('messages', await ask('messages', 'chat', answerJson(document(nothing)), { stream: false })).end,
+        'broken 502',
+      );
+      await heal('chat');
+    }
+  });
+});
+
+const CRLF = (events: readonly string[]) => events.map((event) => event.replaceAll('\n', '\r\n'));
+const withoutLast = (events: readonly string[]) => [...events.slice(0, -1), events.at(-1)!.trimEnd()];
+
+/** Streams that say everything, each as some servers end it. */
+const WHOLE: readonly (readonly [Protocol, how: string, events: readonly string[]])[] = [
+  ['messages', 'without message_stop', [...STARTED, BLOCK_STOP, messageDelta('end_turn')]],
+  [
+    'messages',
+    'with a ping instead of message_stop',
+    [...STARTED, BLOCK_STOP, messageDelta('end_turn'), sse({ type: 'ping' })],
+  ],
+  ['messages', 'without content_block_stop', [...STARTED, messageDelta('end_turn'), MESSAGE_STOP]],
+  ['messages', 'without a reason', [...STARTED, BLOCK_STOP, messageDelta(null), MESSAGE_STOP]],
+  [
+    'messages',
+    'with a later delta that has no reason',
+    [...STARTED, BLOCK_STOP, messageDelta('end_turn'), messageDelta(null)],
+  ],
+  ['messages', 'without the last blank line', withoutLast([...STARTED, BLOCK_STOP, messageDelta('end_turn')])],
+  ['messages', 'with other ends of lines', CRLF([...STARTED, BLOCK_STOP, messageDelta('end_turn')])],
+  [
+    'messages',
+    'without names of events',
+    [...STARTED, BLOCK_STOP, messageDelta('end_turn')].map((event) => event.replace(/^event: .*\n/, '')),
+  ],
+  ['chat', 'without [DONE]', [chunk({ content: HALF }), chunk({}, 'stop'), data({ choices: [], usage: CHAT_USAGE })]],
+  ['chat', 'with usage beside the reason', [chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE })]],
+  ['chat', 'without a reason', [chunk({ content: HALF }), data({ choices: [], usage: CHAT_USAGE }), DONE]],
+  [
+    'chat',
+    'with the word null until it ends',
+    [chunk({ content: HALF }, 'null'), chunk({}, 'stop', { usage: CHAT_USAGE }), DONE],
+  ],
+  [
+    'chat',
+    'without the last blank line',
+    withoutLast([chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE })]),
+  ],
+  [
+    'chat',
+    'with other ends of lines',
+    CRLF([chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE }), DONE]),
+  ],
+  ['responses', 'with response.completed', [...SAID, responseEnd('completed', 'completed')]],
+  ['responses', 'with response.done', [...SAID, responseEnd('done', 'completed')]],
+  ['responses', 'with [DONE] behind it', [...SAID, responseEnd('completed', 'completed'), DONE]],
+  ['responses', 'without the last blank line', withoutLast([...SAID, responseEnd('completed', 'completed')])],
+  ['responses', 'with other ends of lines', CRLF([...SAID, responseEnd('completed', 'completed')])],
+];
+
+/** Streams that lack something. */
+const INTERRUPTED: readonly (readonly [Protocol, how: string, events: readonly string[]])[] = [
+  ['messages', 'before its reason', [...STARTED, BLOCK_STOP]],
+  ['messages', 'with a delta without a reason', [...STARTED, BLOCK_STOP, messageDelta(null)]],
+  ['messages', 'with an end of nothing', [STARTED[0]!, messageDelta(null), MESSAGE_STOP]],
+  ['messages', 'inside an event', [...STARTED, BLOCK_STOP, messageDelta('end_turn').slice(0, 60)]],
+  ['chat', 'before its reason', [chunk({ content: HALF })]],
+  ['chat', 'with an end of nothing', [chunk({ role: 'assistant' }), DONE]],
+  ['responses', 'before response.completed', SAID],
+  [
+    'responses',
+    'with response.done that failed',
+    [...SAID, responseEnd('done', 'failed', { error: { code: 'server_error', message: 'It broke.' } })],
+  ],
+  ['responses', 'with response.done that was cancelled', [...SAID, responseEnd('done', 'cancelled')]],
+];
+
+describe('a stream', () => {
+  for (const [upstream, how, events] of WHOLE) {
+    test(`of a ${upstream} upstream that ends ${how} is whole for every client, and charged`, async () => {
+      for (const stream of [true, false]) {
+        for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
+          const got = await ask(spoken, upstream, answerChunks(events), { stream });
+          assert.equal(got.status, 200, got.text);
+          if (spoken === upstream) {
+            assert.equal(got.text, events.join(''));
+            assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
+          } else assert.deepEqual(endOf(spoken, got), { end: TOLD[spoken].whole });
+        }
+      }
+    });
+  }
+
+  for (const [upstream, how, events] of INTERRUPTED) {
+    test(`of a ${upstream} upstream that ends ${how} is broken for every client of another protocol`, async () => {
+      for (const stream of [true, false]) {
+        for (const [spoken] of TRANSLATED.filter(([, one]) => one === upstream)) {
+          assert.match(
+            String(endOf(spoken, await ask(spoken, upstream, answerChunks(events), { stream })).end),
+            /^broken/,
+          );
+          await heal(upstream);
+        }
+      }
+    });
+  }
+
+  test('of a Responses server that calls every end completed says what its status says', async () => {
+    const cut = [...SAID, responseEnd('completed', 'incomplete', { incomplete_details: null })];
+    for (const stream of [true, false]) {
+      const got = await ask('messages', 'responses', answerChunks(cut), { stream });
+      assert.deepEqual(endOf('messages', got), { end: 'max_tokens' });
+    }
+  });
+
+  /** Writes events and drops the connection behind them. */
+  const dropped =
+    (events: readonly string[]): Script =>
+    ({ res, socket }) => {
+      res.writeHead(200, [...EVENT_STREAM]);
+      res.write(events.join(''), () => socket.destroy());
+    };
+
+  test('whose connection breaks behind its last word is whole, and one that breaks before it is not', async () => {
+    const whole: Readonly<Record<Protocol, readonly string[]>> = {
+      messages: [...STARTED, BLOCK_STOP, messageDelta('end_turn'), MESSAGE_STOP],
+      chat: [chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE }), DONE],
+      responses: [...SAID, responseEnd('completed', 'completed')],
+    };
+    for (const [spoken, upstream] of COMBINATIONS) {
+      for (const stream of [true, false]) {
+        if (spoken === upstream && !stream) continue;
+        const events = whole[upstream];
+        const got = await ask(spoken, upstream, dropped(events), { stream });
+        if (spoken === upstream) assert.equal(got.text, events.join(''));
+        else assert.deepEqual(endOf(spoken, got), { end: TOLD[spoken].whole });
+        assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
+        const cut = await ask(spoken, upstream, dropped(events.slice(0, upstream === 'chat' ? 1 : 3)), { stream });
+        assert.match(String(endOf(spoken, cut).end), /^broken/);
+        await heal(upstream);
+      }
+    }
+  });
+});
+
+describe('an answer that broke off', () => {
+  test('costs what came of it, and not what might have come', async () => {
+    const started = STARTED.slice(0, 2);
+    const said = 'x'.repeat(400);
+    const delta = sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: said } });
+    for (const spoken of ['messages', 'chat'] as const) {
+      const got = await ask(spoken, 'messages', answerChunks([...started, delta]), { stream: true });
+      const row = await ledgerRow(nine.gateway.database, idOf(got));
+      // Four characters are a token.
+      assert.deepEqual([row.input_tokens, row.output_tokens, row.provenance.output], [INPUT, 100, 'estimate']);
+      assert.equal(row.cost_nano_usd, (INPUT * PRICING.input + 100 * PRICING.output) * 1000);
+      await heal('messages');
+    }
+  });
+
+  test('costs what its server counted, where it did', async () => {
+    for (const [spoken, stream] of [
+      ['messages', true],
+      ['messages', false],
+      ['chat', true],
+    ] as const) {
+      const script = answerChunks(ENDED_WITH.chat('insufficient_system_resource').stream);
+      const got = await ask(spoken, 'chat', script, { stream });
+      assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
+      await heal('chat');
+    }
+  });
+
+  test('before it said anything costs nothing', async () => {
+    const got = await ask('messages', 'chat', answerChunks([chunk({}, 'network_error'), DONE]), { stream: true });
+    assert.match(String(endOf('messages', got).end), /^broken/);
+    assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, 0);
+    await heal('chat');
+  });
+});
+
+describe('a breaker', () => {
+  /** Asks as often as a breaker bears failures, and then once more for a whole answer. */
+  async function statusAfter(spoken: Protocol, upstream: Protocol, script: Script, asked: Asked): Promise<number> {
+    for (let i = 0; i < 5; i++) await ask(spoken, upstream, script, asked);
+    const { whole } = ENDED_WITH[upstream]('max_tokens');
+    return (await ask(spoken, upstream, answerJson(whole), { ...asked, stream: false })).status;
+  }
+
+  for (const stream of [true, false]) {
+    const how = stream ? 'in streams' : 'in whole answers';
+    test(`stays closed for refusals, for models that say nonsense and for ends without a last event, ${how}`, async () => {
+      for (const [spoken, upstream] of [
+        ['messages', 'chat'],
+        ['chat', 'chat'],
+        ['chat', 'messages'],
+      ] as const) {
+        for (const word of ['SAFETY', 'MALFORMED_FUNCTION_CALL']) {
+          const answer = ENDED_WITH[upstream](word);
+          const script = stream ? answerChunks(answer.stream) : answerJson(answer.whole);
+          assert.equal(await statusAfter(spoken, upstream, script, { stream }), 200, `${word} ${spoken} ${upstream}`);
+        }
+      }
+      for (const spoken of ['messages', 'chat', 'responses'] as const) {
+        const script = answerChunks([...STARTED, BLOCK_STOP, messageDelta('end_turn')]);
+        assert.equal(await statusAfter(spoken, 'messages', script, { stream }), 200, spoken);
+      }
+    });
+  }
+
+  for (const [index, [what, spoken, upstream, script, stream]] of OPENING.entries()) {
+    test(`opens for a ${upstream} upstream that ${what}, for ${spoken} clients ${stream ? 'of streams' : 'of whole answers'}`, async () => {
+      assert.equal(await statusAfter(spoken, upstream, script, { stream, model: failing(index) }), 503);
+    });
+  }
+});
