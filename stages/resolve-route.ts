@@ -286,13 +286,14 @@ export default defineStage({
         const other = shadows?.find((shadow) => shadow.route !== route);
         if (other !== undefined) ctx.noteShadow(`routing:${other.name}`);
         ctx.set('route.rule', rule?.name ?? 'default');
+        const caller_id = ctx.get('principal.id');
         const needs: Needs = {
           // Nothing tells how many tokens an image is.
           tokens: ctx.get('request.image_count') ? 0 : asked.input + (asked.output ?? 0),
           cache_ttl: (ctx.get('cache.requested_ttl') ?? 'none') as CacheLifetime,
           model: id,
           session_key: ctx.get('request.session_key'),
-          caller: ctx.get('principal.id'),
+          by: caller_id === undefined ? undefined : { caller: caller_id },
           continues: ctx.get('request.continues'),
           holds_state: ctx.get('request.holds_state') ?? false,
           decide: decider(ctx, caller, model),

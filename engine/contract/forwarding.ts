@@ -107,8 +107,8 @@ export interface Closed {
   readonly until: number | undefined;
   /** The last failure, for people, such as `status 529`. */
   readonly last: string | undefined;
-  /** Whether that is so for the caller alone: only the caller's requests failed. */
-  readonly of_caller?: true;
+  /** Whether that is so for the caller alone, or for this request: nothing else failed. */
+  readonly alone?: 'caller' | 'request';
 }
 
 /** A request that counts as under way at an upstream. */
@@ -171,13 +171,16 @@ export interface Witness {
   readonly request: number;
 }
 
+/** Whose a request is, and which, as far as that is known. */
+export type Seen = Pick<Witness, 'caller'> & Partial<Witness>;
+
 /**
  * What is known of the upstreams: breakers, windows in which they are limited, who was drained, where sessions are at home. Of
  * this process; what others learn is a hint.
  */
 export interface UpstreamStates {
   /** What speaks against a request now; changes nothing. */
-  closed(upstream: string, upstream_model: string, caller?: string): Closed | undefined;
+  closed(upstream: string, upstream_model: string, by?: Seen): Closed | undefined;
   /**
    * Counts a request as under way; where the breaker is half-open it is the one that tries. `closed` right before it says
    * whether another one tries already.

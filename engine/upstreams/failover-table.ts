@@ -182,5 +182,5 @@ export const FAILOVER_NOTES: readonly string[] = [
   'Before the same upstream is asked again, the gateway waits for as long as it asked for. If it asked for more than 2 seconds (429) or 5 seconds (503, 529), it is not asked again. If it did not say, the wait is 0.5 to 1.5 seconds after 503 and 529, and after 429 it is not asked again.',
   'The same upstream is not asked again where the client is retrying itself, nor while its breaker is open.',
   'An answer that breaks off, says that it failed or that its server broke off, or in Messages and Responses ends without an end, after it had begun counts as a failure of the upstream: where one after the other does, its breaker opens although each of them began. An answer that was refused, or cut at its longest, is none.',
-  'A breaker opens for all when two callers at least saw the upstream fail. A request that is sent again counts once. What fails for one caller alone is refused to that caller alone, until anybody is served.',
+  'A breaker opens for all when two callers at least saw the upstream fail. A request that is sent again counts once. One request that fails so often, or the requests of one caller, are refused alone, until anybody is served.',
 ];

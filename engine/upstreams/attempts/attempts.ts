@@ -11,7 +11,7 @@ import { type PreparedRequest, protocolAt, requestFor, type Target } from '../ta
 import { writeAttemptFacts } from './attempt-facts.ts';
 import { errorOfEvent, mayBeError, outcomeOf, statusOf } from './error-meaning.ts';
 import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
-import { callerOf, demandWaiting, type ForwardContext, witnessOf } from './forward-context.ts';
+import { demandWaiting, type ForwardContext, witnessOf } from './forward-context.ts';
 import { lastWord, reasonOf } from './give-up.ts';
 import { withTrace } from './joined-trace.ts';
 import { type ServedAttempt, sendOnce } from './send-once.ts';
@@ -48,6 +48,7 @@ export class Attempts {
   readonly #targets: ReadonlyMap<string, Target>;
   readonly #random: () => number;
   readonly #began: number;
+  readonly #witness: Witness;
   readonly #failed: FailedAttempt[] = [];
   #refusal: unknown;
   #served: ServedAttempt | undefined;
@@ -55,7 +56,6 @@ export class Attempts {
   readonly #dropped: string[] = [];
   #dropped_headers: readonly string[] | undefined;
   #trial: Trial | undefined;
-  #witness: Witness | undefined;
   /** What the answer says went wrong after it had begun. */
   #broken_off: string | undefined;
   /** The last three events of the answer: how it ended is looked up in them when it is over. */
@@ -74,6 +74,8 @@ export class Attempts {
     this.#targets = targets;
     this.#random = random;
     this.#began = services.clock.monotonic();
+    // Before the body is sent, since it may not be kept after that.
+    this.#witness = witnessOf(ctx);
   }
 
   /** Sends the request until it is served or nobody is left to serve it. Raises what `forward` declares. */
@@ -186,7 +188,7 @@ export class Attempts {
   /** Upstreams may have changed since the request was routed. The last one is asked all the same, unless nobody may. */
   #isClosed(candidate: Candidate, is_last: boolean): boolean {
     const { upstream, upstream_model, is_alone = false } = candidate;
-    const closed = this.#services.upstreams.closed(upstream.name, upstream_model, callerOf(this.#ctx));
+    const closed = this.#services.upstreams.closed(upstream.name, upstream_model, this.#witness);
     if (closed === undefined || (is_last && !mayNotBeAsked(closed, is_alone))) return false;
     this.#refusal ??= unavailable(candidate, closed, this.#services.clock.now());
     this.#drop(upstream.name, closed.because);
@@ -195,7 +197,7 @@ export class Attempts {
 
   /** Its breaker keeps requests away from it, or leaves it to another request to try. */
   #isOpen({ upstream, upstream_model }: Candidate): boolean {
-    return this.#services.upstreams.closed(upstream.name, upstream_model, callerOf(this.#ctx))?.because === 'open';
+    return this.#services.upstreams.closed(upstream.name, upstream_model, this.#witness)?.because === 'open';
   }
 
   #drop(upstream: string, reason: DropReason): void {
@@ -239,8 +241,6 @@ export class Attempts {
     const { clock, upstreams, config } = this.#services;
     const { timeouts } = config.server;
     this.#trial?.leave();
-    // Before the body is sent, since it may not be kept after that.
-    this.#witness ??= witnessOf(this.#ctx);
     const trial = upstreams.begin(candidate.upstream.name, candidate.upstream_model, this.#witness);
     this.#trial = trial;
     const can_move_on = !is_last && config.routing.attempts.unconfirmed && this.#tried() + 1 < this.#most();
@@ -393,7 +393,7 @@ export class Attempts {
   #waits(): readonly number[] {
     const now = this.#services.clock.now();
     const windows = this.#candidates().flatMap(({ upstream, upstream_model }) => {
-      const until = this.#services.upstreams.closed(upstream.name, upstream_model, callerOf(this.#ctx))?.until;
+      const until = this.#services.upstreams.closed(upstream.name, upstream_model, this.#witness)?.until;
       return until === undefined ? [] : [(until - now) / 1000];
     });
     return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];

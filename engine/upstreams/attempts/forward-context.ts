@@ -47,11 +47,6 @@ export type ForwardContext = StageContext<
   (typeof FORWARD_WRITES)[number]
 >;
 
-/** Whose request an attempt is for: a person or a service, else an address. */
-export function callerOf(ctx: Pick<ForwardContext, 'get'>): string {
-  return ctx.get('principal.id') ?? `address ${ctx.get('request.client.address')}`;
-}
-
 /** Of a long body so much is looked at from either end, in bytes: turns of a conversation differ there. */
 const FINGERPRINT_BYTES = 4096;
 
@@ -60,7 +55,8 @@ export function witnessOf(ctx: ForwardContext): Witness {
   const { bytes = NO_BYTES } = ctx.body ?? {};
   // A session's first request is like that of another session.
   const head = crc32(bytes.subarray(0, FINGERPRINT_BYTES), crc32(`${sessionInHeaders(ctx.headers)} ${ctx.url}`));
-  return { caller: callerOf(ctx), request: crc32(bytes.subarray(-FINGERPRINT_BYTES), head) };
+  const caller = ctx.get('principal.id') ?? `address ${ctx.get('request.client.address')}`;
+  return { caller, request: crc32(bytes.subarray(-FINGERPRINT_BYTES), head) };
 }
 
 /** Raises why nobody waits for a request any more: getting ready takes its time, and nothing is sent after it. */

@@ -1,4 +1,4 @@
-import type { Candidate, Closed, DropReason, UpstreamStates } from '../../contract/forwarding.ts';
+import type { Candidate, Closed, DropReason, Seen, UpstreamStates } from '../../contract/forwarding.ts';
 import type { CacheLifetime } from '../../contract/services.ts';
 import { refuseLifetime } from '../cache-lifetime.ts';
 import { dropRefusing, splitByCache } from './cache.ts';
@@ -14,7 +14,7 @@ export interface Needs extends Session {
   readonly tokens: number;
   readonly cache_ttl: CacheLifetime;
   /** Whose it is. */
-  readonly caller?: string | undefined;
+  readonly by?: Seen | undefined;
   /** Whether it holds what only the upstream can read that it came from. */
   readonly holds_state: boolean;
   /**
@@ -68,7 +68,7 @@ export function chooseCandidates(route: Route, places: readonly Place[], needs: 
       )
     : dropUnable(places, needs, dropped);
   let left = dropRefusing(able, needs, dropped);
-  left = dropClosed(left, { ...choosing, is_bound, caller: needs.caller }, dropped);
+  left = dropClosed(left, { ...choosing, is_bound, by: needs.by }, dropped);
   const { keeping, spare } = splitByCache(left, needs, dropped);
   const candidates = rankPlaces(keeping, ranking).map((place) => candidateOf(place, needs, decided));
   if (left.length === 1 && !dropped.some(({ reason }) => FOR_A_WHILE.has(reason))) {
@@ -91,7 +91,7 @@ function onlyCandidate(place: Place, needs: Needs, { states, now }: Choosing): r
   const { alone, fate } = place.as(needs.cache_ttl);
   const others = needs.decide?.(place) ?? [];
   if (fate === 'refuse') throw refuseLifetime([place.upstream.name]);
-  const closed = states.closed(place.upstream.name, place.upstream_model, needs.caller);
+  const closed = states.closed(place.upstream.name, place.upstream_model, needs.by);
   if (closed !== undefined && mayNotBeAsked(closed, true)) throw unavailable(place, closed, now());
   return others.length === 0 ? alone : [withModels(alone[0]!, others)];
 }
@@ -141,12 +141,12 @@ function near({ upstream: { state_boundary } }: Place, places: readonly Place[],
  */
 function dropClosed(
   places: readonly Place[],
-  { states, now, is_bound, caller }: Choosing & { readonly is_bound: boolean; readonly caller: string | undefined },
+  { states, now, is_bound, by }: Choosing & { readonly is_bound: boolean; readonly by: Seen | undefined },
   dropped: Dropped[],
 ): readonly Place[] {
   let closed: Map<Place, Closed> | undefined;
   for (const place of places) {
-    const found = states.closed(place.upstream.name, place.upstream_model, caller);
+    const found = states.closed(place.upstream.name, place.upstream_model, by);
     if (found === undefined) continue;
     closed ??= new Map();
     closed.set(place, found);

@@ -6,6 +6,8 @@ const RETRY_SECONDS_MAX = 60;
 /** Nobody knows for how long an upstream is drained. */
 const RETRY_SECONDS_DRAINED = 10;
 
+const ALONE = { caller: 'your requests', request: 'this request' } as const;
+
 /**
  * Whether not even the last upstream is asked. One that is only limited answers at once, and so does one that refuses a credential:
  * with more than is known here.
@@ -24,10 +26,10 @@ export function unavailable(
   now: number,
   holds_state = false,
 ): StageError {
-  const { because, until, last, of_caller } = closed;
+  const { because, until, last, alone } = closed;
   const seconds = Math.min(RETRY_SECONDS_MAX, Math.max(1, Math.ceil(((until ?? Infinity) - now) / 1000)));
   const wait = because === 'drained' && until === undefined ? RETRY_SECONDS_DRAINED : seconds;
-  const whose = of_caller ? 'it failed on your requests too often' : 'it failed too often';
+  const whose = alone === undefined ? 'it failed too often' : `it failed too often on ${ALONE[alone]}`;
   const failed = last === undefined ? whose : `${whose} (${last})`;
   const why = because === 'drained' ? 'an administrator has drained it' : failed;
   const no_other = holds_state

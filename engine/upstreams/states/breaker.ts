@@ -1,5 +1,5 @@
 import type { UpstreamConfig } from '../../contract/config.ts';
-import type { Witness } from '../../contract/forwarding.ts';
+import type { Seen, Witness } from '../../contract/forwarding.ts';
 import { FailureRun } from './failure-run.ts';
 import { createOutcomes } from './outcomes.ts';
 
@@ -20,6 +20,14 @@ export interface BreakerSurroundings {
   readonly onClose: (open_ms: number) => void;
 }
 
+/** For whom alone a breaker is open, and until when. */
+export interface OpenFor {
+  readonly until: number;
+  readonly whose: 'caller' | 'request';
+  /** The request it is open for. */
+  readonly request: number;
+}
+
 /**
  * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, once its time is over: one at a time, and
  * `SUCCESSES_TO_CLOSE` that succeed close it. What only one caller's requests show keeps no other caller away: it opens for that
@@ -31,9 +39,9 @@ export interface Breaker {
   phase(now: number): 'closed' | 'open' | 'half_open';
   /** Until when nothing should pass; `undefined` when a request may. */
   until(now: number): number | undefined;
-  /** The same, of one caller's requests alone. */
-  untilFor(caller: string, now: number): number | undefined;
-  /** How many callers' requests should not pass although others may. */
+  /** The same, of one caller's requests, or of one of them. */
+  untilFor(by: Seen, now: number): OpenFor | undefined;
+  /** Of how many callers requests should not pass although others may. */
   callersRefused(now: number): number;
   /** Trial `n` begins; in a half-open breaker it is the one that tries, unless another is. */
   begin(n: number, now: number): void;
@@ -83,8 +91,8 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
   const breaking = new FailureRun();
   /** Whose requests tried in vain since it was open last. */
   const tried = new Set<string>();
-  /** Until when it is open for one caller. */
-  const open_for = new Map<string, number>();
+  /** By caller. */
+  const open_for = new Map<string, OpenFor>();
   let is_failing = false;
   let failing_since = 0;
   let succeeded_at = Number.NEGATIVE_INFINITY;
@@ -149,19 +157,19 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
   }
 
   /** Whether the upstream is at fault, one caller's requests with it, or nobody knows. */
-  function judge(now: number, witness: Witness | undefined): 'upstream' | 'caller' | undefined {
+  function judge(now: number, witness: Witness | undefined): 'upstream' | OpenFor['whose'] | undefined {
     const { failures, failure_percent, requests_min } = settings;
     const { all, failed, failed_of_one } = outcomes.count(now);
     const isTooMuch = (less: number) =>
       all - less >= requests_min && (failed - less) * 100 >= failure_percent * (all - less);
-    const runs = [failing, breaking];
-    if (runs.some((run) => run.shows(failures)) || isTooMuch(failed_of_one)) return 'upstream';
+    if (failing.shows(failures) || breaking.shows(failures) || isTooMuch(failed_of_one)) return 'upstream';
     if (witness === undefined) return undefined;
-    return runs.some((run) => run.isOf(witness, failures)) ? 'caller' : undefined;
+    return failing.faultOf(witness, failures) ?? breaking.faultOf(witness, failures);
   }
 
-  function openFor({ caller }: Witness, now: number): void {
-    open_for.set(caller, now + settings.open_seconds * (1 - JITTER + 2 * JITTER * random()) * 1000);
+  function openFor({ caller, request }: Witness, whose: OpenFor['whose'], now: number): void {
+    const until = now + settings.open_seconds * (1 - JITTER + 2 * JITTER * random()) * 1000;
+    open_for.set(caller, { until, whose, request });
   }
 
   function fail(n: number, now: number, detail: string | undefined, witness?: Witness): void {
@@ -174,11 +182,11 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
       outcomes.add(false, now, witness?.caller);
       const fault = judge(now, witness);
       if (fault === 'upstream') open(now);
-      else if (fault === 'caller') openFor(witness!, now);
+      else if (fault !== undefined) openFor(witness!, fault, now);
     } else if (now >= open_until) {
       if (witness !== undefined) tried.add(witness.caller);
       if (witness === undefined || tried.size > 1) open(now);
-      else openFor(witness, now);
+      else openFor(witness, 'caller', now);
     }
   }
 
@@ -190,11 +198,12 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
       if (open_until === undefined) return 'closed';
       return now < open_until ? 'open' : 'half_open';
     },
-    untilFor(caller, now) {
-      const until = open_for.get(caller);
-      return until !== undefined && now < until ? until : undefined;
+    untilFor({ caller, request }, now) {
+      const found = open_for.get(caller);
+      if (found === undefined || now >= found.until) return undefined;
+      return found.whose === 'caller' || found.request === request ? found : undefined;
     },
-    callersRefused: (now) => [...open_for.values()].filter((until) => now < until).length,
+    callersRefused: (now) => [...open_for.values()].filter(({ until }) => now < until).length,
     until(now) {
       if (open_until === undefined) return undefined;
       if (now < open_until) return open_until;

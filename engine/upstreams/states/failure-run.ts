@@ -5,7 +5,8 @@ import type { Witness } from '../../contract/forwarding.ts';
  * a caller counts for half of what opens a breaker at most. A failure without a witness says as much as one of a caller of its own.
  */
 export class FailureRun {
-  readonly #requests_of = new Map<string, Set<number>>();
+  /** By caller and request, how often it failed. */
+  readonly #of = new Map<string, Map<number, number>>();
   #unwitnessed = 0;
 
   add(witness: Witness | undefined): void {
@@ -13,27 +14,31 @@ export class FailureRun {
       this.#unwitnessed += 1;
       return;
     }
-    const requests = this.#requests_of.get(witness.caller) ?? new Set();
-    this.#requests_of.set(witness.caller, requests);
-    requests.add(witness.request);
+    const { caller, request } = witness;
+    const of_caller = this.#of.get(caller) ?? new Map<number, number>();
+    this.#of.set(caller, of_caller);
+    of_caller.set(request, (of_caller.get(request) ?? 0) + 1);
   }
 
   clear(): void {
-    this.#requests_of.clear();
+    this.#of.clear();
     this.#unwitnessed = 0;
   }
 
   /** Whether they show a fault of the upstream: `failures` of them, of two callers at least. */
   shows(failures: number): boolean {
-    if (this.#requests_of.size === 1 && this.#unwitnessed === 0) return false;
+    if (this.#of.size === 1 && this.#unwitnessed === 0) return false;
     const most_of_one = Math.ceil(failures / 2);
     let sum = this.#unwitnessed;
-    for (const requests of this.#requests_of.values()) sum += Math.min(requests.size, most_of_one);
+    for (const requests of this.#of.values()) sum += Math.min(requests.size, most_of_one);
     return sum >= failures;
   }
 
-  /** Whether so many requests of one caller failed. */
-  isOf({ caller }: Witness, failures: number): boolean {
-    return (this.#requests_of.get(caller)?.size ?? 0) >= failures;
+  /** What else fails so often: requests of one caller, or one of them. */
+  faultOf({ caller, request }: Witness, failures: number): 'caller' | 'request' | undefined {
+    const of_caller = this.#of.get(caller);
+    if (of_caller === undefined) return undefined;
+    if (of_caller.size >= failures) return 'caller';
+    return of_caller.get(request)! >= failures ? 'request' : undefined;
   }
 }

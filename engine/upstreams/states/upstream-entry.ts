@@ -1,5 +1,5 @@
 import type { UpstreamConfig } from '../../contract/config.ts';
-import type { Closed } from '../../contract/forwarding.ts';
+import type { Closed, Seen } from '../../contract/forwarding.ts';
 import { type Breaker, type BreakerSurroundings, createBreaker } from './breaker.ts';
 import type { CredentialBreaker } from './credential-breaker.ts';
 import { createLimitedWindow, type LimitedWindow } from './limited-window.ts';
@@ -101,13 +101,13 @@ export function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntr
 
 /**
  * What speaks against a request to an upstream at a time, the longest-lasting of it; times are those of the breakers.
- * @param caller whose request it is, where that is known
+ * @param seen_by whose request it is, and which, where that is known
  */
 export function whatCloses(
   entry: UpstreamEntry,
   upstream_model: string,
   now: number,
-  caller: string | undefined,
+  seen_by: Seen | undefined,
 ): Closed | undefined {
   const { connect, credential, mode } = entry;
   const model = entry.models.get(upstream_model);
@@ -121,8 +121,8 @@ export function whatCloses(
     if (model !== undefined) {
       const { breaker } = model;
       note({ because: 'open', until: breaker.until(now), last: breaker.last });
-      if (caller !== undefined)
-        note({ because: 'open', until: breaker.untilFor(caller, now), last: breaker.last, of_caller: true });
+      const own = seen_by && breaker.untilFor(seen_by, now);
+      if (own) note({ because: 'open', until: own.until, last: breaker.last, alone: own.whose });
     }
   }
   if (model === undefined) return closed;

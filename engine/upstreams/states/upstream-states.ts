@@ -167,11 +167,11 @@ export function createUpstreamStates(options: {
     setDrained(next) {
       drained = next;
     },
-    closed(upstream, upstream_model, caller) {
+    closed(upstream, upstream_model, by) {
       if (drained.has(upstream)) return { because: 'drained', until: undefined, last: undefined };
       const entry = entries.get(upstream);
       if (entry === undefined || isQuiet(entry, entry.models.get(upstream_model))) return undefined;
-      const closed = whatCloses(entry, upstream_model, now(), caller);
+      const closed = whatCloses(entry, upstream_model, now(), by);
       return closed && { ...closed, until: epoch(closed.until!) };
     },
     begin(upstream, upstream_model, witness) {

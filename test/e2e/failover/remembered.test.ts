@@ -205,14 +205,13 @@ describe('an upstream that is alone and fails on the requests of one caller', ()
   ] as const) {
     test(`serves all others, with ${how} for a request that is sent again and again`, async () => {
       several.faults[0]!.plays.set('a', play);
-      for (let i = 0; i < 12; i++) assert.notEqual((await several.ask('odd', { stream: true })).status, 503);
+      const statuses: number[] = [];
+      for (let i = 0; i < 12; i++) statuses.push((await several.ask('odd', { stream: true })).status);
+      assert.deepEqual([statuses.indexOf(503), statuses.lastIndexOf(503)], [5, 11]);
       several.forget();
+      assert.equal((await several.ask('another', { stream: true })).status, 200, 'another request of the caller');
       assert.equal((await askAsBen()).status, 200);
-      assert.equal(
-        (await several.ask('odd', { stream: true })).status,
-        200,
-        'nothing was opened for the caller either',
-      );
+      assert.equal((await several.ask('odd', { stream: true })).status, 200, 'somebody was served');
     });
 
     test(`serves all others, with ${how} for many requests, and refuses the caller until somebody is served`, async () => {
@@ -221,7 +220,7 @@ describe('an upstream that is alone and fails on the requests of one caller', ()
       for (let i = 0; i < 12; i++) statuses.push((await several.ask(`odd ${i}`, { stream: true })).status);
       assert.deepEqual([statuses.indexOf(503), statuses.lastIndexOf(503)], [5, 11]);
       const refused = await several.ask('odd again');
-      assert.match(refused.json().error.message, /it failed on your requests too often/);
+      assert.match(refused.json().error.message, /it failed too often on your requests/);
       several.forget();
       assert.equal((await askAsBen()).status, 200);
       assert.equal((await several.ask('odd again')).status, 200);

@@ -240,12 +240,18 @@ function endOf(spoken: Protocol, { text, status, headers }: Response): { end: un
 interface Asked {
   readonly stream: boolean;
   readonly model?: string;
+  readonly text?: string;
 }
 
-async function ask(spoken: Protocol, upstream: Protocol, script: Script, { stream, model }: Asked): Promise<Response> {
+async function ask(
+  spoken: Protocol,
+  upstream: Protocol,
+  script: Script,
+  { stream, model, text = 'Write half a file.' }: Asked,
+): Promise<Response> {
   nine.provider.upstream.script = script;
   const usage = spoken === 'chat' && stream && { stream_options: { include_usage: true } };
-  const body = askBody(spoken, model ?? modelVia(upstream), 'Write half a file.', { stream, ...usage });
+  const body = askBody(spoken, model ?? modelVia(upstream), text, { stream, ...usage });
   return post(nine.gateway, spoken, body);
 }
 
@@ -520,7 +526,7 @@ describe('an answer that broke off', () => {
 describe('a breaker', () => {
   /** Asks as often as a breaker bears failures, and then once more for a whole answer. */
   async function statusAfter(spoken: Protocol, upstream: Protocol, script: Script, asked: Asked): Promise<number> {
-    for (let i = 0; i < 5; i++) await ask(spoken, upstream, script, asked);
+    for (let i = 0; i < 5; i++) await ask(spoken, upstream, script, { ...asked, text: `Write file ${i}.` });
     const { whole } = ENDED_WITH[upstream]('max_tokens');
     return (await ask(spoken, upstream, answerJson(whole), { ...asked, stream: false })).status;
   }
