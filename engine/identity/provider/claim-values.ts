@@ -111,12 +111,9 @@ export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcCo
   return groups;
 }
 
-/** What objects in a list of groups are called by, the first that is there (SCIM, RFC 7643 section 4.2, has `display`). */
-const NAME_KEYS = ['name', 'displayName', 'display'];
-
 /**
- * The names in a claim with groups or roles: a text, which is one name, a list of texts or of objects with a name, or an
- * object whose keys are roles, alone or in a list, as ZITADEL sends it. `undefined` for any other shape, which is not guessed at.
+ * The names in a claim with groups or roles: a text, which is one name, a list of texts, or an object whose keys are roles,
+ * alone or in a list, as ZITADEL sends it. `undefined` for any other shape, which is not guessed at.
  */
 export function groupNames(value: unknown): readonly string[] | undefined {
   if (value === undefined || value === null) return [];
@@ -124,30 +121,19 @@ export function groupNames(value: unknown): readonly string[] | undefined {
   if (!Array.isArray(value)) return rolesIn(value);
   const names: string[] = [];
   for (const item of value) {
-    if (typeof item === 'string') names.push(item);
-    else {
-      const found = nameIn(item) ?? rolesIn(item);
-      if (found === undefined || found.length === 0) return undefined;
-      names.push(...found);
-    }
+    const found = typeof item === 'string' ? [item] : rolesIn(item);
+    if (found === undefined || found.length === 0) return undefined;
+    names.push(...found);
   }
   return names;
 }
 
-function nameIn(item: unknown): readonly string[] | undefined {
-  if (typeof item !== 'object' || item === null) return undefined;
-  const key = NAME_KEYS.find((known) => Object.hasOwn(item, known));
-  const name = key === undefined ? undefined : (item as Record<string, unknown>)[key];
-  return typeof name === 'string' ? [name] : undefined;
-}
-
-/** The keys of an object that says of each role who grants it, or that somebody has it. One with lists in it has its roles there. */
+/** The keys of an object that says of each role who grants it; nobody does where it says null. Lists in it have their roles there. */
 function rolesIn(value: unknown): readonly string[] | undefined {
-  if (typeof value !== 'object' || value === null || Array.isArray(value) || listsIn(value).length > 0)
-    return undefined;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
   const entries = Object.entries(value);
-  if (!entries.every(([, granted]) => typeof granted === 'boolean' || typeof granted === 'object')) return undefined;
-  return entries.filter(([, granted]) => granted !== false && granted !== null).map(([role]) => role);
+  if (!entries.every(([, granted]) => typeof granted === 'object') || listsIn(value).length > 0) return undefined;
+  return entries.filter(([, granted]) => granted !== null).map(([role]) => role);
 }
 
 /** Where lists are in an object, and in the objects in it. */

@@ -17,7 +17,7 @@ const granted = { 2717: 'acme.id.example.com' };
 const PEOPLE = {
   zoe: { email: 'zoe@example.com', email_verified: false, [ROLES]: { coder: granted, admin: granted } },
   yann: { email: 'yann@example.com', email_verified: false, [ROLES]: [{ coder: granted }] },
-  xenia: { email: 'xenia@example.com', email_verified: false, [ROLES]: { coder: false, visitor: granted } },
+  xenia: { email: 'xenia@example.com', email_verified: false, [ROLES]: { coder: null, visitor: granted } },
   mallory: { email: 'mallory@example.org', email_verified: false, [ROLES]: { coder: granted } },
 };
 

@@ -53,7 +53,7 @@ test('groups in another claim, identifiers for names and no groups at all are to
   for (const text of ['staff,engineering', 'staff engineering', '[staff, engineering]', '["staff","engineering"]']) {
     assert.match(misses(text, ['engineering']).hints[0] ?? '', /^one text came with engineering in it/);
   }
-  assert.deepEqual(misses({ staff: {}, engineering: false }, ['engineering']).came, ['staff']);
+  assert.deepEqual(misses({ staff: {}, engineering: null }, ['engineering']).came, ['staff']);
 });
 
 test('however much a provider sends, little of it is kept', () => {
