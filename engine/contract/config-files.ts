@@ -10,6 +10,9 @@ export interface GatewayFile {
     readonly profile: string;
     readonly trusted_proxies: readonly string[];
     readonly region_header?: string;
+    readonly cors?: {
+      readonly origins: readonly string[];
+    };
     readonly tls?: {
       readonly cert_file: string;
       readonly key_file: string;
@@ -54,7 +57,7 @@ export interface GatewayFile {
       readonly groups_claim: string;
       readonly keep_groups?: readonly string[];
       readonly email_claim: string;
-      readonly email_verification: 'required' | 'if_stated';
+      readonly email_verification: 'required' | 'if_stated' | 'ignored';
       readonly allowed_email_domains?: readonly string[];
       readonly team_claim?: string;
       readonly project_claim?: string;

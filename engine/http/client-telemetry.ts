@@ -7,6 +7,7 @@ import { StageError } from '../contract/errors.ts';
 import type { BearerTokens, Clock, Log } from '../contract/services.ts';
 import { decompressor } from '../kit/decompressor.ts';
 import { isPlain, mediaType } from '../kit/media-type.ts';
+import { verifyCaller } from '../kit/net/credentials.ts';
 import { readAll } from '../kit/read-all.ts';
 import { sendWhole } from '../run/answer/send-whole.ts';
 import { BodyBudget, HeldBytes } from '../run/body-budget.ts';
@@ -15,7 +16,6 @@ import { receiveBody } from '../run/receive-body.ts';
 import { CallerRates } from '../telemetry/relay/caller-rates.ts';
 import { type Encoding, EXPORT_BYTES_MAX, SIGNALS, type Signal } from '../telemetry/relay/otlp/messages.ts';
 import type { TakenExport, TelemetryRelay } from '../telemetry/relay/relay.ts';
-import { demandBearer } from './bearer.ts';
 
 /** What the telemetry of clients is taken with. */
 export interface ClientTelemetryOptions {
@@ -95,7 +95,7 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
       const message = `This path takes POST, not ${req.method}.`;
       throw new StageError('method_not_allowed', message, { headers: { allow: 'POST' } });
     }
-    const principal = await verify(demandBearer(req.headers, 'Telemetry'));
+    const principal = await verifyCaller(req.headers, verify);
     if (encoding === undefined) {
       throw notTaken(
         'The body must be an OTLP export request in protobuf ("content-type: application/x-protobuf") or JSON.',
@@ -152,8 +152,7 @@ async function refuse(
   relay.refused(signal, code);
   const { statusBody } = await import('../telemetry/relay/otlp/codec.ts');
   const body = statusBody(encoding, RPC_CODES[status] ?? RPC_INTERNAL, message);
-  const challenge = status === 401 ? { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' } : {};
-  send(res, status, encoding, body, { ...headers, ...challenge });
+  send(res, status, encoding, body, headers);
 }
 
 function send(

@@ -23,6 +23,7 @@ import { Occupancy } from '../run/occupancy.ts';
 import { runAfterwards, runRequest } from '../run/run.ts';
 import type { ServedPlan } from './app.ts';
 import { createClientNotes, noteAnswered } from './client.ts';
+import { type AdmitPages, createCors } from './cors.ts';
 import { belowPrefix, pathOf, prefixOf } from './path.ts';
 import { identityOf } from './request-identity.ts';
 import { answerClientError, sendError, wantsWebSocket, webSocketRefusal, writeErrorResponse } from './send-error.ts';
@@ -102,6 +103,7 @@ export class GatewayServer {
   #environment!: RequestEnvironment;
   #prefix!: string;
   #noteClient!: (ctx: RequestContext) => void;
+  #admitPages: AdmitPages | undefined;
   /** Requests that no pipeline takes. */
   #answering = 0;
   #draining = false;
@@ -197,6 +199,7 @@ export class GatewayServer {
     this.#plan = plan;
     this.#prefix = prefixOf(public_url);
     this.#noteClient = createClientNotes(plan.config);
+    this.#admitPages = createCors(plan.config);
     this.#budget.limit_bytes = limits.buffered_bytes;
     this.#budget.share_bytes = shareOf(limits);
     this.#environment = {
@@ -280,12 +283,15 @@ export class GatewayServer {
     if (problem !== undefined) {
       this.#refused.add(req.socket);
       this.#refuse(req, res, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
-    } else if (wantsWebSocket(req)) this.#refuse(req, res, webSocketRefusal(res));
-    else {
-      const pipeline = this.#plan.pipelinesAt(pathOf(req.url))?.get(req.method!);
-      if (pipeline === undefined) this.#handToApp(req, res);
-      else this.#run(pipeline, req, res);
+      return;
     }
+    const path = pathOf(req.url);
+    const pipelines = this.#plan.pipelinesAt(path);
+    if (this.#admitPages?.(req, res, path, pipelines) === true) return;
+    const pipeline = pipelines?.get(req.method!);
+    if (wantsWebSocket(req)) this.#refuse(req, res, webSocketRefusal(res));
+    else if (pipeline === undefined) this.#handToApp(req, res);
+    else this.#run(pipeline, req, res);
   }
 
   #handToApp(req: http.IncomingMessage, res: http.ServerResponse): void {

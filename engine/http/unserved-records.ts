@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { StageError } from '../contract/errors.ts';
 import type { AuditRecord, Principal } from '../contract/services.ts';
+import { verifyCaller } from '../kit/net/credentials.ts';
 import type { Plan } from '../run/plan.ts';
-import { readBearer } from './bearer.ts';
 import { createOriginReader } from './forwarded.ts';
 import { identityOf, notePerson } from './request-identity.ts';
 
@@ -50,10 +50,8 @@ export function createUnservedRecords({ config, services, other_requests }: Plan
   const is_audited = other_requests?.finally.some(({ definition }) => definition.name === 'audit') ?? false;
 
   async function callerOf({ headers }: IncomingMessage): Promise<Principal | undefined> {
-    const credential = readBearer(headers);
-    if (typeof credential !== 'string') return undefined;
     try {
-      return await tokens.verify(credential);
+      return await verifyCaller(headers, (token) => tokens.verify(token));
     } catch {
       // Whoever it is, and whether the store can tell: the answer is the same.
       return undefined;

@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ERRORS } from '../contract/errors.ts';
-import { isAddressRange, isLoopbackUrl, isTimeZone, urlProblem } from '../kit/net/addresses.ts';
+import { isAddressRange, isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../kit/net/addresses.ts';
 import { closest, didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
 import { keyName, quote } from '../source/describe.ts';
@@ -156,6 +156,10 @@ function path({ parameter, value }: Annotation, node: Node, context: AnnotationC
 }
 
 function url({ parameter: kind, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  if (kind === 'origin') {
+    origin(String(value), node, findings);
+    return;
+  }
   const problem = urlProblem(String(value), kind);
   if (problem === undefined) return;
   if (/credentials/.test(problem)) findings.hide(node);
@@ -167,6 +171,16 @@ function url({ parameter: kind, value }: Annotation, node: Node, { findings }: A
   findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
     expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
     help,
+  });
+}
+
+function origin(text: string, node: Node, findings: Findings): void {
+  const { problem, meant } = originProblem(text) ?? {};
+  if (problem === undefined) return;
+  if (text.includes('@')) findings.hide(node);
+  findings.report('C4010', node.mark, `the origin cannot be used: ${problem}`, {
+    expected: 'scheme://host[:port] as browsers send it, such as https://chat.example.com',
+    help: meant === undefined ? undefined : `write ${meant}`,
   });
 }
 

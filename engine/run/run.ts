@@ -170,6 +170,9 @@ async function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<vo
       }
       ctx.stage = undefined;
       head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
+      // The upstream's own, which would take its place, stays beside it.
+      const vary = ctx.call.res.getHeader('vary');
+      if (vary !== undefined) head.headers.push('vary', String(vary));
     },
     ...((observers.length > 0 || watch !== undefined) && {
       onEvent(event) {

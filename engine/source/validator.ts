@@ -19,7 +19,7 @@ export const ANNOTATIONS = [
   'x-ref',
   /** A path relative to the file: `file`, `directory` and `module` must exist, `created` need not. */
   'x-path',
-  /** An http(s) URL: `base` has no query, `endpoint` may. */
+  /** An http(s) URL: `base` has no query, `endpoint` may; `origin`: that of pages. */
   'x-url',
   /** An IP address or CIDR range; `single`: an address. */
   'x-address',

@@ -1,7 +1,8 @@
-import pg from 'pg';
+import { createSecureContext } from 'node:tls';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Log } from '../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
+import { type DatabaseUrl, DatabaseUrlError, readDatabaseUrl } from './database-url.ts';
 import { openEmbeddedPostgres } from './embedded/embedded-postgres.ts';
 import type { PostgresAddress } from './postgres-client.ts';
 
@@ -23,7 +24,7 @@ export async function findServer(options: {
   supervise: boolean;
 }): Promise<DatabaseServer> {
   const { postgres, embedded } = options.config.database;
-  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, options.env[postgres.url_env]);
+  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, options.env);
   const server = await openEmbeddedPostgres({
     data_dir: embedded?.data_dir ?? DEFAULT_DATA_DIR,
     log: options.log,
@@ -39,15 +40,22 @@ export async function findServer(options: {
 
 /** Where the database of a configuration is, without credentials: what stays the same while it is away. Raises StartError. */
 export function databaseAddress({ database: { postgres, embedded } }: GatewayConfig, env: NodeJS.ProcessEnv): string {
-  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, env[postgres.url_env]).label();
+  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, env).label();
   return embedded?.data_dir ?? DEFAULT_DATA_DIR;
 }
 
-function findOperatorsServer(url_env: string, value: string | undefined): DatabaseServer {
-  const { url, text } = parseUrl(url_env, value);
-  const label = `${url.host || url.searchParams.get('host') || 'localhost'}${url.pathname}`;
+function findOperatorsServer(url_env: string, env: NodeJS.ProcessEnv): DatabaseServer {
+  const { label, settings } = demandUrl(url_env, env);
+  let latest = settings();
   return {
-    settings: () => ({ connectionString: text }),
+    settings() {
+      try {
+        latest = settings();
+      } catch {
+        // A certificate that is being replaced: the one before may do, and nobody would catch this here.
+      }
+      return latest;
+    },
     label: () => label,
     remedy: `start it, or correct the URL in ${url_env}`,
     close: async () => {},
@@ -55,28 +63,24 @@ function findOperatorsServer(url_env: string, value: string | undefined): Databa
 }
 
 /** The URL never appears in an error: it holds the password. */
-function parseUrl(url_env: string, value: string | undefined): { url: URL; text: string } {
+function demandUrl(url_env: string, env: NodeJS.ProcessEnv): DatabaseUrl {
   const fail = (what: string): never => {
     throw new StartError(`${what}; expected postgres://user:password@host:5432/database`, {
       exit_code: EXIT_CONFIGURATION,
     });
   };
+  const value = env[url_env];
   if (value === undefined || value === '') {
     return fail(`the environment variable ${url_env}, named by database.postgres.url_env, is not set`);
   }
-  if (!URL.canParse(value)) return fail(`the environment variable ${url_env} does not hold a URL`);
-  const url = new URL(value);
-  if (!/^postgres(ql)?:$/.test(url.protocol)) return fail(`the URL in ${url_env} is not a PostgreSQL URL`);
-  // An unescaped / ? or # ends the authority early, and the rest of a password would pass for a host or a database.
-  if (/@/.test(url.pathname + url.hash)) {
-    return fail(`the URL in ${url_env} has a password with characters that must be percent-encoded`);
-  }
-  if (url.pathname.length < 2) return fail(`the URL in ${url_env} names no database`);
   try {
-    // Reads what options like sslrootcert name; later it would throw where nobody catches.
-    new pg.Client({ connectionString: value });
+    const url = readDatabaseUrl(value, env);
+    // What is wrong with its certificates is told now; later nobody would catch it.
+    const { ssl } = url.settings();
+    if (typeof ssl === 'object') createSecureContext(ssl);
+    return url;
   } catch (error) {
+    if (error instanceof DatabaseUrlError) return fail(`the URL in ${url_env} ${error.message}`);
     return fail(`the URL in ${url_env} cannot be used (${(error as Error).message})`);
   }
-  return { url, text: value };
 }

@@ -1,20 +1,21 @@
 import { Socket } from 'node:net';
 import pg from 'pg';
 import { StageError } from '../contract/errors.ts';
+import { clientConfig, type PostgresSettings } from './postgres-connection.ts';
 
 /** Longest wait for a connection, and for one statement on the hot path, in seconds. */
 export const PATIENCE_SECONDS = 5;
 
 /** Where a database is. `settings` is asked for every new connection, since an embedded server may change its port. */
 export interface PostgresAddress {
-  settings(): pg.ClientConfig;
+  settings(): PostgresSettings;
   /** `host:port/database`, for people. */
   label(): string;
 }
 
 /** Connections of one process; whatever is still open can be cut at shutdown. */
 export interface PostgresConnections {
-  /** Connection settings with the project's timeouts and types. */
+  /** Connection settings with the project's timeouts and types, for one client. */
   settings(): pg.ClientConfig;
   /** A pool whose statements are cancelled after `statement_seconds`; 0 means never. */
   createPool(max: number, statement_seconds: number): pg.Pool;
@@ -59,15 +60,16 @@ export function createConnections(address: PostgresAddress): PostgresConnections
     socket.once('close', () => sockets.delete(socket));
     return socket;
   };
-  const settings = (): pg.ClientConfig => ({
-    application_name: 'appscli',
-    ...address.settings(),
-    connectionTimeoutMillis: PATIENCE_SECONDS * 1000,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 10_000,
-    stream,
-    types,
-  });
+  const settings = () =>
+    clientConfig({
+      application_name: 'appscli',
+      ...address.settings(),
+      connectionTimeoutMillis: PATIENCE_SECONDS * 1000,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
+      stream,
+      types,
+    });
   return {
     settings,
     createPool(max, statement_seconds) {
@@ -172,6 +174,8 @@ const REASONS: Readonly<Record<string, string>> = {
 export function describeTrouble(error: unknown): string {
   const { code, message } = error as { code?: string; message?: string };
   if (code !== undefined && REASONS[code] !== undefined) return REASONS[code];
+  if (/does not support SSL/i.test(message ?? '')) return 'it offers no encryption, which sslmode in its URL demands';
+  if (/CERT|SELF_SIGNED|UNABLE_TO_/.test(code ?? '')) return `its certificate is not accepted: ${code}`;
   if (/time(d )?-?out/i.test(message ?? '')) return `no answer within ${PATIENCE_SECONDS} seconds`;
   if (/terminated|ended|closed|not queryable/i.test(message ?? '')) return 'connection lost';
   return code === undefined ? 'connection failed' : `error ${code}`;

@@ -11,13 +11,17 @@ export const CONNECTION_HEADERS: readonly string[] = [
   'upgrade',
 ];
 
-/** Request headers that end here: those of the connection, the caller's credential, what is set anew. */
+/**
+ * Request headers that end here: those of the connection, the caller's credential, what is set anew, and the page that sent a
+ * request, which some servers refuse although it is the gateway that asks them.
+ */
 export const ENDING_HERE: ReadonlySet<string> = new Set([
   ...CONNECTION_HEADERS,
   'authorization',
   'content-length',
   'expect',
   'host',
+  'origin',
   'x-api-key',
 ]);
 

@@ -65,6 +65,8 @@ class Editor {
       case 'x-secret':
         return { ...ENVIRONMENT_NAME, ...(typeof value === 'string' && { examples: [value] }) };
       case 'x-url':
+        if (value === 'origin')
+          return { pattern: '^[a-z][a-z0-9+.-]*://[^/?#*]+$', patternErrorMessage: 'Expected scheme://host[:port].' };
         return { pattern: '^[Hh][Tt][Tt][Pp][Ss]?://[^/]', patternErrorMessage: 'Expected an http or https URL.' };
       case 'x-expected':
         return { patternErrorMessage: `Expected ${value}.` };

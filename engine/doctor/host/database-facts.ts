@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import type { ConnectionOptions } from 'node:tls';
 import type pg from 'pg';
 import { printableLine } from '../../kit/text/printable.ts';
 import { migrationState, migrations } from '../../store/migrate.ts';
@@ -32,6 +33,8 @@ export interface DatabaseFacts {
   readonly session: number | undefined;
   readonly backends: readonly number[];
   readonly is_encrypted: boolean;
+  /** Whether the certificate of the server was checked. */
+  readonly is_checked: boolean;
   readonly is_local: boolean;
   readonly longest_idle: LongSession;
   readonly longest_transaction: LongSession;
@@ -142,6 +145,7 @@ export async function readDatabaseFacts(client: pg.Client, machine: Machine): Pr
     session: (client as { readonly processID?: number | null }).processID ?? undefined,
     backends,
     is_local: isLocal(client.host),
+    is_checked: checksCertificate(client),
     longest_idle: longest(sessions, ({ state, in_state }) =>
       /^idle in transaction/.test(state ?? '') ? in_state : null,
     ),
@@ -165,6 +169,10 @@ function connectionsOf(
   // A negative limit is none.
   const set = limits.filter(({ usable }) => usable >= 0);
   return set.reduce((least, limit) => (limit.usable - limit.in_use < least.usable - least.in_use ? limit : least));
+}
+
+function checksCertificate({ ssl }: { readonly ssl: unknown }): boolean {
+  return typeof ssl === 'object' && ssl !== null && (ssl as ConnectionOptions).rejectUnauthorized === true;
 }
 
 /** A socket in a directory, or this machine's own address. */

@@ -189,13 +189,16 @@ function judgePooler({ session, backends }: DatabaseFacts): Diagnosis | undefine
 }
 
 function judgeEncryption(
-  { is_encrypted, is_local }: DatabaseFacts,
+  { is_encrypted, is_checked, is_local }: DatabaseFacts,
   { config }: Pick<Host, 'config'>,
 ): Diagnosis | undefined {
   const url_env = config.database.postgres?.url_env;
   if (url_env === undefined || is_local) return undefined;
   const base = { id: 'database.encryption', title: 'connection to the database' };
-  if (is_encrypted) return { ...base, verdict: 'ok', found: 'it is encrypted' };
+  if (is_encrypted) {
+    const unchecked = ', and which server it is is not checked (sslmode=verify-full does)';
+    return { ...base, verdict: 'ok', found: `it is encrypted${is_checked ? '' : unchecked}` };
+  }
   return {
     ...base,
     verdict: 'warning',

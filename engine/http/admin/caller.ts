@@ -1,19 +1,19 @@
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Caller, programCaller } from '../../admin/caller.ts';
 import type { DescribedOperation } from '../../admin/description.ts';
 import type { Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
-import { ERRORS, StageError } from '../../contract/errors.ts';
+import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Principal } from '../../contract/services.ts';
 import { rolesOf } from '../../identity/deprovisioning/token-groups.ts';
 import type { ServiceToken } from '../../identity/tokens/service-tokens.ts';
 import { isServiceToken } from '../../identity/tokens/token-format.ts';
 import type { VerifyServiceToken } from '../../identity/tokens/verify-service-token.ts';
+import { verifyCaller } from '../../kit/net/credentials.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import type { ConsoleCallers } from '../sign-in/console/console-caller.ts';
 
-const BEARER = /^bearer +(\S+) *$/i;
-const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
+const WHAT_TO_SEND = 'send a session token as "Authorization: Bearer <token>"; "appscli token" prints yours';
 
 interface Identifying {
   readonly verify: BearerTokens['verify'];
@@ -35,24 +35,19 @@ export async function identifyCaller(
   if (authorization === undefined && api_key === undefined && console_callers?.concerns(req)) {
     return (await console_callers.identify(req, res)).caller;
   }
-  const found = await verified(
+  const found = await verifyCaller(
     headers,
-    async (text): Promise<Principal | ServiceToken> => (isServiceToken(text) ? verifyService(text) : verify(text)),
+    (text): Principal | ServiceToken | Promise<Principal | ServiceToken> =>
+      isServiceToken(text) ? verifyService(text) : verifySession(text, verify),
+    WHAT_TO_SEND,
   );
   if ('scopes' in found) {
     const { id, name, owner, scopes } = found;
     const actor = { kind: 'service', name: `${name} (${id}${owner === null ? '' : `, of ${owner}`})` } as const;
     return programCaller(`service:${id}`, name, actor, scopes);
   }
-  const principal = found;
-  if (principal.kind !== 'session') {
-    throw new StageError(
-      'forbidden',
-      'An access token is for models only. Sign in with "appscli login", and send the session token that "appscli token" prints.',
-    );
-  }
-  const { email, roles } = principal;
-  return { principal, email, is_admin: roles.includes('admin'), actor: { kind: 'person', name: email } };
+  const { email, roles } = found;
+  return { principal: found, email, is_admin: roles.includes('admin'), actor: { kind: 'person', name: email } };
 }
 
 /**
@@ -104,30 +99,11 @@ export function demandScope({ scope }: DescribedOperation, { scopes, principal }
   throw new StageError('forbidden', `The service token "${principal.token.name}" is not enough: ${why}.`);
 }
 
-async function verified<Found>(
-  headers: IncomingHttpHeaders,
-  verify: (text: string) => Found | Promise<Found>,
-): Promise<Found> {
-  try {
-    return await verify(readCredential(headers));
-  } catch (error) {
-    if (!(error instanceof StageError) || ERRORS[error.code].status !== 401) throw error;
-    throw new StageError(error.code, error.message, { headers: { ...error.headers, ...CHALLENGE }, cause: error });
-  }
-}
-
-function readCredential({ authorization, 'x-api-key': api_key }: IncomingHttpHeaders): string {
-  const bearer = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
-  if (bearer !== undefined) return bearer;
-  if (authorization === undefined && typeof api_key === 'string' && api_key.trim() !== '') return api_key.trim();
-  if (authorization !== undefined) {
-    throw new StageError(
-      'credential_invalid',
-      'The Authorization header must be the word "Bearer" and a session token.',
-    );
-  }
+async function verifySession(token: string, verify: BearerTokens['verify']): Promise<Principal> {
+  const principal = await verify(token);
+  if (principal.kind === 'session') return principal;
   throw new StageError(
-    'credential_missing',
-    'This request has no credential: send a session token as "Authorization: Bearer <token>"; "appscli token" prints yours.',
+    'forbidden',
+    'An access token is for models only. Sign in with "appscli login", and send the session token that "appscli token" prints.',
   );
 }

@@ -13,10 +13,10 @@ import {
 import type { BearerTokens, Clock, Log } from '../../contract/services.ts';
 import type { Telemetry } from '../../contract/telemetry.ts';
 import { compileRanges } from '../../kit/net/address-range.ts';
+import { verifyCaller } from '../../kit/net/credentials.ts';
 import { programVersion } from '../../kit/package-root.ts';
 import { sendWhole } from '../../run/answer/send-whole.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
-import { demandBearer } from '../bearer.ts';
 import { identityOf } from '../request-identity.ts';
 import { sendError } from '../send-error.ts';
 import { CallerChecks } from './caller-checks.ts';
@@ -72,7 +72,7 @@ function createAnswer({ config, verify, clock }: SelfcheckRouteOptions) {
       const message = `This path takes POST, not ${req.method}.`;
       throw new StageError('method_not_allowed', message, { headers: { allow: 'POST' } });
     }
-    const principal = await verify(demandBearer(req.headers, 'A self-check'));
+    const principal = await verifyCaller(req.headers, verify);
     const check = checks.begin(principal.id);
     try {
       const body = await digestBody(req, body_limits, clock);

@@ -138,8 +138,8 @@ function credentials(auth: AuthConfig | undefined): string {
   return `## Credentials
 
 Send one as \`authorization: Bearer <token>\` or as \`x-api-key: <token>\`. When both are there, the authorization header
-decides. It is an access token, which begins with \`gw_\`${session}. A credential that is missing, unknown,
-expired or revoked is answered with 401, JSON and \`x-should-retry: false\`.`;
+decides; where that is not good, the other one. It is an access token, which begins with \`gw_\`${session}. A credential that is missing,
+unknown, expired or revoked is answered with 401, JSON and \`x-should-retry: false\`.`;
 }
 
 function signIn({ session, limits, login_notice }: AuthConfig): string {

@@ -115,13 +115,17 @@ function noEmail({ email_claim }: OidcConfig): Refusal {
 
 /** Refuses an address that the provider has not made sure of: people are known by it. */
 function verification(claims: Claims, email: string, oidc: OidcConfig): Refusal | undefined {
+  // Which domains are believed all the same, decides allowed_email_domains.
+  if (oidc.email_verification === 'ignored') return undefined;
   const stated = statementAbout(email, claims);
   if (stated === undefined ? oidc.email_verification === 'if_stated' : stated === true || stated === 'true') {
     return undefined;
   }
   const missing =
     'is missing from the ID token and the userinfo endpoint, or not about that address; let the identity provider send it, or, where only administrators set addresses there, set auth.oidc.email_verification to if_stated';
-  const wrong = stated === undefined ? missing : 'is not true';
+  const refused =
+    'is not true; where the identity provider says so of everybody, and only administrators set addresses there, set auth.oidc.email_verification to ignored, with allowed_email_domains';
+  const wrong = stated === undefined ? missing : refused;
   return {
     refused: 'email_unverified',
     message: `The identity provider has not verified your e-mail address ${email}. Verify it there, or ask your administrator, then sign in again.`,

@@ -49,7 +49,7 @@ export function readText(claims: Claims, claim: string, key: string): string | u
   const value = lookUpClaim(claims, claim) ?? '';
   if (value === '') return undefined;
   if (typeof value !== 'string') {
-    const hint = Array.isArray(value) ? `; for its first element name ${elementOf(claim)}` : '';
+    const hint = Array.isArray(value) ? `; for its first element name ${pointerTo(claim, ['0'])}` : '';
     throw new Unusable(`the claim ${claim} (${key}) must be a text, not ${kindOf(value)}${hint}`);
   }
   if (value.length > MAX_TEXT) throw new Unusable(`the claim ${claim} (${key}) is longer than ${MAX_TEXT} characters`);
@@ -91,11 +91,14 @@ export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcCo
     const detail = `the identity provider keeps back ${where}, because it lists too many groups; let it send only those that matter to the gateway`;
     throw new Unusable(detail, 'too_many_groups', TOO_MANY);
   }
-  const value = lookUpClaim(claims, groups_claim) ?? [];
-  const listed: readonly unknown[] = typeof value === 'string' ? [value] : Array.isArray(value) ? value : [undefined];
-  if (!listed.every((group) => typeof group === 'string')) {
+  const value = lookUpClaim(claims, groups_claim);
+  const listed = groupNames(value);
+  if (listed === undefined) {
     const found = Array.isArray(value) ? 'a list with something else in it' : kindOf(value);
-    throw new Unusable(`${where} must be a list of texts, not ${found}`);
+    const inner = listsIn(value).map((steps) => `; for one of the lists in it name ${pointerTo(groups_claim, steps)}`);
+    throw new Unusable(
+      `${where} must be a list of texts, or an object whose keys are roles, not ${found}${inner[0] ?? ''}`,
+    );
   }
   const kept = keep_groups?.map(compileGlob);
   const groups = [...new Set(listed)].filter((group) => group !== '' && (kept?.some((fits) => fits(group)) ?? true));
@@ -106,6 +109,38 @@ export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcCo
     throw new Unusable(detail, 'too_many_groups', TOO_MANY);
   }
   return groups;
+}
+
+/**
+ * The names in a claim with groups or roles: a text, which is one name, a list of texts, or an object whose keys are roles,
+ * alone or in a list, as ZITADEL sends it. `undefined` for any other shape, which is not guessed at.
+ */
+export function groupNames(value: unknown): readonly string[] | undefined {
+  if (value === undefined || value === null) return [];
+  if (typeof value === 'string') return [value];
+  if (!Array.isArray(value)) return rolesIn(value);
+  const names: string[] = [];
+  for (const item of value) {
+    const found = typeof item === 'string' ? [item] : rolesIn(item);
+    if (found === undefined || found.length === 0) return undefined;
+    names.push(...found);
+  }
+  return names;
+}
+
+/** The keys of an object that says of each role who grants it; nobody does where it says null. Lists in it have their roles there. */
+function rolesIn(value: unknown): readonly string[] | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  const entries = Object.entries(value);
+  if (!entries.every(([, granted]) => typeof granted === 'object') || listsIn(value).length > 0) return undefined;
+  return entries.filter(([, granted]) => granted !== null).map(([role]) => role);
+}
+
+/** Where lists are in an object, and in the objects in it. */
+function listsIn(value: unknown, depth = 2): (readonly string[])[] {
+  if (Array.isArray(value)) return [[]];
+  if (typeof value !== 'object' || value === null || depth === 0) return [];
+  return Object.entries(value).flatMap(([key, inner]) => listsIn(inner, depth - 1).map((steps) => [key, ...steps]));
 }
 
 /** The name to show, shortened and without control characters; `undefined` when there is none worth showing. */
@@ -120,8 +155,11 @@ export function readName(claims: Claims): string | undefined {
   return [...printable].slice(0, MAX_NAME).join('').trim() || undefined;
 }
 
-function elementOf(claim: string): string {
-  return claim.startsWith('/') ? `${claim}/0` : `/${claim.replaceAll('~', '~0').replaceAll('/', '~1')}/0`;
+/** A JSON pointer that leads on from a claim, which is named by a pointer or its name. Keys are whatever the provider sends. */
+function pointerTo(claim: string, keys: readonly string[]): string {
+  const step = (key: string) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+  const printable = keys.map((key) => key.slice(0, MAX_TEXT).replace(UNPRINTABLE_ALL, '?'));
+  return `${claim.startsWith('/') ? claim : step(claim)}${printable.map(step).join('')}`;
 }
 
 function kindOf(value: unknown): string {

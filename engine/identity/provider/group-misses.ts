@@ -1,5 +1,6 @@
 import type { OidcConfig } from '../../contract/config.ts';
 import { editDistance } from '../../kit/text/suggest.ts';
+import { groupNames } from './claim-values.ts';
 import { lookUpClaim } from './claims.ts';
 import type { Claims } from './provider.ts';
 
@@ -26,7 +27,8 @@ const MAX_DEPTH = 4;
 /** Compares the groups of somebody who was refused with those that are let in. */
 export function groupMisses(claims: Claims, oidc: OidcConfig): GroupMisses {
   const { groups_claim } = oidc;
-  const listed = textsOf(lookUpClaim(claims, groups_claim)).slice(0, MAX_COMPARED);
+  const value = lookUpClaim(claims, groups_claim);
+  const listed = [...new Set(groupNames(value) ?? [])].filter((name) => name !== '').slice(0, MAX_COMPARED);
   const allowed_groups = (oidc.allowed_groups ?? []).slice(0, MAX_EXPECTED);
   const misses = listed.flatMap((group) =>
     allowed_groups.flatMap((expected) => {
@@ -39,7 +41,11 @@ export function groupMisses(claims: Claims, oidc: OidcConfig): GroupMisses {
   misses.sort((a, b) => a.rank - b.rank);
   const close = [...new Set(misses.map(({ group }) => group))];
   const came = [...close, ...listed.filter((group) => !close.includes(group))];
-  const hints = [...new Set(misses.map(({ hint }) => hint)), ...otherwise(claims, oidc, listed)];
+  const hints = [
+    ...inOneText(value, allowed_groups),
+    ...new Set(misses.map(({ hint }) => hint)),
+    ...otherwise(claims, oidc, listed),
+  ];
   return {
     came: came.slice(0, MAX_SHOWN).map(short),
     expected: allowed_groups.slice(0, MAX_SHOWN).map(short),
@@ -107,9 +113,13 @@ function pointersTo(value: unknown, wanted: ReadonlySet<string>, pointer = '', d
   );
 }
 
-function textsOf(value: unknown): readonly string[] {
-  const list: readonly unknown[] = Array.isArray(value) ? value : [value];
-  return [...new Set(list.filter((item) => typeof item === 'string' && item !== ''))] as string[];
+/** A text is one name, whatever is in it: people may choose what their groups are called. */
+function inOneText(value: unknown, expected: readonly string[]): string[] {
+  if (typeof value !== 'string' || expected.includes(value)) return [];
+  const parts = value.slice(0, MAX_CHARS * MAX_COMPARABLE).split(/[\s,;[\]"]+/);
+  const among = expected.find((name) => parts.includes(name));
+  if (among === undefined) return [];
+  return [`one text came with ${short(among)} in it, and a text is one name: let the provider send a list`];
 }
 
 const lastOf = (group: string) => group.slice(group.lastIndexOf('/') + 1);

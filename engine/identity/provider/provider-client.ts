@@ -256,7 +256,9 @@ export class OpenIdProvider implements IdentityProvider {
 
   /** The claims of an ID token, with those from the userinfo endpoint that it lacks. */
   async #complete(conversation: Conversation, claims: Claims, sub: string, access_token: string): Promise<Claims> {
-    const lacking = [...new Set([...this.#wanted, VERIFIED])].filter((claim) => !isTold(claims, claim));
+    const is_asked = this.#oidc.email_verification !== 'ignored';
+    const asked = is_asked ? new Set([...this.#wanted, VERIFIED]) : this.#wanted;
+    const lacking = [...asked].filter((claim) => !isTold(claims, claim));
     if (lacking.length === 0 || conversation.metadata.userinfo_endpoint === undefined) return claims;
     try {
       const told = await this.#userinfo(conversation, access_token, sub);

@@ -46,6 +46,22 @@ export function urlProblem(text: string, kind: unknown): string | undefined {
   return undefined;
 }
 
+/** What is wrong with the origin of pages, as browsers write it (RFC 6454 section 6.2); `undefined` when nothing is. */
+export function originProblem(text: string): { readonly problem: string; readonly meant?: string } | undefined {
+  if (text === '*') return { problem: 'it stands for every page there is; each origin is named' };
+  if (text === 'null') return { problem: 'it stands for every file, sandboxed frame and redirect' };
+  if (text.includes('*')) return { problem: 'it holds a *, and origins are compared letter by letter' };
+  const [, scheme, host, rest] = /^([a-z][a-z\d+.-]*):\/\/([^\s/?#@\\]+)(.*)$/is.exec(text) ?? [];
+  if (scheme === undefined || host === undefined) return { problem: 'it is not scheme://host[:port]' };
+  const is_web = /^https?$/i.test(scheme);
+  const written = `${scheme}://${host}`;
+  if (is_web && !URL.canParse(written)) return { problem: 'it is not scheme://host[:port]' };
+  // Pages of extensions and applications have schemes of their own.
+  const meant = is_web ? new URL(written).origin : written.replace(scheme, scheme.toLowerCase());
+  if (rest !== '') return { problem: 'it has something behind the host and port', meant };
+  return meant === text ? undefined : { problem: 'browsers write it in another way', meant };
+}
+
 /**
  * Where clouds answer whoever asks from one of their machines with its credentials: link-local addresses, those that
  * single providers use beside them, and the same behind NAT64.

@@ -134,8 +134,16 @@ function checkScopes(node: Node | undefined, findings: Findings): void {
 
 function checkVerification(oidc: Node, findings: Findings): void {
   const node = childOf(oidc, 'email_verification');
-  if (node === undefined || textOf(node) !== 'if_stated') return;
-  if (itemsOf(childOf(oidc, 'allowed_email_domains')).length === 0) return;
+  const value = textOf(node);
+  const has_domains = itemsOf(childOf(oidc, 'allowed_email_domains')).length > 0;
+  if (node === undefined) return;
+  if (value === 'ignored' && !has_domains) {
+    findings.report('C4023', node.mark, 'addresses that nobody verified are only taken at domains that are named', {
+      expected: '`allowed_email_domains` beside it',
+      help: 'list the domains of your company under `allowed_email_domains`, or remove the key',
+    });
+  }
+  if (value !== 'if_stated' || !has_domains) return;
   findings.report('W7052', node.mark, 'an address that nobody verified is enough for an allowed domain', {
     help: 'remove the key, unless only your administrators set addresses at the provider',
   });

@@ -67,6 +67,7 @@ const FACTS: DatabaseFacts = {
   session: 7,
   backends: [7, 7],
   is_encrypted: true,
+  is_checked: true,
   is_local: false,
   longest_idle: { seconds: 0, who: '' },
   longest_transaction: { seconds: 0, who: '' },
@@ -110,6 +111,11 @@ test('each fault of a database is told by itself, with what to do', () => {
   assert.match(wrong({ session: 1 }), /^warning database\.pooler: there is one; whether .* can't be told/);
   assert.match(wrong({ is_encrypted: false }), /^warning database\.encryption/);
   assert.equal(wrong({ is_encrypted: false, is_local: true }), '');
+  const found = (facts: object) =>
+    judgeDatabase({ ...FACTS, ...facts }, { config, running: undefined }).find(({ id }) => id === 'database.encryption')
+      ?.found;
+  assert.equal(found({}), 'it is encrypted');
+  assert.match(found({ is_checked: false }) ?? '', /^it is encrypted, .* not checked \(sslmode=verify-full does\)$/);
   const long = (seconds: number) => ({ seconds, who: 'psql (user ann, process 5)' });
   assert.match(
     wrong({ longest_idle: long(90) }),

@@ -74,7 +74,7 @@ describe('who gets in', () => {
       [{}, 'credential_missing'],
       [{ cookie: 'session=alice' }, 'credential_missing'],
       [{ authorization: 'Basic YWxpY2U6' }, 'credential_invalid'],
-      [{ authorization: 'Bearer' }, 'credential_invalid'],
+      [{ authorization: 'Bearer' }, 'credential_missing'],
       [{ authorization: 'Bearer alice bob' }, 'credential_invalid'],
       [{ authorization: 'Bearer mallory' }, 'credential_invalid'],
       [{ authorization: 'Bearer gw_nonsense' }, 'credential_invalid'],

@@ -140,6 +140,19 @@ describe('an e-mail address', () => {
     }
   });
 
+  test('that the provider calls unverified passes where gateway.yaml says so, at the domains it names alone', () => {
+    const settings = { email_verification: 'ignored', allowed_email_domains: ['example.com'] } as const;
+    for (const email_verified of [false, 'false', 0, null, undefined, {}, true]) {
+      assert.equal(admitted(decide({ email_verified }, settings)).email, 'anna@example.com');
+      refused(decide({ email_verified, email: 'a@example.org' }, settings), 'email_domain', /none of the domains/);
+    }
+    refused(
+      decide({ email_verified: false }),
+      'email_unverified',
+      /set auth\.oidc\.email_verification to ignored, with/,
+    );
+  });
+
   test('about which the provider says nothing is refused, unless gateway.yaml says that it never does', () => {
     for (const email_verified of [undefined, null]) {
       for (const allowed_email_domains of [undefined, ['example.com']]) {
@@ -182,10 +195,38 @@ describe('groups', () => {
     for (const groups of [undefined, null, [], '']) assert.deepEqual(admitted(decide({ groups })).groups, []);
   });
 
+  test('are the keys of an object that says of each role who grants it, alone or in a list', () => {
+    const rows: readonly (readonly [unknown, readonly string[]])[] = [
+      [{ coder: { 17: 'acme.zitadel.cloud' }, admin: { 17: 'acme.zitadel.cloud', 18: 'b' } }, ['coder', 'admin']],
+      [
+        [{ coder: { 17: 'acme.zitadel.cloud' } }, { admin: { 17: 'b' } }],
+        ['coder', 'admin'],
+      ],
+      [{ coder: {}, ops: null }, ['coder']],
+      [{}, []],
+      [
+        ['ops', { coder: { 17: 'a' } }],
+        ['ops', 'coder'],
+      ],
+      [JSON.parse('{"__proto__": {"1": "a"}, "constructor": {"1": "a"}}'), ['__proto__', 'constructor']],
+    ];
+    for (const [groups, expected] of rows) assert.deepEqual(admitted(decide({ groups })).groups, expected);
+    const zitadel = 'urn:zitadel:iam:org:project:roles';
+    assert.deepEqual(admitted(decide({ [zitadel]: { coder: {} } }, { groups_claim: zitadel })).groups, ['coder']);
+    assert.deepEqual(admitted(decide({ groups: { a: {}, b: {} } }, { keep_groups: ['b'] })).groups, ['b']);
+  });
+
   test('of any other shape are refused rather than guessed', () => {
     for (const groups of [
       { admins: true },
+      { admins: true, ops: {} },
       { 0: 'admins', length: 1 },
+      { admins: 'yes' },
+      { roles: ['admins'] },
+      { gateway: { roles: ['admins'] } },
+      [{ id: 7 }],
+      [{ name: 'admins' }],
+      [{ admins: null }],
       7,
       true,
       [['admins']],
@@ -193,9 +234,17 @@ describe('groups', () => {
       ['a', null],
       [{}],
     ]) {
-      refused(decide({ groups }), 'claims_unusable', /auth\.oidc\.groups_claim\) must be a list of texts/);
+      refused(
+        decide({ groups }),
+        'claims_unusable',
+        /auth\.oidc\.groups_claim\) must be a list of texts, or an object whose keys are roles/,
+      );
     }
     refused(decide({ groups: ['a\nb'] }), 'claims_unusable', /control characters/);
+    refused(decide({ groups: { 'a\nb': {} } }), 'claims_unusable', /control characters/);
+    const claims = { resource_access: { 'my/app\u202e': { roles: ['admins'] } } };
+    const detail = /object with lists in it|one of the lists in it name \/resource_access\/my~1app\?\/roles/;
+    refused(decide(claims, { groups_claim: 'resource_access' }), 'claims_unusable', detail);
     refused(decide({ groups: ['a\ud800'] }), 'claims_unusable', /control characters/);
   });
 
@@ -220,6 +269,8 @@ describe('groups', () => {
     assert.equal(admitted(decide({ groups: many(128, 1024) })).groups.length, 128);
     refused(decide({ groups: many(132, 1000) }), 'too_many_groups', /132000 bytes/);
     refused(decide({ groups: ['é'.repeat(65_537)] }), 'too_many_groups', /131074 bytes/);
+    const roles = Object.fromEntries(many(2001).map((role) => [role, {}]));
+    refused(decide({ groups: roles }), 'too_many_groups', /2001 groups/);
   });
 
   test('that the provider keeps back are not taken for none', () => {

@@ -50,6 +50,10 @@ test('groups in another claim, identifiers for names and no groups at all are to
   assert.match(none.hints[0] ?? '', /no group came in the claim groups .* the claims that came are sub, email/);
   assert.ok(!JSON.stringify(none).includes('dana@example.com'), 'only names of claims');
   assert.deepEqual(misses(['staff'], ['research']).hints, []);
+  for (const text of ['staff,engineering', 'staff engineering', '[staff, engineering]', '["staff","engineering"]']) {
+    assert.match(misses(text, ['engineering']).hints[0] ?? '', /^one text came with engineering in it/);
+  }
+  assert.deepEqual(misses({ staff: {}, engineering: null }, ['engineering']).came, ['staff']);
 });
 
 test('however much a provider sends, little of it is kept', () => {

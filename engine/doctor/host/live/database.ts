@@ -8,6 +8,7 @@ import { findExistingHome } from '../../../store/embedded/postgres-home.ts';
 import { readServerState } from '../../../store/embedded/postgres-process.ts';
 import { migrationState, migrations, NEWER_SCHEMA_REMEDY } from '../../../store/migrate.ts';
 import { describeTrouble } from '../../../store/postgres-client.ts';
+import { clientConfig, type PostgresSettings } from '../../../store/postgres-connection.ts';
 import { listForeignSpools } from '../../../store/spool/spool-names.ts';
 import type { LiveOutcome } from './live-check.ts';
 
@@ -40,7 +41,7 @@ export async function lookIntoDatabase<T>(
   const { config, env, timeout_seconds } = given;
   const { postgres, embedded } = config.database;
   if (postgres === undefined) return lookIntoEmbedded(embedded?.data_dir ?? '', timeout_seconds, look);
-  let settings: pg.ClientConfig;
+  let settings: PostgresSettings;
   try {
     settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
   } catch (error) {
@@ -74,18 +75,14 @@ async function lookIntoEmbedded<T>(
 }
 
 async function connected<T>(
-  settings: pg.ClientConfig,
+  settings: PostgresSettings,
   timeout_seconds: number,
   remedy: string,
   look: LookInto<T>,
 ): Promise<T | LiveOutcome> {
   const limit_ms = timeout_seconds * 1000;
-  const client = new pg.Client({
-    application_name: 'appscli check',
-    ...settings,
-    connectionTimeoutMillis: limit_ms,
-    query_timeout: limit_ms,
-  });
+  const timeouts = { connectionTimeoutMillis: limit_ms, query_timeout: limit_ms };
+  const client = new pg.Client(clientConfig({ application_name: 'appscli check', ...settings, ...timeouts }));
   client.on('error', () => {});
   try {
     await client.connect();

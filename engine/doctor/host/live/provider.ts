@@ -136,7 +136,7 @@ function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
       : `it does not say that it takes ${method}; it takes ${methods.slice(0, 10).join(', ').slice(0, 200)}`,
     challenges.includes('S256') ? [] : 'it does not say that it takes PKCE with S256, which the gateway always uses',
     unknown.length === 0 ? [] : `it does not list the scope ${unknown.join(', ')}`,
-    oidc.email_verification === 'if_stated' || claims === undefined || claims.includes('email_verified')
+    oidc.email_verification !== 'required' || claims === undefined || claims.includes('email_verified')
       ? []
       : 'it does not list the claim email_verified, without which nobody can sign in; where it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
   ].flat();

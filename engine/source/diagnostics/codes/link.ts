@@ -56,7 +56,7 @@ export const LINK_CODES = {
   C4010: {
     title: 'The URL cannot be used',
     explanation:
-      'URLs of upstreams and services are absolute http or https URLs without credentials, query or fragment, and never those of the metadata service of a cloud (such as 169.254.169.254), which hands out the credentials of the machine. An identity provider is named by its issuer, with https unless it runs on this machine.',
+      'URLs of upstreams and services are absolute http or https URLs without credentials, query or fragment, and never those of the metadata service of a cloud (such as 169.254.169.254), which hands out the credentials of the machine. An identity provider is named by its issuer, with https unless it runs on this machine; pages by their origin, as browsers send it: scheme, host and port, without a path or a slash at the end.',
     example: 'upstreams: [{ name: main, type: vendor, base_url: api.example.com }]',
   },
   C4011: {
@@ -131,7 +131,7 @@ export const LINK_CODES = {
   C4023: {
     title: 'Settings contradict each other',
     explanation:
-      'Each of these settings is valid, and together they mean nothing: the time a breaker stays open is longer than the longest it may be, or every upstream of an order has the weight 0 and so would serve only what another one cannot.',
+      'Each of these settings is valid, and together they mean nothing: the time a breaker stays open is longer than the longest it may be, or every upstream of an order has the weight 0 and so would serve only what another one cannot. Or one is only safe beside another: addresses of people that no provider verified, beside the domains they may be at.',
     example:
       'upstreams:\n  - name: main\n    type: vendor\n    base_url: https://api.example.com\n    api_key_env: UPSTREAM_KEY\n    breaker: { open_seconds: 90 }   # and open_seconds_max is 60 where absent',
   },

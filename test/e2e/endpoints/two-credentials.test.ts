@@ -1,0 +1,146 @@
+/** Clients send a good credential beside one that is left over; whichever it is, it serves, at every endpoint alike. */
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { createServiceToken } from '../../../engine/identity/tokens/service-tokens.ts';
+import { generateToken } from '../../../engine/identity/tokens/token-format.ts';
+import type { createToken } from '../../../engine/identity/tokens/tokens.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { MESSAGES, messagesBody, send } from '../support/client.ts';
+import { auditRecord } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
+
+let gateway: TestGateway;
+let upstream: ScriptedUpstream;
+let by: Parameters<typeof createToken>[0];
+/** Credentials by what they are. */
+const sent: Record<string, string> = {};
+
+useGateway((opened) => {
+  ({ gateway, upstream } = opened);
+});
+
+before(async () => {
+  by = { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'test' } };
+  const expires_at = new Date(Date.now() - 1000);
+  sent.good = gateway.token;
+  sent.expired = await gateway.newToken({ name: 'expired', expires_at });
+  sent.unknown = generateToken();
+  sent.foreign = 'sk-left-over-0123456789';
+  sent.malformed = `${gateway.token}x`;
+  sent.session = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl';
+});
+
+const chat = JSON.stringify({ model: 'coder-1', messages: [{ role: 'user', content: 'Say hello.' }] });
+/** What takes a caller's credential, and what it answers then. */
+const ENDPOINTS: readonly (readonly [string, string, string | undefined, number])[] = [
+  ['POST', MESSAGES, messagesBody(), 200],
+  ['POST', '/v1/chat/completions', chat, 200],
+  ['GET', '/v1/models', undefined, 200],
+  ['GET', '/api/oauth/usage', undefined, 200],
+  ['GET', '/managed/settings', undefined, 404],
+  ['POST', '/v1/logs', '{"resourceLogs":[]}', 200],
+  ['POST', '/v1/selfcheck', '{}', 200],
+];
+
+function ask(method: string, path: string, body: string | undefined, credentials: readonly string[]) {
+  const type = body === undefined ? [] : ['content-type', 'application/json'];
+  return send(gateway.url, { method, path, ...(body !== undefined && { body }), headers: [...type, ...credentials] });
+}
+
+const credentials = (authorization: string, key: string) => [
+  ...['authorization', authorization.includes(' ') ? authorization : `Bearer ${sent[authorization]}`],
+  ...['x-api-key', sent[key]!],
+];
+
+describe('of two credentials', () => {
+  for (const [method, path, body, served] of ENDPOINTS) {
+    for (const bad of ['expired', 'unknown', 'foreign', 'malformed', 'session']) {
+      test(`the good one serves at ${path}, and not the ${bad} one`, async () => {
+        for (const [first, second] of [
+          [bad, 'good'],
+          ['good', bad],
+        ] as const) {
+          const { status, text } = await ask(method, path, body, credentials(first, second));
+          assert.equal(status, served, text);
+          for (const value of Object.values(sent)) assert.ok(!text.includes(value));
+        }
+      });
+    }
+
+    test(`none is good at ${path}: the refusal says why of each, and repeats neither`, async () => {
+      for (const [first, second, why] of [
+        [
+          'expired',
+          'unknown',
+          /Authorization: The access token .* expired on .* x-api-key: This gateway does not know/,
+        ],
+        [
+          'unknown',
+          'expired',
+          /Authorization: This gateway does not know .* x-api-key: The access token .* expired on/,
+        ],
+        [
+          'session',
+          'foreign',
+          /Authorization: This looks like a session token.* x-api-key: The access token is malformed/,
+        ],
+        [
+          'Basic YTpi',
+          'unknown',
+          /Authorization: The Authorization header is malformed.* x-api-key: This gateway does not/,
+        ],
+      ] as const) {
+        const { status, headers, text } = await ask(method, path, body, credentials(first, second));
+        assert.equal(status, 401);
+        assert.match(text, /two credentials, and neither is good/);
+        assert.match(text, why);
+        assert.equal(headers['x-should-retry'], 'false');
+        assert.equal(headers['www-authenticate'], 'Bearer');
+        for (const value of Object.values(sent)) assert.ok(!text.includes(value));
+      }
+      assert.equal(upstream.requests.length, 0);
+    });
+  }
+
+  test('that are the same one is checked, and its refusal says nothing of two', async () => {
+    const twice = (name: string) => ask('POST', MESSAGES, messagesBody(), credentials(name, name));
+    assert.equal((await twice('good')).status, 200);
+    const { status, json } = await twice('unknown');
+    assert.equal(status, 401);
+    assert.match(json().error.message, /^This gateway does not know the access token\./);
+  });
+
+  test('of two people the one in the Authorization header counts', async () => {
+    const other = await gateway.newToken({ user: 'other@example.com' });
+    const headers = ['authorization', `Bearer ${gateway.token}`, 'x-api-key', other];
+    const answer = await ask('POST', MESSAGES, messagesBody(), headers);
+    assert.equal(answer.status, 200);
+    const record = await auditRecord(gateway.database, String(answer.headers['x-gateway-request-id']));
+    assert.partialDeepStrictEqual(record, { record: { user: gateway.user } });
+  });
+
+  test('neither reaches the upstream', async () => {
+    await ask('POST', MESSAGES, messagesBody(), credentials('unknown', 'good'));
+    const headers = upstream.only().raw_headers.join(' ');
+    assert.ok(!headers.includes(sent.good!) && !headers.includes(sent.unknown!));
+  });
+
+  test('the one that opens the admin API serves there', async () => {
+    const expires_at = new Date(Date.now() + 3_600_000);
+    const { token } = await createServiceToken(by, { name: 'limits', scopes: ['limits:read'], expires_at });
+    for (const headers of [
+      ['authorization', `Bearer ${token}`, 'x-api-key', gateway.token],
+      ['authorization', `Bearer ${gateway.token}`, 'x-api-key', token],
+    ]) {
+      assert.equal((await ask('GET', '/admin/api/limits', undefined, headers)).status, 200);
+    }
+    const both = await ask('GET', '/admin/api/limits', undefined, credentials('good', 'unknown'));
+    assert.equal(both.status, 403);
+    assert.match(
+      both.text,
+      /Authorization: An access token is for models only.* x-api-key: This gateway does not know/,
+    );
+  });
+});
