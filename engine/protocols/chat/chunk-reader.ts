@@ -1,12 +1,13 @@
 import { readProblem } from '../errors.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
-import { type Emit, type ModelUsage, type StopReason, startOfAnswer } from '../translation/events.ts';
+import { type Emit, type StopReason, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
-import { readTotals } from '../translation/usage.ts';
-import { CHAT_TOTALS } from '../usage/totals.ts';
+import { modelUsage } from '../translation/usage.ts';
+import { newUsageReading } from '../usage/reading.ts';
 import { chatErrors } from './errors.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
+import { takeChatUsage } from './reported-usage.ts';
 
 type TextKind = 'text' | 'refusal' | 'reasoning';
 
@@ -49,7 +50,7 @@ export class ChunkReader {
   #refused = false;
   #reason: StopReason | undefined;
   #stop_sequence: string | undefined;
-  #usage: ModelUsage | undefined;
+  readonly #usage = newUsageReading();
   /** Whether `end` or `error` was said, after which nothing follows. */
   over = false;
 
@@ -79,7 +80,7 @@ export class ChunkReader {
     this.#answer ??= this.#start(chunk);
     const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
     for (const choice of choices) if (isObject(choice)) this.#readChoice(choice);
-    this.#usage = readTotals(chunk.usage, CHAT_TOTALS) ?? this.#usage;
+    takeChatUsage(this.#usage, chunk);
   }
 
   /** The answer is whole: says why it ended. */
@@ -90,7 +91,11 @@ export class ChunkReader {
     this.#calls.endAll();
     this.over = true;
     const reason = this.#endReason();
-    this.#emit({ type: 'end', reason, ...present({ stop_sequence: this.#stop_sequence, usage: this.#usage }) });
+    this.#emit({
+      type: 'end',
+      reason,
+      ...present({ stop_sequence: this.#stop_sequence, usage: modelUsage(this.#usage) }),
+    });
   }
 
   #start(chunk: Json): AnswerName {

@@ -1,13 +1,15 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
-import { isObject } from '../read-json.ts';
+import { isObject, present } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
-import { type Emit, type ModelEvent, type ModelUsage, startOfAnswer } from '../translation/events.ts';
+import { type Emit, type ModelEvent, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { modelUsage } from '../translation/usage.ts';
+import { newUsageReading } from '../usage/reading.ts';
 import { messagesErrors } from './errors.ts';
+import { takeMessageUsage } from './reported-usage.ts';
 import { readStopReason } from './stop-reasons.ts';
-import { overlayUsage } from './usage.ts';
 
 /** A content block that has begun; `part` is absent for one that is left out. */
 interface OpenBlock {
@@ -24,7 +26,7 @@ const LEFT_OUT: OpenBlock = { signature: '', whole_input: '' };
 export class MessagesReader implements StreamReader {
   readonly #notes: Notes;
   readonly #blocks = new Map<unknown, OpenBlock>();
-  #usage: ModelUsage = {};
+  readonly #usage = newUsageReading();
   #started = false;
   #over = false;
   #parts = 0;
@@ -41,6 +43,7 @@ export class MessagesReader implements StreamReader {
 
   /** Reads an event that is parsed already. Raises upstream_invalid. */
   take(event: Json, emit: Emit): void {
+    takeMessageUsage(this.#usage, event.type, event);
     switch (event.type) {
       case 'content_block_delta':
         this.#delta(event, emit);
@@ -56,7 +59,6 @@ export class MessagesReader implements StreamReader {
         break;
       case 'message_delta':
         if (isObject(event.delta)) this.#stop = { ...this.#stop, ...event.delta };
-        this.#usage = overlayUsage(this.#usage, event.usage);
         break;
       case 'message_stop':
         this.#finish(emit);
@@ -79,8 +81,7 @@ export class MessagesReader implements StreamReader {
   #start(message: unknown, emit: Emit): void {
     if (this.#started) return;
     this.#started = true;
-    this.#usage = overlayUsage({}, isObject(message) ? message.usage : undefined);
-    emit(startOfAnswer(message, this.#usage));
+    emit(startOfAnswer(message, modelUsage(this.#usage)));
   }
 
   #open({ index, content_block: block }: Json, emit: Emit): void {
@@ -187,7 +188,7 @@ export class MessagesReader implements StreamReader {
       type: 'end',
       reason: readStopReason(stop_reason, this.#has_calls),
       ...(typeof stop_sequence === 'string' && { stop_sequence }),
-      usage: this.#usage,
+      ...present({ usage: modelUsage(this.#usage) }),
     });
   }
 }

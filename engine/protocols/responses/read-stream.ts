@@ -5,10 +5,11 @@ import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import { type Emit, type ModelEvent, type StopReason, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
-import { readTotals } from '../translation/usage.ts';
-import { RESPONSES_TOTALS } from '../usage/totals.ts';
+import { modelUsage } from '../translation/usage.ts';
+import { newUsageReading } from '../usage/reading.ts';
 import { responsesErrors } from './errors.ts';
 import { type DeltaKind, type OutputItem, openItem, Parts } from './read-output.ts';
+import { takeResponseUsage } from './reported-usage.ts';
 
 /** What an event says of a text inside an item. */
 interface TextEvent {
@@ -87,7 +88,7 @@ export class ResponsesReader implements StreamReader {
         return this.#readDone(event, objectIn(event, 'item'), emit);
       case 'response.completed':
       case 'response.incomplete':
-        return this.#finish(objectIn(event, 'response'), type === 'response.completed', emit);
+        return this.#finish(objectIn(event, 'response'), type === 'response.completed', emit, event.usage);
       case 'response.failed':
         return this.#fail({ error: objectIn(event, 'response').error }, emit);
       case 'error':
@@ -181,7 +182,7 @@ export class ResponsesReader implements StreamReader {
     return item;
   }
 
-  #finish(response: Json, completed: boolean, emit: Emit): void {
+  #finish(response: Json, completed: boolean, emit: Emit, usage_beside?: unknown): void {
     this.#start(response, emit);
     const repeated = Array.isArray(response.output) && !this.#nameless ? response.output : [];
     // Nothing can be a repetition where nothing came before.
@@ -192,7 +193,9 @@ export class ResponsesReader implements StreamReader {
     }
     for (const item of this.#items.values()) if (item !== 'done') item.close(emit);
     this.#over = true;
-    const usage = readTotals(response.usage, RESPONSES_TOTALS);
+    const reading = newUsageReading();
+    takeResponseUsage(reading, response, true, usage_beside);
+    const usage = modelUsage(reading);
     const reason = completed ? this.#parts.reason : cutReason(response.incomplete_details);
     emit({ type: 'end', reason, ...(usage && { usage }) });
   }
