@@ -22,12 +22,9 @@ export function readChatUsage(reading: UsageReading, { name, data }: ResponseEve
     const delta = data.indexOf('delta":');
     if (delta >= 0) countDelta(reading, data, delta);
     else if (reading.deltas === 0) countMessage(reading, data);
-    if (delta < 0 || TELLING.some((key) => tells(data, key))) readChunk(reading, parseObject(data));
+    if (delta < 0 || tells(data, 'usage":') || tells(data, 'finish_reason":')) readChunk(reading, parseObject(data));
   }
 }
-
-/** Ends of keys of what is worth parsing a chunk for; `timings` is told by llama.cpp. */
-const TELLING = ['usage":', 'finish_reason":', 'timings":'] as const;
 
 /**
  * Whether a key is there with a value; with a blank between the two it is only suspected. Searching is fast for what does
@@ -82,7 +79,7 @@ function* usagesIn(chunk: Readonly<Record<string, unknown>>, choices: readonly u
   yield chunk.usage;
 }
 
-/** What llama.cpp counts where it was not asked for usage. */
+/** What llama.cpp counts in its last chunk where it was not asked for usage. */
 function ofTimings({ cache_n, prompt_n, predicted_n }: Readonly<Record<string, unknown>> = {}): object {
   const prompt_tokens = typeof prompt_n === 'number' && typeof cache_n === 'number' ? prompt_n + cache_n : prompt_n;
   return { prompt_tokens, cached_tokens: cache_n, completion_tokens: predicted_n };

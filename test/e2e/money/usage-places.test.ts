@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { cli } from '../../cli/support.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { answerChunks, answerJson, type Script } from '../../support/model-provider/scripted-upstream.ts';
@@ -281,7 +282,7 @@ const CHAT_ROWS: readonly Row[] = [
   {
     server: 'servers with the whole so far in every chunk',
     each: { usage: { prompt_tokens: 1000, completion_tokens: 1, total_tokens: 1001 } },
-    last: { usage: { prompt_tokens: 1000.0, completion_tokens: 40, total_tokens: 1040 } },
+    last: { usage: { prompt_tokens: 1000, completion_tokens: 40, total_tokens: 1040 } },
     counts: { input: 1000, output: 40 },
     nano_usd: 3_600_000,
   },
@@ -618,6 +619,11 @@ describe('audio', () => {
     assertBill(row, { counts: { input: 1000, output: 200 }, nano_usd: 37_950_000 });
     assert.deepEqual(row.billed, { model: 'up', audio: { input: 600, output: 150 } });
     assert.equal(row.provenance.price, undefined);
+    const { stdout } = await cli(
+      ['ledger', 'reprice', '--since', '2020-01-01', '--model', 'heard-1', '--config', gateway.config_file],
+      { env: gateway.env },
+    );
+    assert.match(stdout, /nothing differs/, 'priced again, it costs the same');
   });
 
   it('is not what is cached: it has no discount', async () => {
