@@ -23,6 +23,7 @@ export type { JsonSchema, ValueOf } from './contract/json-schema.ts';
 export type { StageFact } from './contract/own-facts.ts';
 export { type Replacement, type Rewriting, TEXT_KINDS, type TextKind } from './contract/rewriting.ts';
 export type {
+  AudioTokens,
   AuditLog,
   AuditRecord,
   BearerTokens,

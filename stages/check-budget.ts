@@ -2,6 +2,7 @@ import {
   type AttemptRecord,
   type ChargedAttempt,
   defineStage,
+  type EffectivePrice,
   type LimitStatus,
   type ModelConfig,
   type MoveDecision,
@@ -37,6 +38,7 @@ import {
   windowOf,
   withAttempts,
 } from '../engine/money/index.ts';
+import type { DecisiveChoice } from '../engine/protocols/index.ts';
 import { mayBeBilled, NO_MODEL } from '../engine/upstreams/index.ts';
 
 const READS = [...IDENTITY_FACTS.reads, 'request.received_at', ...ASKED_FACTS.reads, 'principal.groups'] as const;
@@ -49,6 +51,7 @@ const READS_IF_SET = [
   'request.inference_geo',
   'request.other_models',
   'request.server_tool_uses',
+  'request.decisive_fields',
   'route.per_request_nano_usd',
   'upstream.attempts',
   'upstream.status',
@@ -95,6 +98,16 @@ const NONE_POSSIBLE = { input: 0, output: 0, input_limit: 0, other_runs: 0 };
 const FREE: Forecast = { most: NO_TOKENS, most_nano_usd: 0, possible: NONE_POSSIBLE, likely_tokens: 0 };
 
 const LIMIT_CODES: ReadonlySet<string> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
+
+/** Whether a request may be billed audio: where it says so, and of APIs beside those for models where audio has a price. */
+function audioOf(ctx: BudgetContext, { pico }: EffectivePrice): { readonly input: boolean; readonly output: boolean } {
+  if (ctx.get('request.protocol') === 'none') {
+    return { input: pico.audio_input !== undefined, output: pico.audio_output !== undefined };
+  }
+  const choices = (ctx.get('request.decisive_fields') ?? {}) as Readonly<Record<string, DecisiveChoice>>;
+  const fields = new Set(Object.values(choices).map(({ field }) => field));
+  return { input: fields.has('input_audio'), output: fields.has('modalities') };
+}
 
 function isOfUpstream({ scope }: LimitStatus): boolean {
   return scope.split('+').includes('upstream');
@@ -190,6 +203,7 @@ export default defineStage({
         output,
         cache_ttl: cacheLifetime(ctx),
         asked: servedAsAsked((path) => ctx.get(path)),
+        audio: audioOf(ctx, models.price(model, { upstream: upstream.name, at: ctx.get('request.received_at') })),
         ...(server_tools && { server_tools }),
         any_tool: ctx.get('request.iterations') === 0 && reserve !== 'typical' ? tokens.runs : 0,
       };

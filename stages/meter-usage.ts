@@ -180,7 +180,7 @@ function cacheLifetimes(ctx: MeterContext): Pick<Outcome, 'cache_requested_ttl' 
 /** What a charge comes to in the ledger. */
 function outcomeOf(ctx: MeterContext, charge: Charge): Outcome {
   const { usage, provenance, cost, billed, possibly_billed_nano_usd = 0 } = charge;
-  const { server_tools, ...tokens } = usage;
+  const { server_tools, audio: _, ...tokens } = usage;
   return {
     status: ctx.get('upstream.status') ?? null,
     aborted: ctx.get('outcome.aborted') ?? false,

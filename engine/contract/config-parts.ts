@@ -7,6 +7,8 @@ export interface Pricing {
   readonly cache_read?: number;
   readonly cache_write_5m?: number;
   readonly cache_write_1h?: number;
+  readonly audio_input?: number;
+  readonly audio_output?: number;
   readonly long_context?: {
     readonly above_input_tokens: number;
     readonly input: number;
@@ -14,6 +16,8 @@ export interface Pricing {
     readonly cache_read?: number;
     readonly cache_write_5m?: number;
     readonly cache_write_1h?: number;
+    readonly audio_input?: number;
+    readonly audio_output?: number;
   };
   readonly service_tiers?: Readonly<Record<string, TierPricing>>;
   readonly speeds?: Readonly<Record<string, TierPricing>>;
@@ -38,6 +42,8 @@ export interface TierPricing {
   readonly cache_read?: number;
   readonly cache_write_5m?: number;
   readonly cache_write_1h?: number;
+  readonly audio_input?: number;
+  readonly audio_output?: number;
 }
 
 /** Vendor names for what the gateway itself writes, and for the files and variables that appscli client writes; the file that profile of server or of an upstream in gateway.yaml or --profile names. */

@@ -122,7 +122,10 @@ export type RetentionConfig = NonNullable<GatewayFile['database']>['retention'];
 export const DEFAULT_RETENTION: RetentionConfig = { ledger_months: 'forever', audit_months: 13 };
 
 /** Prices in USD per million tokens. */
-export type TokenPrices = Pick<Pricing, 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h'>;
+export type TokenPrices = Pick<
+  Pricing,
+  'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h' | 'audio_input' | 'audio_output'
+>;
 
 /** Everything a model can cost; tools that the upstream runs in USD per 1,000 uses. */
 export type PricingConfig = Pricing;

@@ -14,6 +14,12 @@ export interface TokenCounts {
   readonly cache_write_1h: number;
 }
 
+/** Tokens of audio that `input` and `output` of a request include. */
+export interface AudioTokens {
+  readonly input: number;
+  readonly output: number;
+}
+
 /**
  * Window of a limit: a calendar day, week (from Monday) or month in `spend_limits.time_zone`, a minute, or `open` for what
  * counts only while a request is under way.
@@ -149,9 +155,9 @@ export type Provenance =
 
 /**
  * What is remarkable about a price: that of a model without one, none for a tool that was used, or the most expensive because the
- * upstream served it in a way that has none.
+ * upstream served it in a way that has none; `unknown_audio`: audio without a price of its own, at a multiple of that of text.
  */
-export type PriceNote = 'unknown_model' | 'unpriced' | 'unknown_tier';
+export type PriceNote = 'unknown_model' | 'unpriced' | 'unknown_tier' | 'unknown_audio';
 
 /** What one model used for an answer that several runs went into. */
 export interface BilledPart extends TokenCounts {
@@ -167,6 +173,8 @@ export interface Billed {
   readonly service_tier?: string;
   readonly speed?: string;
   readonly inference_geo?: string;
+  /** What of the input and output was audio. */
+  readonly audio?: AudioTokens;
   /** The runs that it took, where the upstream tells them apart and they are several; their tokens are those of the row. */
   readonly parts?: readonly BilledPart[];
 }
@@ -188,7 +196,8 @@ export interface Outcome {
   readonly cost_nano_usd: number;
   /**
    * Per number: `input`, `output`, `cache_read`, `cache_write_5m`, `cache_write_1h`, `cost`, and `server_tools` where some
-   * were used (`unpriced` where one of them has no price). `price` is there only to say `unknown_model` or `unknown_tier`.
+   * were used (`unpriced` where one of them has no price). `price` is there only to say `unknown_model`,
+   * `unknown_tier` or `unknown_audio`.
    */
   readonly provenance: Readonly<Record<string, Provenance | PriceNote>>;
   /** Uses of tools that the upstream ran, by name, such as `web_search`. */

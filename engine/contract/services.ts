@@ -6,7 +6,7 @@
 
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
 import type { UpstreamStates } from './forwarding.ts';
-import type { CounterName, Ledger, TokenCounts } from './money.ts';
+import type { AudioTokens, CounterName, Ledger, TokenCounts } from './money.ts';
 import type { StageContext } from './stage.ts';
 
 export type * from './forwarding.ts';
@@ -148,8 +148,11 @@ export interface PricedRoute {
 
 /** Prices of tokens. */
 export interface TokenRates {
-  /** Pico-USD per token, by kind of token. */
-  readonly pico: Readonly<Record<keyof TokenCounts, number>>;
+  /** Pico-USD per token, by kind of token; of audio only where it has a price of its own. */
+  readonly pico: Readonly<Record<keyof TokenCounts, number>> & {
+    readonly audio_input?: number;
+    readonly audio_output?: number;
+  };
   /** The tier of requests with more input tokens than `above_input_tokens`, cached ones counted. */
   readonly long_context?: { readonly above_input_tokens: number; readonly pico: TokenRates['pico'] };
 }
@@ -188,6 +191,8 @@ export interface Usage extends TokenCounts {
   readonly served?: Served;
   /** Uses of tools that the upstream ran, by name. */
   readonly server_tools?: Readonly<Record<string, number>>;
+  /** What of the input and output was audio, which has prices of its own; absent where nothing was. */
+  readonly audio?: AudioTokens;
 }
 
 /** Who asks for models, as far as that decides which ones there are. */

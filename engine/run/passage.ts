@@ -141,7 +141,7 @@ function noRoom(): StageError {
 
 /** Whether the events that were let through last say that the answer is whole. */
 function saysEnd(events: WholeEvents | undefined): boolean {
-  return events !== undefined && !events.inside && endSaidIn(events.latest.toString()) === 'whole';
+  return events !== undefined && !events.inside && endSaidIn(events.latest) === 'whole';
 }
 
 function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEnds): Passage {

@@ -16,8 +16,9 @@ const UNCOUNTED_BYTES = 65_536;
 export class WholeEvents {
   /** Whether what was let through ends inside an event, because that was too long to be held. */
   inside = false;
-  /** What was let through last. */
-  latest: Buffer | string = '';
+  /** What was let through last, and what had been held of it. */
+  #latest: Buffer | string = '';
+  #latest_held: Buffer | undefined;
   readonly #send: (bytes: Buffer | string) => void;
   readonly #room: HeldBytes | undefined;
   #held: Buffer | undefined;
@@ -30,9 +31,15 @@ export class WholeEvents {
   constructor(send: (bytes: Buffer | string) => void, room?: HeldBytes) {
     this.#room = room;
     this.#send = (bytes) => {
-      this.latest = bytes;
+      this.#latest = bytes;
       send(bytes);
     };
+  }
+
+  /** The events that were let through last. */
+  get latest(): string {
+    if (this.#latest_held === undefined) return this.#latest.toString();
+    return Buffer.concat([this.#latest_held, Buffer.from(this.#latest)]).toString();
   }
 
   push(chunk: Buffer): void {
@@ -46,6 +53,7 @@ export class WholeEvents {
       return;
     }
     if (end > 0) {
+      this.#latest_held = this.#held?.subarray(0, this.#size);
       this.#release();
       this.inside = false;
       this.#send(end === length ? chunk : chunk.subarray(0, end));
@@ -60,6 +68,7 @@ export class WholeEvents {
       return;
     }
     this.#second_last = this.#last = LF;
+    this.#latest_held = undefined;
     this.#send(text);
   }
 

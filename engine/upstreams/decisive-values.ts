@@ -28,6 +28,12 @@ const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pri
   inference_geo: { key: 'inference_geo', pricing: 'inference_geos' },
 };
 
+/** Where the prices of audio stand in the pricing of a model, by the field and value that ask for it. */
+const AUDIO_PRICES: Readonly<Record<string, 'audio_input' | 'audio_output'>> = {
+  'input_audio audio': 'audio_input',
+  'modalities audio': 'audio_output',
+};
+
 /** Values that an error message repeats: words, and never a text. */
 const PLAIN_WORD = /^[\w.-]{1,40}$/;
 
@@ -163,15 +169,19 @@ function checkPriced(
   models: ModelCatalog,
 ): void {
   const priced = PRICED[rule.name];
+  const audio = AUDIO_PRICES[`${rule.name} ${value}`];
   for (const id of ids) {
     const price: EffectivePrice = models.price(models.charged(id)!, { upstream: upstream.name, at });
     if (priced !== undefined && value !== undefined && price.served?.names[priced.key].includes(value)) continue;
+    if (audio !== undefined && price.pico[audio] !== undefined) continue;
     const said = value !== undefined && PLAIN_WORD.test(value) ? `"${value}"` : 'what it says';
     const name = value !== undefined && PLAIN_WORD.test(value) ? value : 'NAME';
     const remedy =
-      priced === undefined
-        ? `add "${rule.name}" to \`allow_fields\` of the upstream`
-        : `give it one: \`${priced.pricing}.${name}\` in the pricing of the model`;
+      audio !== undefined
+        ? `give it one: \`${audio}\` in the pricing of the model`
+        : priced === undefined
+          ? `add "${rule.name}" to \`allow_fields\` of the upstream`
+          : `give it one: \`${priced.pricing}.${name}\` in the pricing of the model`;
     const why = `${said} has no price for the model "${id}" at the upstream "${upstream.name}"`;
     throw refusal(param, `${why}. Leave it out, or have an administrator ${remedy}`, {
       upstream: upstream.name,

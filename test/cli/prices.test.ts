@@ -195,6 +195,15 @@ test('prices show says what service tiers, speeds and regions cost, alone and to
   );
 });
 
+test('prices show has the prices of audio where a model has some', async () => {
+  const pricing = { input: 3, output: 15, audio_input: 40, audio_output: 80 };
+  const sections = { models: [{ ...PRICED, pricing }], token_groups: [{ name: 'all', models: ['*'] }] };
+  const { stdout } = await prices(sections, 'show');
+  assert.match(stdout, /W 1H {2}AUDIO IN {2}AUDIO OUT {2}SOURCE\n.*\n {2}main .* 40 +80 {2}models/);
+  const [told] = JSON.parse((await prices(sections, 'show', '--json')).stdout);
+  assert.deepEqual([told.audio_input_usd, told.audio_output_usd], ['40', '80']);
+});
+
 test('a price of a tier that lacks half of itself, or cannot be kept, is a finding', async () => {
   const pricing = { input: 5, output: 25, service_tiers: { flex: { input: 1 }, odd: { input: 0.0000001, output: 1 } } };
   const { exit_code, stderr, stdout } = await prices({ models: [{ ...PRICED, pricing }] }, 'show');

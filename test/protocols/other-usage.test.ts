@@ -22,6 +22,20 @@ describe('usage of other APIs', () => {
     assert.deepEqual(told({ input_tokens: 5, output_tokens: 1 }, 'transcript.text.done'), [5, 1]);
   });
 
+  it('tells how much of a recording there was in it', () => {
+    const reading = newUsageReading();
+    const details = { text_tokens: 10, audio_tokens: 40 };
+    const usage = {
+      type: 'tokens',
+      input_tokens: 50,
+      input_token_details: details,
+      output_tokens: 5,
+      total_tokens: 55,
+    };
+    readOtherUsage(reading, { name: undefined, data: JSON.stringify({ usage }) });
+    assert.deepEqual(reading.reported, { input_tokens: 50, audio_input_tokens: 40, output_tokens: 5 });
+  });
+
   it('is unknown where it is told in another unit, not at all, or cannot be right', () => {
     for (const usage of [
       undefined,

@@ -50,6 +50,20 @@ describe('whole events', () => {
     );
   });
 
+  test('are known as a whole when they were let through last, however they were cut', () => {
+    fc.assert(
+      fc.property(stream, cuts, ({ blocks, eol }, at) => {
+        const { text, whole } = write({ blocks, tail: null, eol });
+        const { events } = collecting();
+        for (const chunk of pieces(Buffer.from(text), at)) events.push(chunk);
+        const last = Buffer.from(text)
+          .subarray(whole.at(-2) ?? 0)
+          .toString();
+        assert.ok(events.latest.endsWith(last), JSON.stringify([events.latest, last]));
+      }),
+    );
+  });
+
   test('are let through as soon as their blank line is there, and nothing of the next', () => {
     fc.assert(
       fc.property(stream, cuts, (given, at) => {

@@ -43,6 +43,18 @@ describe('what check-budget holds', () => {
     assert.equal((await reserved({ facts })).amount_nano_usd, 200_000 * (PRICE.input + PRICE.output));
   });
 
+  it('covers audio at its price, where the request has some or asks for it', async () => {
+    const amount = async (fields: readonly string[]) => {
+      const decisive = Object.fromEntries(fields.map((field) => [`${field}[0]`, { field, value: 'audio' }]));
+      return (await reserved({ facts: { 'request.decisive_fields': decisive } })).amount_nano_usd;
+    };
+    // Without a price of its own: 16 times that of text in, 8 times out.
+    assert.equal(await amount(['input_audio']), 16 * 1000 * PRICE.input + 500 * PRICE.output);
+    assert.equal(await amount(['modalities']), 1000 * PRICE.input + 8 * 500 * PRICE.output);
+    assert.equal(await amount(['input_audio', 'modalities']), 16 * 1000 * PRICE.input + 8 * 500 * PRICE.output);
+    assert.equal(await amount(['service_tier']), COST);
+  });
+
   it('covers every answer that was asked for', async () => {
     const { amount_nano_usd, tokens } = await reserved({ facts: { 'request.choices': 3 } });
     assert.equal(amount_nano_usd, 3 * COST, 'some providers read the input for every answer');

@@ -87,7 +87,15 @@ function together(shown: readonly Shown[], { upstreams }: GatewayConfig): Shown[
 
 const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
 
-const COLUMNS = ['MODEL, UPSTREAM', ...numbers('INPUT', 'OUTPUT', 'CACHE R', 'W 5M', 'W 1H'), 'UNTIL', 'SOURCE'];
+/** Kinds of tokens that only some models have. */
+const AUDIO_KINDS = ['audio_input', 'audio_output'] as const;
+
+const COLUMNS = [
+  'MODEL, UPSTREAM',
+  ...numbers('INPUT', 'OUTPUT', 'CACHE R', 'W 5M', 'W 1H', 'AUDIO IN', 'AUDIO OUT'),
+  'UNTIL',
+  'SOURCE',
+];
 
 const TOOL_COLUMNS = ['TOOL', 'MODEL', 'UPSTREAM', ...numbers('USD PER 1,000 USES')];
 
@@ -110,8 +118,9 @@ function describePrices(shown: readonly Shown[], line_width: number): string[] {
 function tableRows({ upstreams, period: { price, until } }: Shown): string[][] {
   const name = `  ${upstreams.join(', ')}`;
   const end = dateOf(until) ?? '';
-  if (price === undefined) return [[name, ...KINDS.map(() => '-'), end, 'nowhere']];
-  const numbers = (pico: EffectivePrice['pico']) => KINDS.map((kind) => usdPerMillion(pico[kind]));
+  if (price === undefined) return [[name, ...KINDS.map(() => '-'), '', '', end, 'nowhere']];
+  const numbers = (pico: EffectivePrice['pico']) =>
+    [...KINDS, ...AUDIO_KINDS].map((kind) => (pico[kind] === undefined ? '' : usdPerMillion(pico[kind])));
   const { source } = price;
   const rows = ({ pico, long_context }: TokenRates, label: string, ends: readonly string[]): string[][] => [
     [label, ...numbers(pico), ...ends],
@@ -146,7 +155,11 @@ function dateOf(moment: number): string | undefined {
 }
 
 function tokenPrices(pico: EffectivePrice['pico']): Record<string, string> {
-  return Object.fromEntries(KINDS.map((kind) => [`${kind}_usd`, usdPerMillion(pico[kind])]));
+  return Object.fromEntries(
+    [...KINDS, ...AUDIO_KINDS].flatMap((kind) => {
+      return pico[kind] === undefined ? [] : [[`${kind}_usd`, usdPerMillion(pico[kind])]];
+    }),
+  );
 }
 
 function ratesJson({ pico, long_context }: TokenRates): object {

@@ -15,6 +15,8 @@ const TOKEN_PRICES: ReadonlySet<string> = new Set([
   'cache_read',
   'cache_write_5m',
   'cache_write_1h',
+  'audio_input',
+  'audio_output',
 ]);
 const MULTIPLIERS: ReadonlySet<string> = new Set(['price_multiplier', 'multiplier']);
 

@@ -1,7 +1,7 @@
 import type { CacheLifetime, EffectivePrice, Served } from '../../contract/services.ts';
 import { cacheTokens } from '../../protocols/usage/parts.ts';
 import { relayedOutput, type UsageReading } from '../../protocols/usage/reading.ts';
-import { inputTokens, toolsUsed } from '../prices/bill.ts';
+import { inputTokens, toolsUsed, withAudio } from '../prices/bill.ts';
 import { costOf } from '../prices/prices.ts';
 
 /** Part of what is reserved that is spent when more is asked for. */
@@ -65,7 +65,8 @@ function costSoFar(watch: ReservationWatch, reading: UsageReading, output: numbe
   const input = inputTokens(reading.reported, cache, watch.input_estimate);
   const server_tools = toolsUsed(reading, false, watch.price.server_tools_pico);
   const served = reading.served === undefined ? watch.asked : { ...watch.asked, ...reading.served };
-  return costOf(watch.price, { input, output, ...cache, served, ...(server_tools && { server_tools }) });
+  const tokens = withAudio({ input, output, ...cache }, reading.reported);
+  return costOf(watch.price, { ...tokens, served, ...(server_tools && { server_tools }) });
 }
 
 /** The output in tokens at which the reservation is full, found without a price per delta. */

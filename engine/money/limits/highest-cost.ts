@@ -1,6 +1,7 @@
 import type { ModelConfig } from '../../contract/config.ts';
 import type { EffectivePrice, ModelCatalog, PricedRoute, Served, TokenRates } from '../../contract/services.ts';
 import { priceTokens } from '../../kit/money.ts';
+import { audioPico } from '../prices/audio.ts';
 import { costAt, NO_TOKENS } from '../prices/prices.ts';
 import { possibleRates } from '../prices/served-prices.ts';
 import type { MostTokens } from './most-tokens.ts';
@@ -19,6 +20,8 @@ export interface MostUsage extends Pick<MostTokens, 'input' | 'output'> {
   readonly any_tool?: number;
   /** How it asks to be served. */
   readonly asked?: Served;
+  /** Whether its input, and its answer, may be audio. */
+  readonly audio?: { readonly input: boolean; readonly output: boolean };
 }
 
 /** The most that usage can cost, in nano-USD: the whole input at the most expensive price that the cache lifetime allows. */
@@ -40,10 +43,23 @@ function toolFees({ server_tools_pico: fees }: EffectivePrice, uses: number): nu
 }
 
 /** The most that one run of the model can cost. */
-function runCost(price: EffectivePrice, rates: TokenRates, { input, cache_ttl }: MostUsage, output: number): number {
+function runCost(
+  price: EffectivePrice,
+  rates: TokenRates,
+  { input, cache_ttl, audio }: MostUsage,
+  output: number,
+): number {
   const { pico, long_context } = rates;
-  const cost = (tokens: number, kinds: TokenRates['pico']) =>
-    costAt(price, rates, { ...NO_TOKENS, output, [mostExpensiveKind(kinds, cache_ttl)]: tokens });
+  const cost = (tokens: number, kinds: TokenRates['pico']) => {
+    const kind = mostExpensiveKind(kinds, cache_ttl);
+    const of_audio = audioPico(kinds);
+    const is_heard = audio?.input === true && of_audio.input > kinds[kind];
+    const is_spoken = audio?.output === true && of_audio.output > kinds.output;
+    return costAt(price, rates, {
+      ...{ ...NO_TOKENS, output, [is_heard ? 'input' : kind]: tokens },
+      audio: { input: is_heard ? tokens : 0, output: is_spoken ? output : 0 },
+    });
+  };
   if (long_context === undefined || input <= long_context.above_input_tokens) return cost(input, pico);
   // It may turn out shorter than it can be at most, and a tier may be cheaper than what lies below it.
   return Math.max(cost(long_context.above_input_tokens, pico), cost(input, long_context.pico));

@@ -134,8 +134,12 @@ function mostCost({ context_window, max_output_tokens }: ModelConfig, price: Eff
     const inputs = [Math.min(context_window, rates.long_context?.above_input_tokens ?? context_window), context_window];
     return inputs.flatMap((input) =>
       INPUT_KINDS.map((kind) => {
+        const { audio_input, audio_output } = rates.pico;
+        const is_heard = kind === 'input' && audio_input !== undefined;
+        const audio = { input: is_heard ? input : 0, output: audio_output === undefined ? 0 : output };
         try {
-          return costAt(price, rates, { ...NO_TOKENS, output, [kind]: input });
+          const usage = { ...NO_TOKENS, output, [kind]: input };
+          return Math.max(costAt(price, rates, usage), costAt(price, rates, { ...usage, audio }));
         } catch (error) {
           if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
           throw error;

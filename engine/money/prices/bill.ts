@@ -50,7 +50,7 @@ export function billFor(reading: UsageReading, { ending, aborted, ...request }: 
         Math.min(request.output_max, relayedOutput(reading, request.relayed_bytes)),
       );
   const bill = billOf(
-    { input, output, ...cache },
+    withAudio({ input, output, ...cache }, reported),
     reported.input_tokens === undefined ? guess : 'upstream',
     final ? 'upstream' : guess,
     seen ? 'upstream' : guess,
@@ -99,7 +99,21 @@ export function inputTokens(
   return input_tokens ?? Math.max(0, estimate - cache_read - cache_write_5m - cache_write_1h);
 }
 
-function billOf(usage: TokenCounts, input: Provenance, output: Provenance, cache: Provenance): Bill {
+/** Tokens with what of them the upstream counted as audio. Audio has no discount for what is cached. */
+export function withAudio(tokens: TokenCounts, reported: UsageReading['reported']): Usage {
+  const { audio_input_tokens = 0, audio_output_tokens = 0 } = reported;
+  if (audio_input_tokens === 0 && audio_output_tokens === 0) return tokens;
+  const heard = Math.min(audio_input_tokens, tokens.input + tokens.cache_read);
+  const input = Math.max(tokens.input, heard);
+  return {
+    ...tokens,
+    input,
+    cache_read: tokens.cache_read - (input - tokens.input),
+    audio: { input: heard, output: Math.min(audio_output_tokens, tokens.output) },
+  };
+}
+
+function billOf(usage: Usage, input: Provenance, output: Provenance, cache: Provenance): Bill {
   const all = [input, output, cache];
   const cost = all.includes('abort') ? 'abort' : all.includes('estimate') ? 'estimate' : 'upstream';
   return {

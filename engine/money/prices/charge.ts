@@ -1,5 +1,6 @@
 import type { ModelConfig } from '../../contract/config.ts';
 import type {
+  AudioTokens,
   Billed,
   CacheLifetime,
   ModelCatalog,
@@ -11,10 +12,11 @@ import type {
 } from '../../contract/services.ts';
 import { partsOf, sumOf, type UsedPart } from '../../protocols/usage/parts.ts';
 import type { UsageReading } from '../../protocols/usage/reading.ts';
+import { isAudioUnpriced } from './audio.ts';
 import type { Bill } from './bill.ts';
 import { boundUsage, type Possible } from './possible.ts';
-import { costOfParts } from './prices.ts';
-import { notableServing, unpricedServing } from './served-prices.ts';
+import { costOfParts, picoFor } from './prices.ts';
+import { billedRates, notableServing, unpricedServing } from './served-prices.ts';
 
 /** What decides the price of an answer beside what it used. */
 export interface Charging {
@@ -41,28 +43,35 @@ export interface Charged {
   readonly impossible: readonly ('input' | 'output')[];
   /** Whether it was served in a way that has no price, so that the most expensive counts. */
   readonly unpriced_serving: boolean;
+  /** Whether it has audio without a price of its own. */
+  readonly unpriced_audio: boolean;
 }
 
 /** Prices what an answer used: every run by the model that did it, in the way in which the upstream says that it served it. */
 export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Charging): Charged {
   const { models, model, route, asked } = charging;
   const served: Served = { ...asked, ...reading.served };
-  const { server_tools, ...totals } = usage;
+  const { server_tools, audio, ...totals } = usage;
+  const usageOf = (tokens: TokenCounts): Usage => ({ ...tokens, served, ...(audio && { audio }) });
   const answering = reading.model === undefined ? undefined : answeringFor(reading.model, charging);
   const runs = partsOf(reading, totals, charging.cache_asked);
-  const parts = (runs ?? [{ tokens: totals }]).map((part) => priced(part, answering, served, charging));
+  const parts = (runs ?? [{ tokens: totals }]).map((part) => priced(part, answering, usageOf, charging));
   const bounded = boundParts(parts, answering, charging);
+  const used = sumOf(bounded.parts);
+  const heard = audio && { input: Math.min(audio.input, used.input), output: Math.min(audio.output, used.output) };
   return {
     cost: costOfParts(
       model.id,
       bounded.parts.map((part) => ({ model: part.model.id, tokens: part.tokens })),
       server_tools,
-      (id, used) => models.cost(models.find(id)!, { ...used, served }, route),
+      (id, tokens) => models.cost(models.find(id)!, { ...tokens, ...usageOf(tokens) }, route),
     ),
-    usage: { ...sumOf(bounded.parts), ...(server_tools && { server_tools }) },
-    billed: billedAs(reading, { runs, served, answering, model, parts: bounded.parts }),
+    usage: { ...used, ...(server_tools && { server_tools }), ...(heard && { audio: heard }) },
+    billed: billedAs(reading, { runs, served, answering, model, parts: bounded.parts, audio: heard }),
     impossible: bounded.impossible,
     unpriced_serving: isUnpriced(parts, served, charging),
+    unpriced_audio:
+      audio !== undefined && bounded.parts.some((part) => isUnheard(part, usageOf(part.tokens), charging)),
   };
 }
 
@@ -87,6 +96,12 @@ function isUnpriced(parts: readonly Priced[], served: Served, { models, route }:
   return parts.some((part) => unpricedServing(models.price(part.model, route), served).length > 0);
 }
 
+/** Whether a run with audio has no price of it. */
+function isUnheard({ model }: Priced, usage: Usage, { models, route }: Charging): boolean {
+  const rates = billedRates(models.price(model, route), usage.served ?? {});
+  return rates.some((each) => isAudioUnpriced(picoFor(each, usage), usage.audio!));
+}
+
 interface Priced {
   readonly model: ModelConfig;
   readonly is_aside?: true;
@@ -101,14 +116,19 @@ function answeringFor(name: string, { models, model, route }: Charging): ModelCo
  * A run with the model whose price it has. Where nobody says which model it was, or nobody knows the name, it has the price
  * of the most expensive that it can have been.
  */
-function priced(part: UsedPart, answering: ModelConfig | undefined, served: Served, charging: Charging): Priced {
+function priced(
+  part: UsedPart,
+  answering: ModelConfig | undefined,
+  usageOf: (tokens: TokenCounts) => Usage,
+  charging: Charging,
+): Priced {
   const { models, model, others, route } = charging;
   if (part.model === undefined && (answering === undefined || answering === model)) return { ...part, model };
   const named = part.model === undefined ? undefined : answeringFor(part.model, charging);
   const { model: _, ...rest } = part;
   if (named !== undefined) return { ...rest, model: named };
   const candidates = [model, ...(answering ? [answering] : []), ...(part.model === undefined ? [] : others)];
-  const cost = (each: ModelConfig) => models.cost(each, { ...part.tokens, served }, route);
+  const cost = (each: ModelConfig) => models.cost(each, usageOf(part.tokens), route);
   const most_expensive = candidates.reduce((most, each) => (cost(each) > cost(most) ? each : most));
   return { ...rest, model: most_expensive };
 }
@@ -150,11 +170,13 @@ function billedAs(
     readonly answering: ModelConfig | undefined;
     readonly model: ModelConfig;
     readonly parts: readonly Priced[];
+    readonly audio: AudioTokens | undefined;
   },
 ): Billed | undefined {
-  const { runs, served, answering, model, parts } = about;
+  const { runs, served, answering, model, parts, audio } = about;
   const billed: Billed = {
     ...notableServing(served),
+    ...(audio && { audio }),
     ...(reading.model !== undefined && answering !== model && { model: reading.model }),
     ...(runs !== undefined &&
       parts.length > 1 && { parts: parts.map((part) => ({ model: part.model.id, ...part.tokens })) }),

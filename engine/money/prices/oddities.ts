@@ -1,4 +1,4 @@
-import type { EffectivePrice, Log, Provenance } from '../../contract/services.ts';
+import type { EffectivePrice, Log, PriceNote, Provenance } from '../../contract/services.ts';
 import type { StageContext } from '../../contract/stage.ts';
 import { createOnceLog } from '../../kit/once-log.ts';
 import type { UsageReading } from '../../protocols/usage/reading.ts';
@@ -18,8 +18,8 @@ export function createOddities(log: Log) {
     reading: UsageReading,
     charged: Charged,
     price: EffectivePrice,
-  ): Readonly<Record<string, Provenance | 'unknown_tier' | 'unknown_model' | 'unpriced'>> => {
-    const { usage, impossible, unpriced_serving } = charged;
+  ): Readonly<Record<string, Provenance | PriceNote>> => {
+    const { usage, impossible, unpriced_serving, unpriced_audio } = charged;
     const request = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
     const fields = { ...request, upstream: ctx.get('route.upstream') };
     const model = ctx.get('request.model');
@@ -34,6 +34,11 @@ export function createOddities(log: Log) {
       const how = { model, service_tier, speed, inference_geo };
       tellOnce(how, 'an answer was served in a way that has no price; it was charged at the most expensive there is');
     }
+    if (unpriced_audio) {
+      const what =
+        'audio was used that has no price of its own (audio_input, audio_output); it was charged at a multiple of the price of text';
+      tellOnce({ model }, what);
+    }
     const unknown_model = price.source === 'prices.unknown_model';
     if (unknown_model) tellOnce({ model }, 'a model without a price was charged by prices.unknown_model');
     const unpriced = usage.server_tools === undefined ? [] : unpricedTools(price, usage);
@@ -41,6 +46,7 @@ export function createOddities(log: Log) {
     return {
       ...clampedNumbers(impossible),
       ...(unpriced_serving && { price: 'unknown_tier' as const }),
+      ...(unpriced_audio && { price: 'unknown_audio' as const }),
       ...(unknown_model && { price: 'unknown_model' as const }),
       ...(unpriced.length > 0 && { server_tools: 'unpriced' as const }),
     };

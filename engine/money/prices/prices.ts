@@ -2,6 +2,7 @@ import type { DatedPricing, GatewayConfig, PriceRowConfig, PricingConfig, TokenP
 import type { EffectivePrice, PricedRoute, TokenCounts, TokenRates, Usage } from '../../contract/services.ts';
 import { compileGlob } from '../../kit/glob.ts';
 import { feeToPico, multiplyPrice, priceTokens, priceToPico } from '../../kit/money.ts';
+import { audioPico } from './audio.ts';
 import { modelFinder } from './known-models.ts';
 import { billedRates, combinations } from './served-prices.ts';
 
@@ -81,17 +82,31 @@ export function costOf(price: EffectivePrice, usage: Usage): number {
 }
 
 /** Nano-USD of what was used at some of a price's rates, rounded up once. */
-export function costAt(price: EffectivePrice, { pico: short, long_context }: TokenRates, usage: Usage): number {
-  const { server_tools } = usage;
-  const input = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h;
-  const pico = long_context !== undefined && input > long_context.above_input_tokens ? long_context.pico : short;
+export function costAt(price: EffectivePrice, rates: TokenRates, usage: Usage): number {
+  const { server_tools, audio } = usage;
+  const pico = picoFor(rates, usage);
   const counts = inPriceOrder(usage);
   const prices = inPriceOrder(pico);
+  if (audio !== undefined) {
+    const heard = Math.min(audio.input, usage.input);
+    const spoken = Math.min(audio.output, usage.output);
+    const of_audio = audioPico(pico);
+    counts[0] = usage.input - heard;
+    counts[1] = usage.output - spoken;
+    counts.push(heard, spoken);
+    prices.push(of_audio.input, of_audio.output);
+  }
   for (const tool in server_tools) {
     counts.push(server_tools[tool]!);
     prices.push(price.server_tools_pico[tool] ?? 0);
   }
   return priceTokens(counts, prices);
+}
+
+/** The prices of a request with some tokens: those of long inputs apply to all of it. */
+export function picoFor({ pico, long_context }: TokenRates, usage: TokenCounts): Pico {
+  const input = usage.input + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h;
+  return long_context !== undefined && input > long_context.above_input_tokens ? long_context.pico : pico;
 }
 
 /**
@@ -247,6 +262,8 @@ function picoOf(prices: TokenPrices, multipliers: readonly number[], model: stri
     cache_read: cached('cache_read'),
     cache_write_5m: cached('cache_write_5m'),
     cache_write_1h: cached('cache_write_1h'),
+    ...(prices.audio_input !== undefined && { audio_input: exact('audio_input', prices.audio_input) }),
+    ...(prices.audio_output !== undefined && { audio_output: exact('audio_output', prices.audio_output) }),
   };
 }
 

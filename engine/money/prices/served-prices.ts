@@ -1,5 +1,6 @@
 import type { PricingConfig, ServedPricingConfig, TokenPrices } from '../../contract/config.ts';
 import { type EffectivePrice, SERVED_FIELDS, type Served, type TokenRates } from '../../contract/services.ts';
+import { audioPico } from './audio.ts';
 
 /** Where gateway.yaml has the prices of each field. */
 export const SERVED_PRICES = {
@@ -139,12 +140,19 @@ function namesFor(
   return ORDINARY[field].has(name) || LEFT_OPEN.has(name) ? [''] : undefined;
 }
 
+const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+
 /** The more expensive of two, kind of token by kind of token. */
-function moreExpensive(a: TokenRates, b: TokenRates): TokenRates {
-  const { pico } = b;
-  const entries = Object.entries(a.pico).map(([kind, price]) => [
-    kind,
-    Math.max(price, pico[kind as keyof typeof pico]),
-  ]);
-  return { pico: Object.fromEntries(entries) as TokenRates['pico'] };
+function moreExpensive({ pico: a }: TokenRates, { pico: b }: TokenRates): TokenRates {
+  const higher = KINDS.map((kind) => [kind, Math.max(a[kind], b[kind])] as const);
+  const pico = Object.fromEntries(higher) as Record<(typeof KINDS)[number], number>;
+  const [audio_a, audio_b] = [audioPico(a), audioPico(b)];
+  const isPriced = (kind: 'audio_input' | 'audio_output') => a[kind] !== undefined || b[kind] !== undefined;
+  return {
+    pico: {
+      ...pico,
+      ...(isPriced('audio_input') && { audio_input: Math.max(audio_a.input, audio_b.input) }),
+      ...(isPriced('audio_output') && { audio_output: Math.max(audio_a.output, audio_b.output) }),
+    },
+  };
 }

@@ -235,9 +235,9 @@ function costAgain(
   by: { readonly book: PriceBook; readonly answering: AnsweringModel; readonly at: number },
 ): number | undefined {
   const { upstream, billed } = row;
-  const served = servedOf(billed ?? {});
+  const how = { served: servedOf(billed ?? {}), ...(billed?.audio && { audio: billed.audio }) };
   const priceOf = (model: string) => by.book.of(model, { upstream, at: by.at });
-  const costFor = (model: string, usage: Usage) => costOf(priceOf(model)!, { ...usage, served });
+  const costFor = (model: string, usage: Usage) => costOf(priceOf(model)!, { ...usage, ...how });
   const tokens = tokensOf(row);
   const answered = billed?.model === undefined ? undefined : by.answering(billed.model, upstream, row.model)?.id;
   const all = billed?.parts?.map((part) => ({ model: part.model, tokens: tokensOf(part) }));

@@ -3,13 +3,14 @@ import { isAbsent, isObject, present } from '../read-json.ts';
 import { type AnswerEnd, readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json } from '../translation/adapter.ts';
 import type { ReasoningProof } from '../translation/conversation.ts';
-import { type Emit, type ModelUsage, type Problem, startOfAnswer } from '../translation/events.ts';
+import { type Emit, type Problem, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
-import { readTotals } from '../translation/usage.ts';
-import { CHAT_TOTALS } from '../usage/totals.ts';
+import { modelUsage } from '../translation/usage.ts';
+import { newUsageReading } from '../usage/reading.ts';
 import { chatErrors } from './errors.ts';
 import { StateCollector, thoughtIn, thoughtInPart } from './provider-state.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
+import { takeChatUsage } from './reported-usage.ts';
 
 type TextKind = 'text' | 'refusal' | 'reasoning';
 
@@ -30,7 +31,7 @@ export class ChunkReader {
   /** Why the upstream says that the model stopped. */
   #word: string | undefined;
   #stop_sequence: string | undefined;
-  #usage: ModelUsage | undefined;
+  readonly #usage = newUsageReading();
   /** Whether `end` or `error` was said, after which nothing follows. */
   over = false;
 
@@ -68,7 +69,7 @@ export class ChunkReader {
     this.#answer ??= this.#start(chunk);
     const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
     for (const choice of choices) if (isObject(choice)) this.#readChoice(choice);
-    this.#usage = readTotals(chunk.usage, CHAT_TOTALS) ?? this.#usage;
+    takeChatUsage(this.#usage, chunk);
   }
 
   /** The answer is whole: says why it ended. */
@@ -85,7 +86,11 @@ export class ChunkReader {
     this.#carryState(this.#calls.any);
     if (this.#state.full) this.#notes.note('large_state');
     this.over = true;
-    this.#emit({ type: 'end', ...end, ...present({ stop_sequence: this.#stop_sequence, usage: this.#usage }) });
+    this.#emit({
+      type: 'end',
+      ...end,
+      ...present({ stop_sequence: this.#stop_sequence, usage: modelUsage(this.#usage) }),
+    });
   }
 
   #start(chunk: Json): AnswerName {

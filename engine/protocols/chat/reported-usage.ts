@@ -1,9 +1,9 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { breaksOff, saysReason } from '../stop-reasons.ts';
 import { jsonTextLength } from '../usage/json-text.ts';
-import { asObject, isCount, parseObject, TOKENS_MAX, type UsageReading } from '../usage/reading.ts';
+import { asObject, parseObject, type UsageReading } from '../usage/reading.ts';
 import { noteModel, noteServed } from '../usage/telling.ts';
-import { CHAT_TOTALS, overlayTotals } from '../usage/totals.ts';
+import { overlayTotals, readTotals } from '../usage/totals.ts';
 
 /** What is said in a delta, by the keys that upstreams use, up to the first letter. */
 const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
@@ -32,23 +32,16 @@ export function readChatUsage(reading: UsageReading, { name, data }: ResponseEve
  * not begin with a quote, of which there are many; inside a text the quote would be escaped.
  */
 function tells(data: string, key: string): boolean {
-  const at = data.indexOf(key);
-  return at >= 0 && !data.startsWith('null', at + key.length);
+  let at = data.indexOf(key);
+  while (at >= 0 && data.startsWith('null', at + key.length)) at = data.indexOf(key, at + key.length);
+  return at >= 0;
 }
 
 function readChunk(reading: UsageReading, chunk: Record<string, unknown> | undefined): void {
   if (chunk === undefined) return;
   if (chunk.error != null) reading.failed = true;
-  const choices = Array.isArray(chunk.choices) ? chunk.choices.map(asObject) : [];
-  const words = choices.flatMap((choice) => (saysReason(choice?.finish_reason) ? [choice.finish_reason] : []));
-  // What it used until then is told all the same.
-  if (words.some(breaksOff)) reading.failed = true;
-  else if (words.length > 0) reading.complete = true;
   noteAnswer(reading, chunk);
-  overlayTotals(reading, chunk.usage, CHAT_TOTALS);
-  // Before the end it is what has been counted so far.
-  const is_last = reading.complete || words.length > 0 || (Array.isArray(chunk.choices) && chunk.choices.length === 0);
-  if (is_last) reading.counted ||= isCount(asObject(chunk.usage)?.completion_tokens, TOKENS_MAX);
+  takeChatUsage(reading, chunk);
 }
 
 function readDocument(reading: UsageReading, document: Record<string, unknown> | undefined): void {
@@ -56,9 +49,44 @@ function readDocument(reading: UsageReading, document: Record<string, unknown> |
   if (document.error != null) reading.failed = true;
   if (!Array.isArray(document.choices) && asObject(document.usage) === undefined) return;
   noteAnswer(reading, document);
-  overlayTotals(reading, document.usage, CHAT_TOTALS);
+  takeChatUsage(reading, document);
   reading.counted = true;
   reading.complete = true;
+}
+
+/** Takes in what a chunk, or a document, says of usage: the one reader for the bill and for translated answers. */
+export function takeChatUsage(reading: UsageReading, chunk: Readonly<Record<string, unknown>>): void {
+  const choices: readonly unknown[] = Array.isArray(chunk.choices) ? chunk.choices : [];
+  let is_counted = false;
+  for (const usage of usagesIn(chunk, choices)) {
+    const report = readTotals(usage);
+    if (report === undefined) continue;
+    reading.seen = true;
+    reading.unusable ||= report.unusable;
+    reading.reported = overlayTotals(reading.reported, report.counts, reading.complete);
+    is_counted ||= report.counts.output_tokens !== undefined;
+  }
+  const words = choices.map((choice) => asObject(choice)?.finish_reason).filter(saysReason);
+  // What it used until then is told all the same.
+  if (words.some(breaksOff)) reading.failed = true;
+  else if (words.length > 0) reading.complete = true;
+  // Before the end it is what has been counted so far.
+  const is_last = reading.complete || words.length > 0 || (Array.isArray(chunk.choices) && choices.length === 0);
+  if (is_last) reading.counted ||= is_counted;
+}
+
+/** Usage in every place that servers put it, the most telling last: llama.cpp, Moonshot, Groq, all others. */
+function* usagesIn(chunk: Readonly<Record<string, unknown>>, choices: readonly unknown[]): Generator<unknown> {
+  if (chunk.usage == null && chunk.timings != null) yield ofTimings(asObject(chunk.timings));
+  for (const choice of choices) yield asObject(choice)?.usage;
+  if (chunk.x_groq != null) yield asObject(chunk.x_groq)?.usage;
+  yield chunk.usage;
+}
+
+/** What llama.cpp counts in its last chunk where it was not asked for usage. */
+function ofTimings({ cache_n, prompt_n, predicted_n }: Readonly<Record<string, unknown>> = {}): object {
+  const prompt_tokens = typeof prompt_n === 'number' && typeof cache_n === 'number' ? prompt_n + cache_n : prompt_n;
+  return { prompt_tokens, cached_tokens: cache_n, completion_tokens: predicted_n };
 }
 
 /** Who answered, and how: some upstreams tell the tier beside the usage, others in it. */

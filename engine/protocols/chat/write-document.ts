@@ -2,8 +2,7 @@ import type { AnswerContext } from '../translation/adapter.ts';
 import { gatherAnswer, type ModelEvent, type PartStart, type WholePart } from '../translation/events.ts';
 import { freeTextOf } from '../translation/features/free-text.ts';
 import type { Notes } from '../translation/notes.ts';
-import { writeTotals } from '../translation/usage.ts';
-import { CHAT_TOTALS } from '../usage/totals.ts';
+import { CHAT_TOTALS, writeTotals } from '../translation/usage.ts';
 import { finishReason, nameAnswer } from './answer.ts';
 
 /** Writes a whole answer for a client. */

@@ -2,8 +2,7 @@ import type { AnswerContext, StreamWriter } from '../translation/adapter.ts';
 import type { ModelEvent, ModelUsage, PartStart } from '../translation/events.ts';
 import { FreeTextDecoder } from '../translation/features/free-text.ts';
 import type { Notes } from '../translation/notes.ts';
-import { writeTotals } from '../translation/usage.ts';
-import { CHAT_TOTALS } from '../usage/totals.ts';
+import { CHAT_TOTALS, writeTotals } from '../translation/usage.ts';
 import { finishReason, nameAnswer } from './answer.ts';
 import { chatErrors } from './errors.ts';
 

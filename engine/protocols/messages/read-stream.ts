@@ -1,13 +1,15 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
-import { isObject } from '../read-json.ts';
+import { isObject, present } from '../read-json.ts';
 import { readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
-import { type Emit, type ModelEvent, type ModelUsage, startOfAnswer } from '../translation/events.ts';
+import { type Emit, type ModelEvent, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
+import { modelUsage } from '../translation/usage.ts';
+import { newUsageReading } from '../usage/reading.ts';
 import { messagesErrors } from './errors.ts';
-import { overlayUsage } from './usage.ts';
+import { takeMessageUsage } from './reported-usage.ts';
 
 /** A content block that has begun; `part` is absent for one that is left out. */
 interface OpenBlock {
@@ -24,7 +26,7 @@ const LEFT_OUT: OpenBlock = { signature: '', whole_input: '' };
 export class MessagesReader implements StreamReader {
   readonly #notes: Notes;
   readonly #blocks = new Map<unknown, OpenBlock>();
-  #usage: ModelUsage = {};
+  readonly #usage = newUsageReading();
   #started = false;
   #over = false;
   #parts = 0;
@@ -43,6 +45,7 @@ export class MessagesReader implements StreamReader {
 
   /** Reads an event that is parsed already. Raises upstream_invalid. */
   take(event: Json, emit: Emit): void {
+    takeMessageUsage(this.#usage, event.type, event);
     switch (event.type) {
       case 'content_block_delta':
         this.#delta(event, emit);
@@ -58,7 +61,6 @@ export class MessagesReader implements StreamReader {
         break;
       case 'message_delta':
         if (isObject(event.delta)) this.#readStop(event.delta);
-        this.#usage = overlayUsage(this.#usage, event.usage);
         break;
       case 'message_stop':
         this.#finish(emit);
@@ -94,8 +96,7 @@ export class MessagesReader implements StreamReader {
   #start(message: unknown, emit: Emit): void {
     if (this.#started) return;
     this.#started = true;
-    this.#usage = overlayUsage({}, isObject(message) ? message.usage : undefined);
-    emit(startOfAnswer(message, this.#usage));
+    emit(startOfAnswer(message, modelUsage(this.#usage)));
   }
 
   #open({ index, content_block: block }: Json, emit: Emit): void {
@@ -203,7 +204,7 @@ export class MessagesReader implements StreamReader {
     const stop_sequence = this.#stop_sequence;
     const end = readEnd(this.#stop_reason, { has_calls: this.#has_calls, is_cut }, this.#notes);
     if ('problem' in end) emit({ type: 'error', problem: end.problem });
-    else emit({ type: 'end', ...end, ...(stop_sequence !== undefined && { stop_sequence }), usage: this.#usage });
+    else emit({ type: 'end', ...end, ...present({ stop_sequence, usage: modelUsage(this.#usage) }) });
   }
 }
 

@@ -3,18 +3,20 @@ import { saysReason } from '../stop-reasons.ts';
 import { readIterations } from '../usage/iterations.ts';
 import {
   asObject,
+  CountFinder,
   countTool,
   hasRoomFor,
+  highestOf,
   isCount,
+  objectsOf,
   parseObject,
-  SPLIT,
-  TOKENS_MAX,
+  reportOf,
   TOOL_USES_MAX,
-  TOTALS,
-  type UsageField,
   type UsageReading,
+  type UsageReport,
 } from '../usage/reading.ts';
 import { noteModel, noteServed } from '../usage/telling.ts';
+import { readTotals } from '../usage/totals.ts';
 
 /** How the wire names the uses of a tool: `web_search_requests`. */
 const TOOL_FIELD = /^([a-z][a-z0-9_]{0,63})_requests$/;
@@ -27,16 +29,27 @@ const UNNAMED_DELTA = '{"type":"content_block_delta"';
 /** What surrounds the text in the data of a delta event. */
 const DELTA_FRAME_CHARS = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'.length;
 
+/** Where Amazon Bedrock tells the counts of a stream, in its last event. */
+const BEDROCK = 'amazon-bedrock-invocationMetrics';
+
+/** What the counts of a `usage` object are called, by the protocol and by Amazon Bedrock. */
+const NAMES = {
+  input_tokens: ['input_tokens', 'inputTokenCount'],
+  output_tokens: ['output_tokens', 'outputTokenCount'],
+  cache_read_input_tokens: ['cache_read_input_tokens', 'cacheReadInputTokenCount'],
+  cache_creation_input_tokens: ['cache_creation_input_tokens', 'cacheWriteInputTokenCount'],
+} as const;
+
 /** Takes in what an upstream that speaks Messages sent. Only the few events that carry usage are parsed: deltas are most of a stream. */
 export function readMessagesUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
   if (name !== undefined) reading.streamed = true;
   if (name === 'content_block_delta') countDelta(reading, data);
   else if (name === 'error') reading.failed = true;
-  else if (name === 'message_stop') reading.complete ||= !reading.failed;
   else if (name === 'content_block_start') readBlockStart(reading, data);
   else if (name === 'message' && data.startsWith(UNNAMED_DELTA)) countDelta(reading, data);
-  else if (name === undefined || name === 'message' || name === 'message_start' || name === 'message_delta') {
-    readMessage(reading, name === 'message' ? undefined : name, data);
+  else if (name === undefined || name === 'message') readMessage(reading, undefined, data);
+  else if (name === 'message_start' || name === 'message_delta' || name === 'message_stop') {
+    readMessage(reading, name, data);
   }
 }
 
@@ -49,17 +62,7 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
   switch (type) {
     case 'message_start':
       reading.streamed = true;
-      overlay(reading, asObject(message.message)?.usage);
       noteModel(reading, asObject(message.message)?.model);
-      break;
-    case 'message_delta':
-      overlay(reading, message.usage);
-      reading.counted ||= isCount(asObject(message.usage)?.output_tokens, TOKENS_MAX);
-      // An upstream may send several; only the one with the stop reason carries the final counts.
-      if (saysReason(asObject(message.delta)?.stop_reason)) reading.complete = true;
-      break;
-    case 'message_stop':
-      reading.complete ||= !reading.failed;
       break;
     case 'content_block_start':
       readBlockStart(reading, data);
@@ -71,29 +74,63 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
       reading.failed = true;
       break;
     case 'message':
-      overlay(reading, message.usage);
       noteModel(reading, message.model);
-      reading.counted = true;
-      reading.complete = true;
       break;
   }
+  takeMessageUsage(reading, type, message);
 }
 
-/** Lays one `usage` object over what was reported before: the last usable number of each field counts. */
-function overlay(reading: UsageReading, value: unknown): void {
+/** Takes in what an event of a stream, or a document, says of usage: the one reader for the bill and for translated answers. */
+export function takeMessageUsage(reading: UsageReading, type: unknown, said: Readonly<Record<string, unknown>>): void {
+  if (type !== 'message_start' && type !== 'message_delta' && type !== 'message_stop' && type !== 'message') return;
+  const delta = asObject(said.delta);
+  let is_counted = type === 'message';
+  for (const place of [said[BEDROCK], asObject(said.message)?.usage, delta?.usage, said.usage]) {
+    if (place === undefined || place === null) continue;
+    const is_output = overlay(reading, place);
+    is_counted ||= is_output && type !== 'message_start';
+  }
+  reading.counted ||= is_counted;
+  // An upstream may send several; only the one with the stop reason carries the final counts.
+  if (type === 'message' || (type === 'message_delta' && saysReason(delta?.stop_reason))) reading.complete = true;
+  else if (type === 'message_stop') reading.complete ||= !reading.failed;
+}
+
+/**
+ * Lays one `usage` object over what was reported before: the last usable number of each field counts. Once the answer is complete
+ * no count falls. Returns whether output was counted.
+ */
+function overlay(reading: UsageReading, value: unknown): boolean {
   const usage = asObject(value);
-  if (usage === undefined) return;
+  if (usage === undefined) return false;
   reading.seen = true;
-  const take = (field: UsageField, found: unknown) => {
-    if (isCount(found, TOKENS_MAX)) reading.reported[field] = found;
-    else if (found !== undefined && found !== null) reading.unusable = true;
-  };
-  for (const field of TOTALS) take(field, usage[field]);
-  const split = asObject(usage.cache_creation);
-  for (const field of SPLIT) take(field, split?.[field]);
+  const report = readCounts(usage) ?? readTotals(usage);
+  if (report !== undefined) {
+    const { counts, unusable } = report;
+    reading.unusable ||= unusable;
+    reading.reported = reading.complete ? highestOf(reading.reported, counts) : { ...reading.reported, ...counts };
+  }
   noteServed(reading, usage);
-  readIterations(reading, usage.iterations);
+  readIterations(reading, usage.iterations, readCounts);
   if (usage.server_tool_use != null) overlayTools(reading, asObject(usage.server_tool_use));
+  return report?.counts.output_tokens !== undefined;
+}
+
+/** The counts of a `usage` object, or of a run in it. */
+function readCounts(usage: Readonly<Record<string, unknown>>): UsageReport | undefined {
+  const finder = new CountFinder();
+  const split = objectsOf([usage.cache_creation]);
+  const counts = {
+    input_tokens: finder.highest([usage], NAMES.input_tokens),
+    output_tokens: finder.highest([usage], NAMES.output_tokens),
+    cache_read_input_tokens: finder.highest([usage], NAMES.cache_read_input_tokens),
+    cache_creation_input_tokens: finder.highest([usage], NAMES.cache_creation_input_tokens),
+    ephemeral_5m_input_tokens: finder.highest(split, ['ephemeral_5m_input_tokens']),
+    ephemeral_1h_input_tokens: finder.highest(split, ['ephemeral_1h_input_tokens']),
+  };
+  const { unusable } = finder;
+  const reasoning_tokens = finder.highest(objectsOf([usage.output_tokens_details]), ['thinking_tokens']);
+  return reportOf({ ...counts, reasoning_tokens }, unusable);
 }
 
 function overlayTools(reading: UsageReading, tools: Record<string, unknown> | undefined): void {
@@ -102,8 +139,10 @@ function overlayTools(reading: UsageReading, tools: Record<string, unknown> | un
   for (const [field, uses] of Object.entries(tools ?? {})) {
     const tool = TOOL_FIELD.exec(field)?.[1];
     if (tool === undefined || uses === null) continue;
-    if (isCount(uses, TOOL_USES_MAX) && hasRoomFor(reading.server_tools, tool)) reading.server_tools[tool] = uses;
-    else reading.unusable = true;
+    if (isCount(uses, TOOL_USES_MAX) && hasRoomFor(reading.server_tools, tool)) {
+      const before = reading.complete ? (reading.server_tools[tool] ?? 0) : 0;
+      reading.server_tools[tool] = Math.max(before, uses);
+    } else reading.unusable = true;
   }
 }
 

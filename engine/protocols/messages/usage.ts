@@ -1,23 +1,5 @@
-import { isObject } from '../read-json.ts';
 import type { ModelUsage } from '../translation/events.ts';
-import { cacheWritten, tokenCount } from '../translation/usage.ts';
-
-/** The counts that a usage object tells, over those told before: upstreams repeat some of them, the last one holds. */
-export function overlayUsage(before: ModelUsage, usage: unknown): ModelUsage {
-  if (!isObject(usage)) return before;
-  const split = isObject(usage.cache_creation) ? usage.cache_creation : {};
-  const details = isObject(usage.output_tokens_details) ? usage.output_tokens_details : {};
-  const told: Record<keyof ModelUsage, number | undefined> = {
-    input: tokenCount(usage.input_tokens),
-    output: tokenCount(usage.output_tokens),
-    cache_read: tokenCount(usage.cache_read_input_tokens),
-    cache_write: tokenCount(usage.cache_creation_input_tokens),
-    cache_write_5m: tokenCount(split.ephemeral_5m_input_tokens),
-    cache_write_1h: tokenCount(split.ephemeral_1h_input_tokens),
-    reasoning: tokenCount(details.thinking_tokens),
-  };
-  return { ...before, ...Object.fromEntries(Object.entries(told).filter(([, number]) => number !== undefined)) };
-}
+import { cacheWritten } from '../translation/usage.ts';
 
 /**
  * A usage object. Cached tokens that nobody told are left out: the protocol knows null for them, but one client takes a null for

@@ -1,15 +1,16 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
-import { isAbsent, isObject } from '../read-json.ts';
+import { isAbsent, isObject, present } from '../read-json.ts';
 import { readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import { type Emit, type ModelEvent, type StopReason, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
-import { readTotals } from '../translation/usage.ts';
-import { RESPONSES_TOTALS } from '../usage/totals.ts';
+import { modelUsage } from '../translation/usage.ts';
+import { newUsageReading } from '../usage/reading.ts';
 import { responsesErrors } from './errors.ts';
 import { type DeltaKind, type OutputItem, openItem, Parts } from './read-output.ts';
+import { takeResponseUsage } from './reported-usage.ts';
 
 /** What an event says of a text inside an item. */
 interface TextEvent {
@@ -101,7 +102,7 @@ export class ResponsesReader implements StreamReader {
       case 'response.done':
       case 'response.failed':
       case 'response.cancelled':
-        return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit);
+        return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit, event.usage);
       case 'error':
         return this.#fail({ error: isObject(event.error) ? event.error : { ...event, type: undefined } }, emit);
       case 'keepalive':
@@ -126,10 +127,10 @@ export class ResponsesReader implements StreamReader {
   }
 
   /** Some servers call every end completed, or done, and say in its status which one it is. */
-  #end(response: Json, name: string, emit: Emit): void {
+  #end(response: Json, name: string, emit: Emit, usage_beside?: unknown): void {
     const is_open = name === 'completed' || name === 'done';
     const status = is_open && ENDED.has(response.status) ? response.status : name;
-    if (!FAILED.has(status)) this.#finish(response, status !== 'incomplete', emit);
+    if (!FAILED.has(status)) this.#finish(response, status !== 'incomplete', emit, usage_beside);
     else this.#fail({ error: response.error ?? (status === 'failed' ? undefined : CANCELLED) }, emit);
   }
 
@@ -203,7 +204,7 @@ export class ResponsesReader implements StreamReader {
     return item;
   }
 
-  #finish(response: Json, completed: boolean, emit: Emit): void {
+  #finish(response: Json, completed: boolean, emit: Emit, usage_beside?: unknown): void {
     this.#start(response, emit);
     const repeated = Array.isArray(response.output) && !this.#nameless ? response.output : [];
     // Nothing can be a repetition where nothing came before.
@@ -214,10 +215,16 @@ export class ResponsesReader implements StreamReader {
     }
     for (const item of this.#items.values()) if (item !== 'done') item.close(emit);
     this.#over = true;
-    const usage = readTotals(response.usage, RESPONSES_TOTALS);
+    const reading = newUsageReading();
+    takeResponseUsage(reading, response, true, usage_beside);
     const end = readEnd(completed ? 'completed' : cutWord(response.incomplete_details), this.#parts.said, this.#notes);
     if ('problem' in end) emit({ type: 'error', problem: end.problem });
-    else emit({ type: 'end', reason: completed ? end.reason : cutReason(end.reason), ...(usage && { usage }) });
+    else
+      emit({
+        type: 'end',
+        reason: completed ? end.reason : cutReason(end.reason),
+        ...present({ usage: modelUsage(reading) }),
+      });
   }
 
   /** Some servers count the items they repeat anew, and others give them new identifiers. */

@@ -1,16 +1,8 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { jsonTextLength } from '../usage/json-text.ts';
-import {
-  asObject,
-  countTool,
-  isCount,
-  parseObject,
-  TOKENS_MAX,
-  TOOL_USES_MAX,
-  type UsageReading,
-} from '../usage/reading.ts';
+import { asObject, countTool, isCount, parseObject, TOOL_USES_MAX, type UsageReading } from '../usage/reading.ts';
 import { noteModel, noteServed } from '../usage/telling.ts';
-import { overlayTotals, RESPONSES_TOTALS } from '../usage/totals.ts';
+import { overlayTotals, readTotals } from '../usage/totals.ts';
 
 /** Events with text that the model wrote. */
 const DELTAS: ReadonlySet<string> = new Set([
@@ -54,10 +46,11 @@ export function readResponsesUsage(reading: UsageReading, { name, data }: Respon
   else if (type === 'response.output_item.done') readItem(reading, data);
   else if (type === 'error') reading.failed = true;
   else if (ENDS.has(type)) {
-    const response = asObject(parseObject(data)?.response);
+    const event = parseObject(data);
+    const response = asObject(event?.response);
     const has_failed = FAILED.has(type) || FAILED.has(`response.${response?.status}`);
     if (has_failed) reading.failed = true;
-    readEnd(reading, response, !has_failed);
+    readEnd(reading, response, !has_failed, event?.usage);
     if (reading.complete && !reading.counted && reading.deltas === 0) countOutput(reading, data);
   }
 }
@@ -102,16 +95,39 @@ function toolOf(value: unknown): string | undefined {
   return tool === 'web_search' && !searches ? undefined : tool;
 }
 
-function readEnd(reading: UsageReading, response: Record<string, unknown> | undefined, is_whole: boolean): void {
-  const usage = asObject(response?.usage);
+function readEnd(
+  reading: UsageReading,
+  response: Record<string, unknown> | undefined,
+  is_whole: boolean,
+  beside?: unknown,
+): void {
   noteModel(reading, response?.model);
-  noteServed(reading, { ...usage, ...(response?.service_tier != null && { service_tier: response.service_tier }) });
-  overlayTotals(reading, usage, RESPONSES_TOTALS);
-  const is_counted = isCount(usage?.output_tokens, TOKENS_MAX);
+  const { service_tier } = response ?? {};
+  noteServed(reading, { ...asObject(response?.usage), ...(service_tier != null && { service_tier }) });
+  takeResponseUsage(reading, response, is_whole, beside);
+  if (reading.complete) reportTools(reading, response);
+}
+
+/**
+ * Takes in the usage at the end of a stream, or of a document: the one reader for the bill and for translated answers.
+ * @param beside what the event says of usage beside its response, as some servers do.
+ */
+export function takeResponseUsage(
+  reading: UsageReading,
+  response: Readonly<Record<string, unknown>> | undefined,
+  is_whole: boolean,
+  beside?: unknown,
+): void {
+  const report = readTotals(response?.usage) ?? readTotals(beside);
+  if (report !== undefined) {
+    reading.seen = true;
+    reading.unusable ||= report.unusable;
+    reading.reported = overlayTotals(reading.reported, report.counts, reading.complete);
+  }
+  const is_counted = report?.counts.output_tokens !== undefined;
   reading.counted ||= is_counted;
   // Of an answer that failed nothing more comes either, once its tokens are told.
   reading.complete ||= is_whole || is_counted;
-  if (reading.complete) reportTools(reading, response);
 }
 
 /** Uses are the items that were seen, in the stream or at its end; of searches some upstreams tell the number that they charge. */
@@ -125,6 +141,7 @@ function reportTools(reading: UsageReading, response: Record<string, unknown> | 
   const charged = asObject(asObject(response?.tool_usage)?.web_search)?.num_requests;
   if (isCount(charged, TOOL_USES_MAX)) used.web_search = charged;
   else if (charged !== undefined && charged !== null) reading.unusable = true;
+  for (const tool in reading.server_tools) used[tool] = Math.max(used[tool] ?? 0, reading.server_tools[tool]!);
   if (Object.keys(used).length > 0) reading.server_tools = used;
 }
 

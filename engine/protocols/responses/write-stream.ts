@@ -3,8 +3,7 @@ import type { AnswerContext, Json, StreamWriter } from '../translation/adapter.t
 import { REPEATED_CHARS_MAX } from '../translation/echo.ts';
 import type { ModelEvent, ModelUsage, Problem, StopReason } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
-import { writeTotals } from '../translation/usage.ts';
-import { RESPONSES_TOTALS } from '../usage/totals.ts';
+import { RESPONSES_TOTALS, writeTotals } from '../translation/usage.ts';
 import { responsesErrors } from './errors.ts';
 import { type Say, type WrittenItem, writtenItem } from './write-output.ts';
 

@@ -57,6 +57,9 @@ export interface ModelUsage {
   readonly cache_write_1h?: number;
   /** Part of `output`. */
   readonly reasoning?: number;
+  /** Parts of `input` and `output`. */
+  readonly audio_input?: number;
+  readonly audio_output?: number;
 }
 
 /** An error an upstream told, as a response of its own or inside a stream. `message` is the upstream's, byte for byte. */

@@ -1,50 +1,52 @@
-import { isObject, present } from '../read-json.ts';
-import type { TotalNames } from '../usage/totals.ts';
+import type { ReportedUsage, UsageField } from '../usage/reading.ts';
 import type { ModelUsage } from './events.ts';
 
-/** A number of tokens that an upstream told; `undefined` for what cannot be one. */
-export function tokenCount(value: unknown): number | undefined {
-  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
+/** What the counts that an upstream reports are called in the events of an answer. */
+const FIELDS: Readonly<Record<UsageField, keyof ModelUsage>> = {
+  input_tokens: 'input',
+  output_tokens: 'output',
+  cache_read_input_tokens: 'cache_read',
+  cache_creation_input_tokens: 'cache_write',
+  ephemeral_5m_input_tokens: 'cache_write_5m',
+  ephemeral_1h_input_tokens: 'cache_write_1h',
+  reasoning_tokens: 'reasoning',
+  audio_input_tokens: 'audio_input',
+  audio_output_tokens: 'audio_output',
+};
+
+/** The counts of an answer as its bill has them; `undefined` where the upstream has reported none. */
+export function modelUsage({ reported }: { readonly reported: ReportedUsage }): ModelUsage | undefined {
+  const counts = Object.entries(reported).map(([field, count]) => [FIELDS[field as UsageField], count] as const);
+  return counts.length === 0 ? undefined : Object.fromEntries(counts);
 }
 
-/** Reads a `usage` object whose input includes cached tokens; `undefined` for anything else and where it tells nothing. */
-export function readTotals(usage: unknown, names: TotalNames): ModelUsage | undefined {
-  if (!isObject(usage)) return undefined;
-  const details = objectIn(usage, names.input_details);
-  const total = tokenCount(usage[names.input]);
-  const cache_read = tokenCount(details.cached_tokens) ?? tokenCount(usage.prompt_cache_hit_tokens);
-  const written = readCacheWrites(details);
-  const input = total && Math.max(0, total - (cache_read ?? 0) - (written.cache_write ?? 0));
-  const output = tokenCount(usage[names.output]);
-  const reasoning = tokenCount(objectIn(usage, names.output_details).reasoning_tokens);
-  const read = { ...present({ input, output, cache_read, reasoning }), ...written };
-  // Some upstreams leave reasoning out of the output, but not out of their total.
-  if (total !== undefined && output !== undefined && reasoning !== undefined) {
-    if (usage.total_tokens === total + output + reasoning) read.output = output + reasoning;
-  }
-  return Object.keys(read).length === 0 ? undefined : read;
+/** What a protocol calls the totals of its `usage` object, whose input includes cached tokens. */
+export interface TotalNames {
+  readonly input: string;
+  readonly output: string;
+  readonly input_details: string;
+  readonly output_details: string;
 }
 
-function objectIn(usage: Readonly<Record<string, unknown>>, key: string): Readonly<Record<string, unknown>> {
-  const value = usage[key];
-  return isObject(value) ? value : {};
-}
+/** The names of chat completions. */
+export const CHAT_TOTALS: TotalNames = {
+  input: 'prompt_tokens',
+  output: 'completion_tokens',
+  input_details: 'prompt_tokens_details',
+  output_details: 'completion_tokens_details',
+};
 
-/** Tokens written to the cache: those that are kept for half an hour count as short, for half a day as long. */
-function readCacheWrites(details: Readonly<Record<string, unknown>>): ModelUsage {
-  const split = objectIn(details, 'cache_write_tokens_details');
-  const cache_write_5m = tokenCount(split.ttl_30m_tokens);
-  const cache_write_1h = tokenCount(split.ttl_12h_tokens);
-  const counts = [tokenCount(details.cache_write_tokens), cache_write_5m, cache_write_1h];
-  if (counts.every((count) => count === undefined)) return {};
-  const [told = 0, short = 0, long = 0] = counts;
-  // As they are billed: no less than the parts.
-  return present({ cache_write: Math.max(told, short + long), cache_write_5m, cache_write_1h });
-}
+/** The names of Responses. */
+export const RESPONSES_TOTALS: TotalNames = {
+  input: 'input_tokens',
+  output: 'output_tokens',
+  input_details: 'input_tokens_details',
+  output_details: 'output_tokens_details',
+};
 
 /** Writes a `usage` object whose input includes cached tokens; `undefined` where input or output was not told. */
 export function writeTotals(usage: ModelUsage, names: TotalNames): Record<string, unknown> | undefined {
-  const { input: uncached, output, cache_read = 0, reasoning = 0 } = usage;
+  const { input: uncached, output, cache_read = 0, reasoning = 0, audio_input, audio_output } = usage;
   if (uncached === undefined || output === undefined) return undefined;
   const cache_write = cacheWritten(usage);
   const input = uncached + cache_read + cache_write;
@@ -52,12 +54,19 @@ export function writeTotals(usage: ModelUsage, names: TotalNames): Record<string
     [names.input]: input,
     [names.output]: output,
     total_tokens: input + output,
-    [names.input_details]: { cached_tokens: cache_read, cache_write_tokens: cache_write },
-    [names.output_details]: { reasoning_tokens: reasoning },
+    [names.input_details]: {
+      cached_tokens: cache_read,
+      cache_write_tokens: cache_write,
+      ...(audio_input !== undefined && { audio_tokens: audio_input }),
+    },
+    [names.output_details]: {
+      reasoning_tokens: reasoning,
+      ...(audio_output !== undefined && { audio_tokens: audio_output }),
+    },
   };
 }
 
-/** All tokens written to the cache, also where only the split by lifetime was told. */
-export function cacheWritten({ cache_write, cache_write_5m = 0, cache_write_1h = 0 }: ModelUsage): number {
-  return cache_write ?? cache_write_5m + cache_write_1h;
+/** All tokens written to the cache: as they are billed, no less than the parts by lifetime. */
+export function cacheWritten({ cache_write = 0, cache_write_5m = 0, cache_write_1h = 0 }: ModelUsage): number {
+  return Math.max(cache_write, cache_write_5m + cache_write_1h);
 }

@@ -1,12 +1,10 @@
 import {
   asObject,
   type Iteration,
-  isCount,
-  SPLIT,
   TOKENS_MAX,
-  TOTALS,
   type UsageField,
   type UsageReading,
+  type UsageReport,
 } from './reading.ts';
 import { modelName } from './telling.ts';
 
@@ -19,8 +17,13 @@ const TYPE_MAX = 64;
 /**
  * Takes in `usage.iterations` of the Messages protocol: what each run of a model used, by itself. A later list takes the place
  * of an earlier one, as it tells of the same runs and more.
+ * @param readCounts the reader of the `usage` objects of the protocol, which a run has the counts of.
  */
-export function readIterations(reading: UsageReading, value: unknown): void {
+export function readIterations(
+  reading: UsageReading,
+  value: unknown,
+  readCounts: (run: Record<string, unknown>) => UsageReport | undefined,
+): void {
   if (value === undefined || value === null) return;
   if (!Array.isArray(value)) {
     reading.unusable = true;
@@ -30,23 +33,27 @@ export function readIterations(reading: UsageReading, value: unknown): void {
   for (const item of value) {
     const run = asObject(item);
     if (run === undefined) reading.unusable = true;
-    else keep(iterations, readIteration(reading, run));
+    else keep(iterations, readIteration(reading, run, readCounts(run)));
   }
+  // Once the answer is complete, no run is taken back.
+  if (reading.complete && tokensOf(iterations) < tokensOf(reading.iterations ?? [])) return;
   reading.iterations = iterations.length === 0 ? undefined : iterations;
 }
 
-function readIteration(reading: UsageReading, run: Record<string, unknown>): Iteration {
-  const reported: Partial<Record<UsageField, number>> = {};
-  const take = (field: UsageField, found: unknown) => {
-    if (isCount(found, TOKENS_MAX)) reported[field] = found;
-    else if (found !== undefined && found !== null) reading.unusable = true;
-  };
-  for (const field of TOTALS) take(field, run[field]);
-  const split = asObject(run.cache_creation);
-  for (const field of SPLIT) take(field, split?.[field]);
+function tokensOf(iterations: readonly Iteration[]): number {
+  const counts = iterations.flatMap(({ reported }) => Object.values(reported));
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+function readIteration(
+  reading: UsageReading,
+  run: Record<string, unknown>,
+  report: UsageReport | undefined,
+): Iteration {
+  reading.unusable ||= report?.unusable === true;
   const model = modelName(run.model);
   const type = typeof run.type === 'string' ? run.type.slice(0, TYPE_MAX) : '';
-  return { type, reported, ...(model !== undefined && { model }) };
+  return { type, reported: report?.counts ?? {}, ...(model !== undefined && { model }) };
 }
 
 function keep(iterations: Iteration[], run: Iteration): void {
@@ -60,10 +67,10 @@ function keep(iterations: Iteration[], run: Iteration): void {
     return;
   }
   const before = iterations[same]!;
-  const reported = { ...before.reported };
-  for (const field of [...TOTALS, ...SPLIT]) {
-    const sum = (before.reported[field] ?? 0) + (run.reported[field] ?? 0);
-    if (sum > 0) reported[field] = Math.min(sum, TOKENS_MAX);
+  const reported: Partial<Record<UsageField, number>> = { ...before.reported };
+  for (const name in run.reported) {
+    const field = name as UsageField;
+    reported[field] = Math.min((reported[field] ?? 0) + run.reported[field]!, TOKENS_MAX);
   }
   iterations[same] = { ...before, reported };
 }

@@ -2,18 +2,32 @@ import type { Served } from '../../contract/services.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { outlineOf } from '../../kit/json/outline.ts';
 
-/** Fields of a `usage` object that hold a total, as the Messages protocol names them. */
-export const TOTALS = [
-  'input_tokens',
-  'output_tokens',
-  'cache_read_input_tokens',
-  'cache_creation_input_tokens',
-] as const;
-/** Fields of `usage.cache_creation`. */
-export const SPLIT = ['ephemeral_5m_input_tokens', 'ephemeral_1h_input_tokens'] as const;
+/** What an upstream reports, by the names of the Messages protocol where it has one. */
+export type UsageField =
+  | 'input_tokens'
+  | 'output_tokens'
+  | 'cache_read_input_tokens'
+  | 'cache_creation_input_tokens'
+  | 'ephemeral_5m_input_tokens'
+  | 'ephemeral_1h_input_tokens'
+  /** Part of `output_tokens`. */
+  | 'reasoning_tokens'
+  /** Parts of `input_tokens` and `output_tokens`. */
+  | 'audio_input_tokens'
+  | 'audio_output_tokens';
 
-/** What an upstream reports, by the names of the Messages protocol. */
-export type UsageField = (typeof TOTALS)[number] | (typeof SPLIT)[number];
+/**
+ * Token counts as the upstream reported them: `input_tokens` is what was neither read from nor written to the cache. A count is
+ * absent until a usable number arrives.
+ */
+export type ReportedUsage = Readonly<Partial<Record<UsageField, number>>>;
+
+/** What one `usage` object reports. */
+export interface UsageReport {
+  readonly counts: ReportedUsage;
+  /** Whether it has a number that can't be one. */
+  readonly unusable: boolean;
+}
 
 /** What one run of a model used, of the several that an answer took. */
 export interface Iteration {
@@ -21,16 +35,12 @@ export interface Iteration {
   readonly type: string;
   /** As the upstream calls it; absent where it does not say. */
   readonly model?: string;
-  readonly reported: Partial<Record<UsageField, number>>;
+  readonly reported: ReportedUsage;
 }
 
 /** What is remembered of one response: numbers and names of tools, models and tiers, never text. */
 export interface UsageReading {
-  /**
-   * Usage as the upstream reported it, in the terms of the Messages protocol: `input_tokens` is what was neither read from nor
-   * written to the cache. A field is absent until a usable number arrives.
-   */
-  readonly reported: Partial<Record<UsageField, number>>;
+  reported: ReportedUsage;
   /** How the upstream says that it served the request. */
   served: Served | undefined;
   /** The model that it says has answered. */
@@ -127,6 +137,52 @@ export function hasRoomFor(tools: Record<string, number>, tool: string): boolean
 /** Whether a reported number can be a count. */
 export function isCount(value: unknown, most: number): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most;
+}
+
+/** Finds the highest usable count among several names in several objects, and notes numbers that can't be counts. */
+export class CountFinder {
+  /** Whether a number was found that can't be a count. */
+  unusable = false;
+
+  highest(places: readonly Readonly<Record<string, unknown>>[], names: readonly string[]): number | undefined {
+    let count: number | undefined;
+    for (const place of places) {
+      for (const name of names) {
+        const found = place[name];
+        if (isCount(found, TOKENS_MAX)) count = Math.max(count ?? 0, found);
+        else if (found !== undefined && found !== null) this.unusable = true;
+      }
+    }
+    return count;
+  }
+}
+
+/** A report of the counts that were found; `undefined` where there is nothing to report. */
+export function reportOf(
+  counts: Readonly<Partial<Record<UsageField, number | undefined>>>,
+  unusable: boolean,
+): UsageReport | undefined {
+  const found: Partial<Record<UsageField, number>> = {};
+  for (const field in counts) {
+    const count = counts[field as UsageField];
+    if (count !== undefined) found[field as UsageField] = count;
+  }
+  return Object.keys(found).length === 0 && !unusable ? undefined : { counts: found, unusable };
+}
+
+/** The highest of each count in two reports. */
+export function highestOf(before: ReportedUsage, now: ReportedUsage): ReportedUsage {
+  const highest: Partial<Record<UsageField, number>> = { ...before };
+  for (const field in now) {
+    const count = now[field as UsageField]!;
+    if (!(highest[field as UsageField]! >= count)) highest[field as UsageField] = count;
+  }
+  return highest;
+}
+
+/** The objects among some values. */
+export function objectsOf(values: readonly unknown[]): Record<string, unknown>[] {
+  return values.map(asObject).filter((value) => value !== undefined);
 }
 
 /** A value as an object whose fields may be anything; `undefined` when it is none. */

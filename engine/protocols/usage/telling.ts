@@ -17,11 +17,12 @@ export function noteModel(reading: UsageReading, value: unknown): void {
   if (name !== undefined) reading.model = name;
 }
 
-/** Notes how an upstream says it has served a request; the last usable word on each field counts. */
+/** Notes how an upstream says it has served a request; the last usable word on each field counts, until the answer is complete. */
 export function noteServed(reading: UsageReading, said: Readonly<Record<string, unknown>>): void {
   for (const field of SERVED_FIELDS) {
     const name = said[field];
     if (name === undefined || name === null) continue;
+    if (reading.complete && reading.served?.[field] !== undefined) continue;
     const plain = typeof name === 'string' ? name.toLowerCase() : '';
     // A name that cannot be one stays unknown, which is billed at the most expensive price there is.
     reading.served = { ...reading.served, [field]: SERVED_NAME.test(plain) ? plain : 'unreadable' };

@@ -1,62 +1,154 @@
-import { asObject, isCount, TOKENS_MAX, type UsageReading } from './reading.ts';
+import {
+  asObject,
+  CountFinder,
+  isCount,
+  objectsOf,
+  type ReportedUsage,
+  reportOf,
+  TOKENS_MAX,
+  type UsageField,
+  type UsageReport,
+} from './reading.ts';
 
-/** What a protocol calls the totals of its `usage` object, whose input includes cached tokens. */
-export interface TotalNames {
-  readonly input: string;
-  readonly output: string;
-  readonly input_details: string;
-  readonly output_details: string;
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What servers call the counts of a `usage` object. Where several names of one count are there, the highest counts. */
+const NAMES = {
+  input: ['prompt_tokens', 'input_tokens'],
+  output: ['completion_tokens', 'output_tokens'],
+  input_details: ['prompt_tokens_details', 'input_tokens_details', 'input_token_details'],
+  output_details: ['completion_tokens_details', 'output_tokens_details', 'output_token_details'],
+  // In the details: OpenAI, Azure, vLLM, SGLang, xAI, Qwen; at the top: Moonshot, Together; then DeepSeek; then LiteLLM, Databricks.
+  cache_read: ['cached_tokens', 'prompt_cache_hit_tokens', 'cache_read_input_tokens'],
+  // OpenAI, OpenRouter; LiteLLM; Qwen in the details, LiteLLM, Databricks, Portkey at the top.
+  cache_write: ['cache_write_tokens', 'cache_creation_tokens', 'cache_creation_input_tokens'],
+  // OpenAI; LiteLLM; Qwen.
+  cache_split: ['cache_write_tokens_details', 'cache_creation_token_details', 'cache_creation'],
+  cache_write_5m: ['ttl_30m_tokens', 'ephemeral_5m_input_tokens'],
+  cache_write_1h: ['ttl_12h_tokens', 'ephemeral_1h_input_tokens'],
+  // SGLang and Perplexity have them at the top.
+  reasoning: ['reasoning_tokens'],
+  audio: ['audio_tokens'],
+  total: ['total_tokens'],
+} as const;
+
+/** Names of the Messages protocol, whose input leaves out what is cached. */
+const BESIDE_INPUT = ['cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
+
+/**
+ * Reads the `usage` object of chat completions, Responses and the APIs beside them. `undefined` for anything that reports nothing.
+ * Servers differ in whether the input includes cached tokens and the output reasoning: the total decides.
+ */
+export function readTotals(value: unknown): UsageReport | undefined {
+  const usage = asObject(value);
+  if (usage === undefined) return undefined;
+  const finder = new CountFinder();
+  const input_details = objectsIn([usage], NAMES.input_details);
+  const output_details = objectsIn([usage], NAMES.output_details);
+  const inputs = [usage, ...input_details];
+  const splits = objectsIn(inputs, NAMES.cache_split);
+  const reported = {
+    input: finder.highest([usage], NAMES.input),
+    output: finder.highest([usage], NAMES.output),
+    total: finder.highest([usage], NAMES.total),
+    read: finder.highest(inputs, NAMES.cache_read),
+    written: finder.highest(inputs, NAMES.cache_write),
+    short: finder.highest(splits, NAMES.cache_write_5m),
+    long: finder.highest(splits, NAMES.cache_write_1h),
+    reasoning: finder.highest([usage, ...output_details], NAMES.reasoning),
+    heard: finder.highest(input_details, NAMES.audio),
+    spoken: finder.highest(output_details, NAMES.audio),
+  };
+  const { read = 0, written = 0, short = 0, long = 0 } = reported;
+  // As they are billed: no less than the parts.
+  const cached = read + Math.max(written, short + long);
+  const { input, output, heard } = completed(usage, reported, cached);
+  // More from the cache than there was in all can't be; without it nothing is cheaper than it was.
+  const is_part = input === undefined || cached <= input;
+  finder.unusable ||= !is_part;
+  const uncached = input && input - (is_part ? cached : 0);
+  return reportOf(
+    {
+      input_tokens: uncached,
+      ...(is_part && {
+        cache_read_input_tokens: reported.read,
+        cache_creation_input_tokens: reported.written,
+        ephemeral_5m_input_tokens: reported.short,
+        ephemeral_1h_input_tokens: reported.long,
+      }),
+      audio_input_tokens: heard,
+      output_tokens: output,
+      reasoning_tokens: reported.reasoning,
+      audio_output_tokens: reported.spoken,
+    },
+    finder.unusable,
+  );
 }
 
-/** The names of chat completions. */
-export const CHAT_TOTALS: TotalNames = {
-  input: 'prompt_tokens',
-  output: 'completion_tokens',
-  input_details: 'prompt_tokens_details',
-  output_details: 'completion_tokens_details',
-};
+interface Told {
+  readonly input: number | undefined;
+  readonly output: number | undefined;
+  readonly total: number | undefined;
+  readonly read: number | undefined;
+  readonly written: number | undefined;
+  readonly reasoning: number | undefined;
+  readonly heard: number | undefined;
+}
 
-/** The names of Responses. */
-export const RESPONSES_TOTALS: TotalNames = {
-  input: 'input_tokens',
-  output: 'output_tokens',
-  input_details: 'input_tokens_details',
-  output_details: 'output_tokens_details',
-};
-
-/** Lays one `usage` object over what was reported before; one that tells the input tells all about it. */
-export function overlayTotals(reading: UsageReading, value: unknown, names: TotalNames): void {
-  const usage = asObject(value);
-  if (usage === undefined) return;
-  reading.seen = true;
-  const take = (found: unknown): number | undefined => {
-    if (isCount(found, TOKENS_MAX)) return found;
-    if (found !== undefined && found !== null) reading.unusable = true;
-    return undefined;
-  };
-  const { reported } = reading;
-  const input = take(usage[names.input]);
-  const details = asObject(usage[names.input_details]);
-  const read = take(details?.cached_tokens ?? usage.prompt_cache_hit_tokens) ?? 0;
-  const split = asObject(details?.cache_write_tokens_details);
-  const short = take(split?.ttl_30m_tokens) ?? 0;
-  const long = take(split?.ttl_12h_tokens) ?? 0;
-  const written = Math.max(take(details?.cache_write_tokens) ?? 0, short + long);
-  if (input !== undefined) {
-    // More from the cache than there was in all can't be; without it nothing is cheaper than it was.
-    const is_part = read + written <= input;
-    reading.unusable ||= !is_part;
-    reported.input_tokens = is_part ? input - read - written : input;
-    reported.cache_read_input_tokens = is_part ? read : 0;
-    reported.cache_creation_input_tokens = is_part ? written : 0;
-    reported.ephemeral_5m_input_tokens = is_part ? short : 0;
-    reported.ephemeral_1h_input_tokens = is_part ? long : 0;
+/** All input and output: what the total has beyond the two belongs to one of them, and so does what it has beyond one alone. */
+function completed(usage: Fields, told: Told, cached: number): Pick<Told, 'input' | 'output' | 'heard'> {
+  const { input, output, total, read, reasoning, heard } = told;
+  if (input === undefined || output === undefined) {
+    const known = input ?? output;
+    const rest = total === undefined || known === undefined || total <= known ? undefined : total - known;
+    return { input: input ?? rest, output: output ?? rest, heard };
   }
-  const output = take(usage[names.output]);
-  if (output === undefined) return;
-  const reasoning = take(asObject(usage[names.output_details])?.reasoning_tokens) ?? 0;
-  const total = take(usage.total_tokens);
-  // Some upstreams leave reasoning out of the output; their total gives them away.
-  const left_out = input !== undefined && reasoning > 0 && total === input + output + reasoning;
-  reported.output_tokens = left_out ? output + reasoning : output;
+  const rest = total === undefined ? 0 : total - input - output;
+  if (rest <= 0) return { input: isBeside(usage, input, cached, total) ? input + cached : input, output, heard };
+  // Portkey and others tell cached tokens beside the input, all or some of them.
+  const is_cached = rest !== reasoning && [cached, read, cached - (read ?? 0)].includes(rest);
+  if (is_cached) return { input: input + rest, output, heard };
+  // Mistral has the tokens of a recording in the total alone.
+  if (usage.prompt_audio_seconds) return { input: input + rest, output, heard: (heard ?? 0) + rest };
+  // Gemini and xAI have reasoning in the total alone.
+  return { input, output: output + rest, heard };
+}
+
+/** Whether cached tokens are told beside the input where no total says so: as all names are those of the Messages protocol. */
+function isBeside(usage: Fields, input: number, cached: number, total: number | undefined): boolean {
+  if (!BESIDE_INPUT.some((name) => isCount(usage[name], TOKENS_MAX))) return false;
+  return cached > input || (total === undefined && usage.prompt_tokens == null && usage.input_tokens_details == null);
+}
+
+function objectsIn(places: readonly Fields[], names: readonly string[]): Fields[] {
+  return places.flatMap((place) => objectsOf(names.map((name) => place[name])));
+}
+
+const OUTPUT_FIELDS: ReadonlySet<string> = new Set<UsageField>([
+  'output_tokens',
+  'reasoning_tokens',
+  'audio_output_tokens',
+]);
+
+/**
+ * Lays a report of `readTotals` over what was reported before: one that tells the input, or the output, tells all about it. Once
+ * the answer is complete, one with less of it is not taken.
+ */
+export function overlayTotals(before: ReportedUsage, now: ReportedUsage, is_complete: boolean): ReportedUsage {
+  const isKept = (now_has: number | undefined, had: number) => now_has === undefined || (is_complete && now_has < had);
+  const input = now.input_tokens === undefined ? undefined : inputIn(now);
+  const keeps_input = isKept(input, inputIn(before));
+  const keeps_output = isKept(now.output_tokens, before.output_tokens ?? 0);
+  const keeps = (field: string) => (OUTPUT_FIELDS.has(field) ? keeps_output : keeps_input);
+  return Object.fromEntries([
+    ...Object.entries(before).filter(([field]) => keeps(field)),
+    ...Object.entries(now).filter(([field]) => !keeps(field) || !(field in before)),
+  ]);
+}
+
+/** All input, whether cached or not. */
+function inputIn({ input_tokens = 0, cache_read_input_tokens = 0, ...usage }: ReportedUsage): number {
+  const { cache_creation_input_tokens = 0, ephemeral_5m_input_tokens = 0, ephemeral_1h_input_tokens = 0 } = usage;
+  const written = Math.max(cache_creation_input_tokens, ephemeral_5m_input_tokens + ephemeral_1h_input_tokens);
+  return input_tokens + cache_read_input_tokens + written;
 }

@@ -2,7 +2,10 @@ import type { GatewayConfig, ModelConfig, PriceRowConfig, PricesConfig, PricingC
 import { type Change, compareNames, compareValues, shown, told } from './change.ts';
 
 const SIZES = ['context_window', 'max_output_tokens'] as const;
-const PRICES = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+const PRICES = [
+  ...(['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const),
+  ...(['audio_input', 'audio_output'] as const),
+];
 
 const FEES = ['long_context', 'service_tiers', 'speeds', 'inference_geos', 'server_tools'] as const;
 
@@ -18,7 +21,8 @@ function tokenPrices({ pricing: before }: ModelConfig, { pricing: after }: Model
     const other = 'what the section prices or the catalogue says';
     return [`costs ${before ? told(before) : other} -> ${after ? told(after) : other}`];
   }
-  const price = (pricing: PricingConfig, key: (typeof PRICES)[number]) => shown(pricing[key] ?? 'derived from input');
+  const derived = (key: string) => `derived from ${key === 'audio_output' ? 'output' : 'input'}`;
+  const price = (pricing: PricingConfig, key: (typeof PRICES)[number]) => shown(pricing[key] ?? derived(key));
   return PRICES.filter((key) => before[key] !== after[key]).map(
     (key) => `${key} ${price(before, key)} -> ${price(after, key)} USD per million tokens`,
   );

@@ -8,7 +8,10 @@ import { times } from '../../support/times.ts';
 
 const price = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
 const prices = fc.record(
-  { input: price, output: price, cache_read: price, cache_write_5m: price, cache_write_1h: price },
+  {
+    ...{ input: price, output: price, cache_read: price, cache_write_5m: price, cache_write_1h: price },
+    ...{ audio_input: price, audio_output: price },
+  },
   { requiredKeys: ['input', 'output'] },
 );
 const tier = fc
@@ -28,6 +31,8 @@ const shares = fc.record({
   cuts: fc.tuple(...Array.from({ length: 3 }, () => share)),
   output: share,
   tools: share,
+  heard: share,
+  spoken: share,
 });
 
 it('no usage within the bounds of a request costs more than the most it is found to cost', () => {
@@ -36,38 +41,48 @@ it('no usage within the bounds of a request costs more than the most it is found
     output: fc.integer({ min: 0, max: 100_000 }),
     uses: fc.integer({ min: 0, max: 50 }),
     cache_ttl: fc.constantFrom('none', '5m', '1h'),
+    audio: fc.record({ input: fc.boolean(), output: fc.boolean() }),
     price_multiplier: fc.constantFrom(1, 0.85, 0.333, 3),
   });
   fc.assert(
-    fc.property(pricing, bounds, shares, (priced, { input, output, uses, cache_ttl, price_multiplier }, used) => {
-      const config = stageConfig();
-      const [model] = config.models;
-      const models = createModelCatalog({
-        ...config,
-        upstreams: config.upstreams.map((upstream) => ({ ...upstream, price_multiplier })),
-        models: [{ ...model!, pricing: priced }],
-      });
-      const [own] = models.all;
-      const route = { upstream: config.upstreams[0]!.name, at: 0 };
-      const most = { input, output, cache_ttl, server_tools: { web_search: uses } };
+    fc.property(
+      pricing,
+      bounds,
+      shares,
+      (priced, { input, output, uses, cache_ttl, audio, price_multiplier }, used) => {
+        const config = stageConfig();
+        const [model] = config.models;
+        const models = createModelCatalog({
+          ...config,
+          upstreams: config.upstreams.map((upstream) => ({ ...upstream, price_multiplier })),
+          models: [{ ...model!, pricing: priced }],
+        });
+        const [own] = models.all;
+        const route = { upstream: config.upstreams[0]!.name, at: 0 };
+        const most = { input, output, cache_ttl, audio, server_tools: { web_search: uses } };
 
-      const total = Math.floor(used.total * input);
-      const [a = 0, b = 0, c = 0] = used.cuts.map((cut) => Math.floor(cut * total)).toSorted((x, y) => x - y);
-      const parts = [a, b - a, c - b, total - c];
-      const cost = models.cost(
-        own!,
-        {
-          input: parts[0]! + (cache_ttl === 'none' ? parts[2]! : 0) + (cache_ttl === '1h' ? 0 : parts[3]!),
-          cache_read: parts[1]!,
-          cache_write_5m: cache_ttl === 'none' ? 0 : parts[2]!,
-          cache_write_1h: cache_ttl === '1h' ? parts[3]! : 0,
-          output: Math.floor(used.output * output),
-          server_tools: { web_search: Math.floor(used.tools * uses) },
-        },
-        route,
-      );
-      assert.ok(cost <= highestCost(models, own!, most, route), `${cost}`);
-    }),
+        const total = Math.floor(used.total * input);
+        const [a = 0, b = 0, c = 0] = used.cuts.map((cut) => Math.floor(cut * total)).toSorted((x, y) => x - y);
+        const parts = [a, b - a, c - b, total - c];
+        const cost = models.cost(
+          own!,
+          {
+            input: parts[0]! + (cache_ttl === 'none' ? parts[2]! : 0) + (cache_ttl === '1h' ? 0 : parts[3]!),
+            cache_read: parts[1]!,
+            cache_write_5m: cache_ttl === 'none' ? 0 : parts[2]!,
+            cache_write_1h: cache_ttl === '1h' ? parts[3]! : 0,
+            output: Math.floor(used.output * output),
+            audio: {
+              input: audio.input ? Math.floor(used.heard * parts[0]!) : 0,
+              output: audio.output ? Math.floor(used.spoken * used.output * output) : 0,
+            },
+            server_tools: { web_search: Math.floor(used.tools * uses) },
+          },
+          route,
+        );
+        assert.ok(cost <= highestCost(models, own!, most, route), `${cost}`);
+      },
+    ),
     { numRuns: times(2000) },
   );
 });

@@ -33,6 +33,21 @@ const usd = (served: Served, usage: Partial<Usage> = {}, price = priceOf()) =>
   costOf(price, { ...TOKENS, ...usage, served }) / 1e9;
 
 describe('what is served in a way with a price of its own', () => {
+  it('is charged audio at its own price there, and never at the price of text', () => {
+    const audio = { input: 400_000, output: 100_000 };
+    const spoken = { output: 300_000, audio };
+    const heard = (pricing: PricingConfig, served: Served = {}) => usd(served, spoken, priceOf(pricing));
+    const priced = { input: 3, output: 15, audio_input: 40, audio_output: 80 };
+    assert.equal(heard(priced), 0.6 * 3 + 0.4 * 40 + 0.2 * 15 + 0.1 * 80);
+    assert.equal(heard({ input: 3, output: 15 }), 0.6 * 3 + 0.4 * 48 + 0.2 * 15 + 0.1 * 120);
+    const tiers = { priority: { multiplier: 2 }, flex: { input: 1, output: 5, audio_input: 20, audio_output: 40 } };
+    assert.equal(heard({ ...priced, service_tiers: tiers }, { service_tier: 'priority' }), 2 * heard(priced));
+    assert.equal(heard({ ...priced, service_tiers: tiers }, { service_tier: 'flex' }), 0.6 + 8 + 1 + 4);
+    const long_context = { above_input_tokens: 500_000, input: 6, output: 30, audio_input: 50, audio_output: 90 };
+    assert.equal(heard({ ...priced, long_context }), 0.6 * 6 + 0.4 * 50 + 0.2 * 30 + 0.1 * 90);
+    assert.equal(usd({}, { audio: { input: 2_000_000, output: 5 } }, priceOf(priced)), 40, 'no more than there was');
+  });
+
   it('costs what gateway.yaml says by the names of the wire, multipliers multiplied', () => {
     assert.equal(usd({}), 3);
     assert.equal(usd({ service_tier: 'priority' }), 6);

@@ -74,12 +74,13 @@ describe('metering of chat completions', () => {
     assert.deepEqual(tokens, TOKENS);
   });
 
-  it('adds reasoning where the total shows that the output is without it, and only there', async () => {
+  it('adds to the output what only the total has, as some leave reasoning out of everything else', async () => {
     const outputOf = async (usage: object) => (await bill({ events: document({ ...USAGE, ...usage }) })).tokens.output;
     assert.equal(await outputOf({ total_tokens: 2130 + 40 + 15 }), 55);
     assert.equal(await outputOf({ total_tokens: undefined }), 40);
-    assert.equal(await outputOf({ total_tokens: 2130 + 40 + 16 }), 40);
-    assert.equal(await outputOf({ total_tokens: 2185, completion_tokens_details: null }), 40);
+    assert.equal(await outputOf({ total_tokens: 2130 + 40 + 16 }), 56);
+    assert.equal(await outputOf({ total_tokens: 2185, completion_tokens_details: null }), 55);
+    assert.equal(await outputOf({ total_tokens: 100 }), 40);
   });
 
   it('reads what some upstreams call cached tokens', async () => {

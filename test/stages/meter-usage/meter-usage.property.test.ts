@@ -93,15 +93,19 @@ async function settle({ events, aborted, ttl, relayed_bytes }: Request): Promise
   return stage.settlements[0]!;
 }
 
-/** The last value that is a token count among what the events say about one field. */
+/** What the events say about one count: the last usable value until the answer is complete, and the highest from then on. */
 function last(events: readonly Json[], pick: (usage: Json) => unknown, most = MAX_TOKENS): number | undefined {
-  const wire = JSON.parse(JSON.stringify(events)) as Json[];
-  const values = wire.flatMap((value) => {
-    const found = value.type === 'message_start' ? (value.message as Json).usage : value.usage;
-    return typeof found === 'object' && found !== null ? [pick(found as Json)] : [];
-  });
-  const usable = values.filter((value) => Number.isInteger(value) && Number(value) >= 0 && Number(value) <= most);
-  return usable.at(-1) as number | undefined;
+  let count: number | undefined;
+  let is_complete = false;
+  for (const value of JSON.parse(JSON.stringify(events)) as Json[]) {
+    const usage = value.type === 'message_start' ? (value.message as Json).usage : value.usage;
+    const found = typeof usage === 'object' && usage !== null ? pick(usage as Json) : undefined;
+    if (Number.isInteger(found) && Number(found) >= 0 && Number(found) <= most) {
+      count = is_complete ? Math.max(count ?? 0, Number(found)) : Number(found);
+    }
+    is_complete ||= value.type === 'message_delta' && (value.delta as Json | undefined)?.stop_reason != null;
+  }
+  return count;
 }
 
 /** Whether an event is of an answer: words, usage, the end. */
@@ -112,7 +116,7 @@ function tells(value: Json): boolean {
 }
 
 describe('meter-usage, for any order and omission of usage fields', () => {
-  it('takes the last usable value of every field', async () => {
+  it('takes the last usable value of every field, and lets none fall once the answer is complete', async () => {
     await fc.assert(
       fc.asyncProperty(request, async (wish) => {
         const { tokens, provenance } = await settle(wish);
