@@ -104,7 +104,6 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
     'the prefix of what is served',
     'WSGI servers behind a proxy',
   ),
-  row('via', 'origin', 'the proxies through which the request came', 'RFC 9110 section 7.6.3'),
   ...rows(
     'x-real-ip x-real-port x-client-ip client-ip x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr',
     'origin',

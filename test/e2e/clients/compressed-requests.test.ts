@@ -256,7 +256,7 @@ describe('a compressed request', () => {
       apiKey: gateway.token,
       maxRetries: 0,
       fetch: (url, init) => {
-        const headers = new Headers(init!.headers as HeadersInit);
+        const headers = new Headers(init!.headers as Record<string, string>);
         headers.set('content-encoding', 'zstd');
         return fetch(url as string, {
           method: init!.method!,
