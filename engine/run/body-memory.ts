@@ -21,7 +21,7 @@ export class BodyMemory {
     this.#room = room;
     this.#max_bytes = max_bytes;
     this.#tooLarge = tooLarge;
-    room.take(length);
+    room.takeForBody(length);
     this.#taken = length;
   }
 
@@ -45,8 +45,10 @@ export class BodyMemory {
     return !is_whole;
   }
 
-  /** The body; what it takes from the room stays taken. */
-  bytes(): Buffer {
+  /** The body, as long as it is; that much stays taken from the room. */
+  finish(): Buffer {
+    this.#room.give(this.#taken - this.#size);
+    this.#taken = this.#size;
     return this.#memory?.subarray(0, this.#size) ?? Buffer.alloc(0);
   }
 
@@ -65,10 +67,10 @@ export class BodyMemory {
       return;
     }
     const larger = Math.min(Math.max(size, 2 * this.#taken, FIRST_BYTES), this.#max_bytes);
-    this.#room.take(larger);
+    // Two copies exist only while the new one is made: that is not counted.
+    this.#room.takeForBody(larger - this.#taken);
     this.#memory = Buffer.allocUnsafeSlow(larger);
     old?.copy(this.#memory, 0, 0, this.#size);
-    this.#room.give(this.#taken);
     this.#taken = larger;
   }
 }

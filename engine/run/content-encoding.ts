@@ -76,29 +76,41 @@ export async function receiveContent(
     const decoded = new BodyMemory(room, 0, limits.max_bytes, () =>
       tooLarge(limits.max_bytes, ' without its compression'),
     );
-    await decode(encoding, bytes, decoded, room.owner);
+    await decode(encoding, bytes, { into: decoded, owner: room.owner, isGone: () => req.socket?.destroyed ?? false });
     memory?.drop();
     memory = decoded;
-    bytes = decoded.bytes();
+    bytes = decoded.finish();
   }
   return { bytes, compressed: { bytes: received, encodings } };
 }
 
-async function decode(encoding: ContentEncoding, bytes: Buffer, into: BodyMemory, owner: string): Promise<void> {
-  let at = await decodeFrame(encoding, bytes, into, owner);
+/** Where decoded bytes go, whose they are, and whether nobody waits for them any more. */
+interface Decoding {
+  readonly into: BodyMemory;
+  readonly owner: string;
+  readonly isGone: () => boolean;
+}
+
+async function decode(encoding: ContentEncoding, bytes: Buffer, decoding: Decoding): Promise<void> {
+  let at = await decodeFrame(encoding, bytes, decoding);
   // Members of gzip are one stream to its decoder.
   for (let frames = 1; encoding === 'zstd' && at < bytes.length && frames < FRAMES_MAX; frames++)
-    at += await decodeFrame(encoding, bytes.subarray(at), into, owner);
+    at += await decodeFrame(encoding, bytes.subarray(at), decoding);
   if (at === bytes.length) return;
   throw damaged(encoding, `has ${bytes.length - at} bytes behind its end; leave them out`);
 }
 
 /** @returns how many of the bytes it took */
-async function decodeFrame(encoding: ContentEncoding, bytes: Buffer, into: BodyMemory, owner: string): Promise<number> {
+async function decodeFrame(
+  encoding: ContentEncoding,
+  bytes: Buffer,
+  { into, owner, isGone }: Decoding,
+): Promise<number> {
   const stream = decompressorOf(encoding, { chunkSize: CHUNK_BYTES, beginning: bytes });
   const chunks: AsyncIterator<Buffer> = stream[Symbol.asyncIterator]();
   const readUntil = async (size: number): Promise<boolean> => {
     for (let next = await chunks.next(); !next.done; next = await chunks.next()) {
+      if (isGone()) throw new StageError('bad_http', 'The connection ended before the request body was decompressed.');
       into.append(next.value);
       if (into.size >= size) return false;
     }

@@ -93,7 +93,7 @@ class Receiving {
 
   readonly #onEnd = (): void => {
     this.#stop();
-    this.#conclusion.resolve(this.#memory.bytes());
+    this.#conclusion.resolve(this.#memory.finish());
   };
 
   readonly #onGone = (): void =>
