@@ -1,5 +1,6 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { defineStage, type RequestBody, type Services, type StageContext, StageError } from '../engine/api.ts';
-import { isPlain, jsonTypeProblem } from '../engine/kit/index.ts';
+import { jsonTypeProblem } from '../engine/kit/index.ts';
 import { limitHeaders, limitsAtOnce, refuseForLimits } from '../engine/money/index.ts';
 import {
   type BodyFacts,
@@ -91,11 +92,7 @@ function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }
 
 /** Raises invalid_encoding, and invalid_request with status 415. */
 function refuseOtherThanJson(headers: StageContext['headers']): void {
-  const { 'content-type': type, 'content-encoding': coding } = headers as Record<string, string | undefined>;
-  if (!isPlain(coding)) {
-    throw new StageError('invalid_encoding', 'The request body is compressed; send it without a content-encoding.');
-  }
-  switch (jsonTypeProblem(type)) {
+  switch (jsonTypeProblem((headers as IncomingHttpHeaders)['content-type'])) {
     case 'type': {
       const problem = 'The request body must be JSON, sent with "content-type: application/json".';
       throw new StageError('invalid_request', problem, { status: 415 });
@@ -141,6 +138,7 @@ export default defineStage({
     const refuseBusyCaller = limitCallersAtOnce(services);
     const isModel = modelNames(models);
     const words = servedNames(services.config);
+    const base_path = new URL(services.config.server.public_url).pathname.replace(/\/+$/, '');
     const wants_session = sharesSessions(services.config);
     const wants_tools = services.pipeline.facts_read.has('request.tools');
 
@@ -174,7 +172,7 @@ export default defineStage({
 
     async function noteModelRequest(ctx: BodyContext, body: RequestBody): Promise<void> {
       const session_headers = wants_session ? ctx.headers : undefined;
-      const facts = await readBodyFacts(ctx.get('request.protocol'), body, { isModel, session_headers });
+      const facts = await readBodyFacts(ctx.get('request.protocol'), body, { isModel, session_headers, base_path });
       noteModel(ctx, facts.model);
       if (facts.max_tokens !== undefined) ctx.set('request.max_tokens', facts.max_tokens);
       ctx.set('request.stream', facts.stream);

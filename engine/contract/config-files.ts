@@ -180,6 +180,7 @@ export interface GatewayFile {
       readonly count_tokens: boolean;
       readonly stream_usage: boolean;
       readonly max_tokens_0: boolean;
+      readonly request_encodings: readonly ('gzip' | 'br' | 'zstd')[];
       readonly unproven_reasoning?: boolean;
     };
     readonly honours: readonly ('max_tokens' | 'max_completion_tokens' | 'max_output_tokens')[];

@@ -29,7 +29,7 @@ export const ERRORS = {
     status: 400,
     type: 'invalid_request_error',
     compat: invalid,
-    meaning: 'The body is not UTF-8, or it is compressed',
+    meaning: 'The body is not UTF-8, or its content-encoding is not served (status 415) or not what it says',
     retry: false,
   },
   invalid_request: {

@@ -64,7 +64,7 @@ export const FACTS = {
     meaning:
       'Whether the request holds what only the upstream can read that it came from: encrypted content, stored responses, files',
   },
-  'request.body_bytes': { kind: 'number', meaning: 'Size of the request body in bytes' },
+  'request.body_bytes': { kind: 'number', meaning: 'Size of the request body in bytes, without its compression' },
   'request.model': {
     kind: 'string',
     meaning:
@@ -111,7 +111,7 @@ export const FACTS = {
   'request.dropped_headers': {
     kind: 'strings',
     meaning:
-      'Headers of the client that were not forwarded: they choose who serves or pays, carry baggage, `telemetry.propagate` keeps them back, or the upstream has fixed ones of the same name',
+      'Headers of the client that were not forwarded: they choose who serves or pays, say where the request came from, carry baggage, `telemetry.propagate` keeps them back, or the upstream has fixed ones of the same name',
   },
   'request.output_bounds': {
     kind: 'object',
@@ -312,7 +312,10 @@ export const FACTS = {
     kind: 'strings',
     meaning: 'Rules in shadow mode that matched, by name: what they would have done did not happen',
   },
-  'outcome.rewrites': { kind: 'strings', meaning: 'Body fields the gateway changed on the way up' },
+  'outcome.rewrites': {
+    kind: 'strings',
+    meaning: 'Body fields the gateway changed on the way up; `content-encoding`: the body was decompressed',
+  },
   'outcome.replaced': {
     kind: 'object',
     meaning:

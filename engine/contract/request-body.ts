@@ -21,10 +21,19 @@ export interface SkimmedBody {
   readonly text: string | Buffer;
 }
 
+/** A body as it was received, where that was compressed. */
+export interface CompressedBody {
+  readonly bytes: Buffer;
+  /** In the order in which they were applied (RFC 9110 section 8.4), by their registered names. */
+  readonly encodings: readonly string[];
+}
+
 /** A request body held in memory from `readBody` until the upstream has answered. */
 export interface RequestBody {
-  /** What will be sent upstream: the received bytes, unless a declared rewrite changed them. */
+  /** What was received, without its compression, unless a declared rewrite changed it. */
   readonly bytes: Buffer;
+  /** What was received, where it was compressed and nothing has been rewritten: an upstream may be sent that instead. */
+  readonly compressed: CompressedBody | undefined;
   /**
    * A parsed copy. With `names` no object may have one of these keys twice, or in another spelling that some parsers take for
    * it. Raises invalid_encoding, invalid_json, and invalid_request for an ambiguous key, too many values or levels.
@@ -57,9 +66,15 @@ export interface RequestBody {
   replaceTexts<T>(wanted: WantedTexts<T>, replacement: (found: T, text: string) => string | undefined): Promise<void>;
   /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
   replace(json: string): void;
+  /**
+   * Has `bytes` sent although the body came compressed, and records the rewrite as `content-encoding`. Needs the `rewrite-body`
+   * capability.
+   * @returns whether the body came compressed
+   */
+  decompress(): boolean;
   /** Gives the memory back as soon as the request is answered, without waiting for a collection: nobody reads the bytes then. */
   free(): void;
-  /** Whether the bytes are no longer those that were received. */
+  /** Whether what is sent is no longer what was received. */
   readonly rewritten: boolean;
   /** Whether `replace` was called: the body is no longer what its protocol says. */
   readonly replaced: boolean;

@@ -1,18 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Readable } from 'node:stream';
 import { Router } from 'express';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import type { BearerTokens, Clock, Log } from '../contract/services.ts';
-import { decompressor } from '../kit/decompressor.ts';
-import { isPlain, mediaType } from '../kit/media-type.ts';
+import { mediaType } from '../kit/media-type.ts';
 import { verifyCaller } from '../kit/net/credentials.ts';
-import { readAll } from '../kit/read-all.ts';
 import { sendWhole } from '../run/answer/send-whole.ts';
 import { BodyBudget, HeldBytes } from '../run/body-budget.ts';
+import { receiveContent } from '../run/content-encoding.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
-import { receiveBody } from '../run/receive-body.ts';
 import { CallerRates } from '../telemetry/relay/caller-rates.ts';
 import { type Encoding, EXPORT_BYTES_MAX, SIGNALS, type Signal } from '../telemetry/relay/otlp/messages.ts';
 import type { TakenExport, TelemetryRelay } from '../telemetry/relay/relay.ts';
@@ -104,34 +101,13 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
     rates.begin(principal.id);
     const room = new HeldBytes(budget, principal.id);
     try {
-      const bytes = await decompressed(req, await receiveBody(req, limits, room, clock), room);
+      const { bytes } = await receiveContent(req, limits, room, clock);
       rates.count(principal.id, bytes.length);
       return await relay.receive({ signal, encoding, bytes, principal });
     } finally {
       room.release();
     }
   };
-}
-
-async function decompressed({ headers }: IncomingMessage, bytes: Buffer, room: HeldBytes): Promise<Buffer> {
-  const { 'content-encoding': coding } = headers;
-  if (isPlain(coding)) return bytes;
-  const transform = decompressor(coding ?? '');
-  if (transform === undefined) throw notTaken('The body must be compressed with gzip, or not at all.');
-  // A small body may become as large as one may be.
-  room.take(EXPORT_BYTES_MAX);
-  const tooLarge = () =>
-    new StageError('body_too_large', `The body is larger than ${EXPORT_BYTES_MAX} bytes after decompression.`, {
-      details: { limit_bytes: EXPORT_BYTES_MAX },
-    });
-  try {
-    return await readAll(Readable.from([bytes]).pipe(transform), EXPORT_BYTES_MAX, tooLarge);
-  } catch (error) {
-    if (error instanceof StageError) throw error;
-    throw new StageError('invalid_encoding', `The body is not what its content-encoding says.`, { cause: error });
-  } finally {
-    transform.destroy();
-  }
 }
 
 function notTaken(message: string): StageError {

@@ -1,3 +1,3 @@
 /** What shipped stages use of this room. */
-export { isPlain, jsonTypeProblem } from './media-type.ts';
+export { jsonTypeProblem } from './media-type.ts';
 export { createOnceLog } from './once-log.ts';

@@ -30,11 +30,14 @@ export class BodyBudget {
     return this.#held;
   }
 
-  /** Raises rate_limit_exceeded when the caller's share has no room, overloaded when the process has none. */
-  take(owner: string, bytes: number): void {
+  /**
+   * Raises rate_limit_exceeded when the caller's share has no room, overloaded when the process has none.
+   * @param let_in of what the caller holds, bytes that do not count as something held before
+   */
+  take(owner: string, bytes: number, let_in = 0): void {
     const own = this.#by_owner.get(owner) ?? 0;
     if (this.#held + bytes > this.limit_bytes) throw full();
-    if (own > 0 && own + bytes > this.share_bytes) throw this.#shareFull(own, bytes);
+    if (own > let_in && own + bytes > this.share_bytes) throw this.#shareFull(own, bytes);
     this.#by_owner.set(owner, own + bytes);
     this.#held += bytes;
   }
@@ -81,6 +84,12 @@ export class HeldBytes {
   /** Raises rate_limit_exceeded or overloaded, and then holds what it held before. */
   take(bytes: number): void {
     this.#budget.take(this.owner, bytes);
+    this.#bytes += bytes;
+  }
+
+  /** Like `take`, for one body as it grows: that of a caller who holds nothing else is always let in, compressed or not. */
+  takeForBody(bytes: number): void {
+    this.#budget.take(this.owner, bytes, this.#bytes);
     this.#bytes += bytes;
   }
 

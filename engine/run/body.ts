@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { StageError } from '../contract/errors.ts';
 import type { KeyNames } from '../contract/key-names.ts';
-import type { JsonValue, RequestBody, SkimmedBody, WantedTexts } from '../contract/request-body.ts';
+import type { CompressedBody, JsonValue, RequestBody, SkimmedBody, WantedTexts } from '../contract/request-body.ts';
 import type { ByteRange, ElementPath } from '../kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
 import { keyText } from '../kit/json/key-names.ts';
@@ -49,6 +49,7 @@ export class HeldBody implements RequestBody {
   readonly #onRewrite: (key: string) => void;
   readonly #room: HeldBytes | undefined;
   readonly #bounds: JsonBounds;
+  readonly #compressed: CompressedBody | undefined;
   /** Of the bytes as they are: kept up to date through rewrites, as it takes a while to scan them again. */
   #outermost: Outermost | undefined;
   /** Bytes that are kept beside the current ones, to go back to. */
@@ -57,16 +58,38 @@ export class HeldBody implements RequestBody {
   /**
    * @param onRewrite told before a rewrite happens; throws to refuse it
    * @param room holds the bytes already, and what rewrites make of them
+   * @param compressed what the bytes were decompressed from
    */
   constructor(
     bytes: Buffer,
     onRewrite: (key: string) => void,
-    { room, bounds = DEFAULT_JSON_BOUNDS }: { readonly room?: HeldBytes; readonly bounds?: JsonBounds } = {},
+    {
+      room,
+      bounds = DEFAULT_JSON_BOUNDS,
+      compressed,
+    }: {
+      readonly room?: HeldBytes;
+      readonly bounds?: JsonBounds;
+      readonly compressed?: CompressedBody | undefined;
+    } = {},
   ) {
     this.bytes = bytes;
     this.#onRewrite = onRewrite;
     this.#room = room;
     this.#bounds = bounds;
+    this.#compressed = compressed;
+  }
+
+  get compressed(): CompressedBody | undefined {
+    return this.rewritten ? undefined : this.#compressed;
+  }
+
+  decompress(): boolean {
+    if (this.#compressed === undefined) return false;
+    // What was written anew says so already.
+    if (!this.replaced) this.#onRewrite('content-encoding');
+    this.rewritten = true;
+    return true;
   }
 
   async json(names?: KeyNames): Promise<unknown> {
@@ -202,7 +225,9 @@ export class HeldBody implements RequestBody {
 
   /** The body is not used any more. */
   drop(): void {
-    if (this.#is_free) releaseMemory(this.bytes);
+    if (!this.#is_free) return;
+    releaseMemory(this.bytes);
+    if (this.#compressed !== undefined) releaseMemory(this.#compressed.bytes);
   }
 
   #members(): Outermost {

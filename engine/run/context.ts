@@ -19,6 +19,7 @@ import { HeldBody } from './body.ts';
 import { HeldBytes } from './body-budget.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
 import { writeStageFact } from './contained/stage-facts.ts';
+import { receiveContent } from './content-encoding.ts';
 import type { Conversion } from './conversion.ts';
 import { describeDecisions } from './decisions.ts';
 import { Drain, type LateAnswer } from './drain.ts';
@@ -27,7 +28,6 @@ import { FactStore, factIndex } from './fact-store.ts';
 import { Holdings } from './holdings.ts';
 import { type Lingerer, tooMany } from './occupancy.ts';
 import { Preparation } from './preparation.ts';
-import { receiveBody } from './receive-body.ts';
 import { KeptNotes } from './request-notes.ts';
 import { rewritesAnswer } from './rewriting/answer-rewrites.ts';
 
@@ -291,13 +291,18 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
       throw tooMany(requests_per_principal);
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
     const room = new HeldBytes(budget, caller);
-    const bytes = await receiveBody(this.call.req, { ...body_limits, max_bytes }, room, clock);
+    const { bytes, compressed } = await receiveContent(this.call.req, { ...body_limits, max_bytes }, room, clock).catch(
+      (error) => {
+        room.release();
+        throw error;
+      },
+    );
     if (this.#answered) {
       room.release();
       throw new StageError('bad_http', 'The request was answered before its body was complete.');
     }
     this.#held = room;
-    this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key), { room, bounds: json_bounds });
+    this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key), { room, bounds: json_bounds, compressed });
     return this.body;
   }
 

@@ -3,6 +3,7 @@ import { StageError } from '../contract/errors.ts';
 import type { Clock, Timer } from '../contract/services.ts';
 import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './body-budget.ts';
+import { BodyMemory } from './body-memory.ts';
 
 /** What a client may take for sending a body. */
 export interface BodyLimits {
@@ -13,13 +14,11 @@ export interface BodyLimits {
   readonly silence_seconds: number;
 }
 
-/** Room for a body of unknown length begins with this and doubles. */
-const FIRST_ROOM_BYTES = 65_536;
-
-function tooLarge(limit: number): StageError {
+/** The error for a body of more than this many bytes. @param of_what such as " without its compression" */
+export function tooLarge(limit: number, of_what = ''): StageError {
   return new StageError(
     'body_too_large',
-    `The request body is larger than ${limit} bytes, the most this gateway accepts.`,
+    `The request body is larger than ${limit} bytes${of_what}, the most this gateway accepts.`,
     {
       details: { limit_bytes: limit },
     },
@@ -38,18 +37,16 @@ export function receiveBody(req: IncomingMessage, limits: BodyLimits, room: Held
   return new Promise((resolve, reject) => {
     const length = Number(req.headers['content-length'] ?? 0);
     if (length > limits.max_bytes) throw tooLarge(limits.max_bytes);
-    room.take(length);
-    new Receiving(req, { limits, room, clock, length }, { resolve, reject }).start();
+    const memory = new BodyMemory(room, length, limits.max_bytes, () => tooLarge(limits.max_bytes));
+    new Receiving(req, { limits, clock, memory }, { resolve, reject }).start();
   });
 }
 
 /** What a body is received with. */
 interface Reception {
   readonly limits: BodyLimits;
-  readonly room: HeldBytes;
   readonly clock: Clock;
-  /** As declared; 0 where it is not. */
-  readonly length: number;
+  readonly memory: BodyMemory;
 }
 
 /** How a reception ends. */
@@ -62,23 +59,18 @@ interface Conclusion {
 class Receiving {
   readonly #req: IncomingMessage;
   readonly #limits: BodyLimits;
-  readonly #room: HeldBytes;
   readonly #clock: Clock;
+  readonly #memory: BodyMemory;
   readonly #conclusion: Conclusion;
   readonly #deadline: number;
   readonly #timer: Timer;
-  /** Bytes taken from `room`. */
-  #taken: number;
-  #memory: Buffer | undefined;
-  #size = 0;
 
-  constructor(req: IncomingMessage, { limits, room, clock, length }: Reception, conclusion: Conclusion) {
+  constructor(req: IncomingMessage, { limits, clock, memory }: Reception, conclusion: Conclusion) {
     this.#req = req;
     this.#limits = limits;
-    this.#room = room;
     this.#clock = clock;
+    this.#memory = memory;
     this.#conclusion = conclusion;
-    this.#taken = length;
     this.#deadline = clock.monotonic() + limits.total_seconds * 1000;
     this.#timer = clock.after(Math.min(limits.total_seconds, limits.silence_seconds) * 1000, () => this.#onSilence());
   }
@@ -90,13 +82,12 @@ class Receiving {
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    const size = this.#size + chunk.length;
     try {
-      if (size > this.#limits.max_bytes) throw tooLarge(this.#limits.max_bytes);
-      // Most bodies come in one chunk, which then is the body.
-      if (this.#size === 0 && chunk.length === this.#taken) this.#memory = chunk;
-      else this.#append(chunk, size);
-      this.#size = size;
+      if (!this.#memory.append(chunk)) return;
+      releaseMemory(chunk);
+      // The clock's timer measures silence only; who never falls silent is late all the same.
+      if (this.#clock.monotonic() > this.#deadline) throw this.#late();
+      this.#timer.refresh();
     } catch (error) {
       this.#fail(error as Error);
     }
@@ -104,36 +95,11 @@ class Receiving {
 
   readonly #onEnd = (): void => {
     this.#stop();
-    this.#conclusion.resolve(this.#memory?.subarray(0, this.#size) ?? Buffer.alloc(0));
+    this.#conclusion.resolve(this.#memory.finish());
   };
 
   readonly #onGone = (): void =>
     this.#fail(new StageError('bad_http', 'The connection ended before the request body was complete.'));
-
-  #append(chunk: Buffer, size: number): void {
-    // The clock's timer measures silence only; who never falls silent is late all the same.
-    if (this.#clock.monotonic() > this.#deadline) throw this.#late();
-    this.#makeRoom(size);
-    chunk.copy(this.#memory!, this.#size);
-    releaseMemory(chunk);
-    this.#timer.refresh();
-  }
-
-  /** Memory of its own for each body: its pages are touched as they are filled, and go back as soon as it is dropped. */
-  #makeRoom(size: number): void {
-    const old = this.#memory;
-    if (old !== undefined && old.length >= size) return;
-    if (size <= this.#taken) {
-      this.#memory = Buffer.allocUnsafeSlow(this.#taken);
-      return;
-    }
-    const larger = Math.min(Math.max(size, 2 * this.#taken, FIRST_ROOM_BYTES), this.#limits.max_bytes);
-    this.#room.take(larger);
-    this.#memory = Buffer.allocUnsafeSlow(larger);
-    old?.copy(this.#memory, 0, 0, this.#size);
-    this.#room.give(this.#taken);
-    this.#taken = larger;
-  }
 
   #onSilence(): void {
     if (this.#clock.monotonic() >= this.#deadline) this.#fail(this.#late());
@@ -146,8 +112,7 @@ class Receiving {
 
   #fail(error: Error): void {
     this.#stop();
-    this.#room.give(this.#taken);
-    this.#memory = undefined;
+    this.#memory.drop();
     this.#conclusion.reject(error);
   }
 

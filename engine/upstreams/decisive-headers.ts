@@ -2,14 +2,15 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { ENDING_HERE } from './connection-headers.ts';
 
 /**
- * Request headers that choose who serves or pays. They are dropped on the way to an upstream, unless its `allow_headers`
- * lists them: clients send some of them by habit, and without them a request is charged to the account of the upstream's
- * credential, which is what the operator chose.
+ * Request headers that choose who serves or pays, or that say on whose behalf and from where a request came, as proxies and
+ * sign-ins in front of the gateway do. They are dropped on the way to an upstream, unless its `allow_headers` lists them: clients
+ * send some of them by habit, and without them a request is charged to the account of the upstream's credential, which is what the
+ * operator chose; the way to the gateway is not the way to the upstream, whose router or server would go by it.
  */
 export interface DecisiveHeaders {
   /** A whole name, or how names begin when it ends with `*`; lower case. */
   readonly name: string;
-  readonly decides: 'model' | 'price' | 'account' | 'route';
+  readonly decides: 'model' | 'price' | 'account' | 'route' | 'origin';
   readonly meaning: string;
   /** Who documents it, and where. */
   readonly source: string;
@@ -22,7 +23,21 @@ const row = (name: string, decides: DecisiveHeaders['decides'], meaning: string,
   source,
 });
 
-/** Every request header that is known to choose who serves or pays, the caller's own credential apart. */
+/** Several names, apart by spaces, that mean the same. */
+const rows = (
+  names: string,
+  decides: DecisiveHeaders['decides'],
+  meaning: string,
+  source: string,
+): readonly DecisiveHeaders[] => names.split(' ').map((name) => row(name, decides, meaning, source));
+
+const ADDRESS = 'the address from which the request came';
+const PERSON = 'who asks, as a sign-in in front of the gateway says';
+const CERTIFICATE = 'the certificate of the client, as a proxy in front of the gateway saw it';
+const HOST = 'the host that is served';
+const SCHEME = 'the scheme by which the request came';
+
+/** Every request header that is known to do so, the caller's own credential apart. */
 export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
   row('cookie', 'account', 'a session at the upstream, and with it somebody', 'RFC 6265'),
   row('cookie2', 'account', 'a session at the upstream, and with it somebody', 'RFC 2965'),
@@ -61,6 +76,67 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
     'route',
     'the host or path that is served',
     'Envoy, original destination and path rewriting',
+  ),
+  row(
+    'x-envoy-*',
+    'route',
+    'retries and time limits, and from where the request came',
+    'Envoy, HTTP header manipulation',
+  ),
+  row(
+    'x-forwarded-*',
+    'route',
+    `${HOST}, its scheme, port and prefix, and ${ADDRESS}`,
+    'reverse proxies (MDN, X-Forwarded-*)',
+  ),
+  ...rows('forwarded forwarded-for x-forwarded', 'route', `${HOST}, and ${ADDRESS}`, 'RFC 7239 and what was before it'),
+  row('x-original-*', 'route', `${HOST}, or ${ADDRESS}`, 'ingress-nginx; ASP.NET, forwarded headers'),
+  ...rows(
+    'x-host x-http-host x-http-host-override x-host-override x-proxy-host proxy-host',
+    'route',
+    HOST,
+    'several proxies and web frameworks',
+  ),
+  ...rows('x-scheme x-url-scheme front-end-https', 'route', SCHEME, 'ingress-nginx; Internet Information Services'),
+  ...rows(
+    'x-script-name script-name x-base-path',
+    'route',
+    'the prefix of what is served',
+    'WSGI servers behind a proxy',
+  ),
+  ...rows(
+    'x-real-ip x-real-port x-client-ip client-ip x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr',
+    'origin',
+    ADDRESS,
+    'reverse proxies and balancers',
+  ),
+  ...rows('true-client-ip akamai-* x-akamai-*', 'origin', ADDRESS, 'Akamai; Cloudflare'),
+  ...rows('proxy-client-ip wl-proxy-* x-proxyuser-ip', 'origin', ADDRESS, 'WebLogic and other application servers'),
+  row('cf-*', 'origin', `${ADDRESS}, its country, and who asks`, 'Cloudflare, HTTP headers; Cloudflare Access'),
+  ...rows(
+    'fastly-* fly-* cloudfront-* x-vercel-* x-nf-* do-connecting-ip ali-cdn-real-ip incap-client-ip',
+    'origin',
+    ADDRESS,
+    'Fastly, Fly.io, CloudFront, Vercel, Netlify, DigitalOcean, Alibaba Cloud, Imperva',
+  ),
+  ...rows('x-azure-* x-arr-* x-appengine-*', 'origin', ADDRESS, 'Azure Front Door and App Service; App Engine'),
+  ...rows(
+    'remote-user remote-groups remote-email remote-name x-remote-user x-remote-group x-remote-extra-* x-webauth-* x-auth-request-*',
+    'account',
+    PERSON,
+    'Authelia, Kubernetes, Grafana, oauth2-proxy',
+  ),
+  ...rows(
+    'x-authentik-* x-pomerium-* tailscale-user-* x-goog-iap-* x-goog-authenticated-user-* x-amzn-oidc-* x-ms-client-principal* x-ms-token-*',
+    'account',
+    PERSON,
+    'authentik, Pomerium, Tailscale, Identity-Aware Proxy, Application Load Balancer, App Service',
+  ),
+  ...rows(
+    'client-cert client-cert-chain x-client-cert* ssl-client-* x-ssl-* x-amzn-mtls-*',
+    'account',
+    CERTIFICATE,
+    'RFC 9440; nginx, Apache httpd, Application Load Balancer',
   ),
   row('x-orq-*', 'route', 'target of a router', 'orq.ai documentation'),
   row('ai-gateway-*', 'route', 'provider and credential of a router', 'Vercel AI Gateway'),
@@ -105,7 +181,7 @@ const OF_PATH = /\b(?:path|method)\b.* served$/;
 const ACCOUNT_WORDS =
   /(?:^|-)(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|byok|(?:virtual|provider|api|secret)-?keys?)(?:-(?:id|name|key|override|slug))?$/;
 
-/** What a header that chooses who serves or pays decides, by its name in lower case; `undefined` for all others. */
+/** What a header that is dropped decides, by its name in lower case; `undefined` for all others. */
 export function decisionOf(name: string): DecisiveHeaders['decides'] | 'path' | undefined {
   if (!isDecisiveHeader(name)) return undefined;
   const known = DECISIVE_HEADERS.find((header) =>
@@ -115,13 +191,19 @@ export function decisionOf(name: string): DecisiveHeaders['decides'] | 'path' | 
   return ACCOUNT_WORDS.test(name) ? 'account' : 'model';
 }
 
-/** Whether a request header, in lower case, chooses who serves or pays, or is one that ends here in another spelling. */
+/** Headers of a body that the gateway may send in another form than it came. */
+const OF_BODY: ReadonlySet<string> = new Set(['content-encoding', 'content-type']);
+
+/**
+ * Whether a request header, in lower case, chooses who serves or pays or says from where a request came, or is one in another
+ * spelling that ends here or says what the body is.
+ */
 export function isDecisiveHeader(name: string): boolean {
   // Many servers take an underscore for a hyphen.
   const spelt = name.replaceAll('_', '-');
   return (
     !HARMLESS.has(spelt) &&
-    ((spelt !== name && ENDING_HERE.has(spelt)) ||
+    ((spelt !== name && (ENDING_HERE.has(spelt) || OF_BODY.has(spelt))) ||
       EXACT.has(spelt) ||
       PREFIXES.some((prefix) => spelt.startsWith(prefix)) ||
       DECISIVE_WORDS.test(spelt))

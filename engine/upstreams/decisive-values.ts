@@ -2,7 +2,7 @@ import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../contract/con
 import { type ErrorDetails, StageError } from '../contract/errors.ts';
 import type { EffectivePrice, ModelCaller, ModelCatalog, Served } from '../contract/services.ts';
 import { DECISIVE_NAMES, fieldRule } from '../protocols/body/field-rules.ts';
-import { type DecisiveChoice, type DecisiveValue, ruleNamed } from '../protocols/body/read-decisive.ts';
+import { type DecisiveChoice, type DecisiveValue, parameterRule, ruleNamed } from '../protocols/body/read-decisive.ts';
 import { modelNotFound } from './model-refusals.ts';
 
 /** A request whose route is known, as far as its decisive fields need it. */
@@ -113,14 +113,37 @@ export function createDecisiveCheck({ upstreams, models: all }: GatewayConfig, m
  * checked, and some upstreams take them from the query as well.
  */
 export function refuseDecisiveQuery(url: string, { name, allow_fields = [] }: UpstreamConfig): void {
-  const query = url.indexOf('?');
-  if (query < 0) return;
-  for (const key of new URLSearchParams(url.slice(query)).keys()) {
-    const rule = fieldRule(key, true);
+  for (const key of parameterNames(url)) {
+    const rule = parameterRule(key);
     if (rule === undefined || rule.rule === 'pass' || allow_fields.includes(rule.name)) continue;
     const why = `the query parameter decides ${rule.meaning}, and callers may not choose that in a query at the upstream "${name}"`;
     throw refusal(rule.name, `${why}. Leave it out of the query`, { upstream: name });
   }
+}
+
+/** How often a query is decoded on its way, at most: servers behind proxies read what these have decoded. */
+const DECODINGS_MAX = 3;
+
+/** The names of all parameters that a server may find in a query. */
+function* parameterNames(url: string): Generator<string> {
+  const start = url.indexOf('?');
+  if (start < 0) return;
+  let query = url.slice(start + 1);
+  for (let decodings = 0; decodings <= DECODINGS_MAX; decodings++) {
+    for (const parameter of query.split(/[&;?#]/)) {
+      const [name] = new URLSearchParams(`${parameter.split('=', 1)[0]}=`).keys();
+      if (name !== undefined && name !== '') yield name;
+    }
+    const decoded = query.replace(/(?:%[\da-f]{2})+|%u[\da-f]{4}/gi, decodeEscapes);
+    if (decoded === query) return;
+    query = decoded;
+  }
+}
+
+/** Escapes of URLs, and those of scripts that some servers take as well (%u006d). */
+function decodeEscapes(escapes: string): string {
+  if (/^%u/i.test(escapes)) return String.fromCharCode(Number.parseInt(escapes.slice(2), 16));
+  return Buffer.from(escapes.replaceAll('%', ''), 'hex').toString('utf8');
 }
 
 /** How `allow_fields` writes a place: for all places of a list, and all lines of a file. */

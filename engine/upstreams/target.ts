@@ -1,6 +1,7 @@
 import type { UpstreamConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import { askedIn, type Protocol, protocolOf } from '../contract/protocol.ts';
+import type { CompressedBody } from '../contract/request-body.ts';
 import type { Services } from '../contract/services.ts';
 import type { DrainLimits } from '../contract/stage.ts';
 import { spellBound } from '../protocols/body/output-bound.ts';
@@ -87,20 +88,28 @@ export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest
   if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model'))) body.rewrite('model', model);
   const { max_tokens_field } = target.config;
   if (!body.replaced && protocol === 'chat' && max_tokens_field !== undefined) spellBound(body, max_tokens_field);
+  const compressed = takenBy(target.config, body.compressed);
   const { headers, dropped } = forwardedHeaders(ctx.call.req.headers, target.allowed_headers, target.propagate);
+  if (compressed === undefined && body.decompress()) delete headers['content-encoding'];
   if (body.rewritten) dropDigests(headers);
   if (ctx.converts_response) headers['accept-encoding'] = 'identity';
   if (foreign) {
     const stream = ctx.get('request.stream') ?? false;
     describeTranslated(headers, { protocol, stream, messages: target.messages_headers });
   }
-  if (body.bytes.length > 0 || !BODILESS.has(ctx.call.req.method!))
-    headers['content-length'] = String(body.bytes.length);
+  const { bytes } = compressed ?? body;
+  if (bytes.length > 0 || !BODILESS.has(ctx.call.req.method!)) headers['content-length'] = String(bytes.length);
   const replaced = fixHeaders(headers, target.fixed_headers);
   Object.assign(headers, target.credential);
   const dropped_headers = replaced.length === 0 ? dropped : [...(dropped ?? []), ...replaced];
   const path = target.pathOf(foreign ? definitionOf(protocol).path : ctx.url);
-  return { method: ctx.call.req.method!, path, headers, body: body.bytes, dropped_headers };
+  return { method: ctx.call.req.method!, path, headers, body: bytes, dropped_headers };
+}
+
+/** A compressed body that the upstream decompresses itself. */
+function takenBy({ supports }: UpstreamConfig, compressed: CompressedBody | undefined): CompressedBody | undefined {
+  const taken: readonly string[] = supports.request_encodings;
+  return compressed?.encodings.every((encoding) => taken.includes(encoding)) ? compressed : undefined;
 }
 
 /** The client is told that it is so; the reason is the operator's, and is for the log. */

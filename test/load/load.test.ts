@@ -86,7 +86,13 @@ describe('gateway.yaml', () => {
     const [upstream] = config.upstreams;
     assert.deepEqual(upstream?.protocols, ['messages']);
     const defaults = { prompt_cache_1h: true, count_tokens: true, stream_usage: true };
-    const supports = { ...defaults, max_tokens_0: false, unproven_reasoning: false, unsigned_reasoning: true };
+    const supports = {
+      ...defaults,
+      max_tokens_0: false,
+      request_encodings: [],
+      unproven_reasoning: false,
+      unsigned_reasoning: true,
+    };
     assert.deepEqual(upstream?.supports, supports);
     const [model] = config.models;
     assert.deepEqual(model?.aliases, []);
@@ -144,6 +150,7 @@ describe('gateway.yaml', () => {
       count_tokens: false,
       stream_usage: false,
       max_tokens_0: false,
+      request_encodings: [],
       unproven_reasoning: false,
       unsigned_reasoning: true,
     });

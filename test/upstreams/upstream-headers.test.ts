@@ -95,7 +95,16 @@ describe('forwarded headers', () => {
           'x-claude-code-session-id',
           'vendor-beta',
         ],
-        ...['vendor-version', 'user-agent', 'traceparent', 'x-request-id', 'via', 'x-authenticateresponse', 'x-fast'],
+        ...[
+          'vendor-version',
+          'user-agent',
+          'traceparent',
+          'x-request-id',
+          'via',
+          'cdn-loop',
+          'x-authenticateresponse',
+          'x-fast',
+        ],
       ].map((name) => [name, 'x']),
     );
     assert.deepEqual(forwardedHeaders(received), { headers: received, dropped: undefined });
@@ -198,7 +207,7 @@ test('what chooses the path or method at some servers, and what ends here in ano
   const names = [
     ...['x-original-url', 'x-rewrite-url', 'x_original_url', 'x-http-method-override', 'x-method-override'],
     ...['content_length', 'transfer_encoding', 'x_api_key', 'proxy_authorization'],
-    ...['x-envoy-original-dst-host', 'x-forwarded-uri'],
+    ...['x-envoy-original-dst-host', 'x-forwarded-uri', 'content_encoding'],
   ];
   const { headers } = forwardedHeaders({ ...Object.fromEntries(names.map((name) => [name, '1'])), 'x-kept': '1' });
   assert.deepEqual(headers, { 'x-kept': '1' });

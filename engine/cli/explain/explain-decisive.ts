@@ -1,7 +1,7 @@
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { DECISIVE_FIELDS } from '../../protocols/body/decisive-fields.ts';
 import { type FieldRule, fieldRule } from '../../protocols/body/field-rules.ts';
-import { isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
+import { decisionOf, isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
 import { traceHeaderOf } from '../../upstreams/trace-headers.ts';
 import { labelled } from './explain-stage.ts';
 
@@ -57,8 +57,10 @@ export function describeField({ field, says, harmless, source }: ExplainedField,
 /** What becomes of a header of a request, in a sentence. */
 export function describeRequestHeader(name: string): string {
   const own = name.toLowerCase();
-  if (isDecisiveHeader(own))
-    return 'In a request it chooses who serves or pays: it is dropped unless allow_headers of the upstream lists it.';
+  if (isDecisiveHeader(own)) {
+    const what = decisionOf(own) === 'origin' ? 'tells where the request came from' : 'chooses who serves or pays';
+    return `In a request it ${what}: it is dropped unless allow_headers of the upstream lists it.`;
+  }
   switch (traceHeaderOf(own)) {
     case 'baggage':
       return 'In a request it carries whatever programs put there, such as who their user is: it never reaches an upstream.';

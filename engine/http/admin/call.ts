@@ -5,10 +5,10 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/services.ts';
 import { KeyTable } from '../../kit/json/key-names.ts';
-import { isPlain, jsonTypeProblem } from '../../kit/media-type.ts';
+import { jsonTypeProblem } from '../../kit/media-type.ts';
 import { HeldBody } from '../../run/body.ts';
 import { BodyBudget, HeldBytes } from '../../run/body-budget.ts';
-import { receiveBody } from '../../run/receive-body.ts';
+import { receiveContent } from '../../run/content-encoding.ts';
 
 const MAX_BODY_BYTES = 65_536;
 /** For all requests of one configuration at once. */
@@ -31,7 +31,8 @@ export function createReadCall({ server }: GatewayConfig, clock: Clock): ReadCal
     demandJson(req);
     const room = new HeldBytes(budget, caller_id);
     try {
-      const held = new HeldBody(await receiveBody(req, limits, room, clock), () => {});
+      const { bytes } = await receiveContent(req, limits, room, clock);
+      const held = new HeldBody(bytes, () => {});
       const { properties = {} } = schema as { readonly properties?: object };
       return await held.json(new KeyTable(Object.keys(properties).map((name) => ({ name, decides: 'top' }))));
     } finally {
@@ -65,11 +66,9 @@ function readQuery(url: string): Record<string, string> {
 }
 
 function demandJson({ headers }: IncomingMessage): void {
-  const { 'content-type': type = '', 'content-encoding': coding } = headers;
-  if (jsonTypeProblem(type) !== undefined) {
+  if (jsonTypeProblem(headers['content-type'] ?? '') !== undefined) {
     throw notTaken('The body must be JSON, sent with "content-type: application/json".');
   }
-  if (!isPlain(coding)) throw notTaken('The body must not be compressed.');
 }
 
 function notTaken(message: string): StageError {

@@ -76,7 +76,8 @@ function checkType(type = '', encoding?: string): void {
     throw new OAuthError('invalid_request', 'The form must be in UTF-8.');
   }
   if (!isPlain(encoding)) {
-    throw new OAuthError('invalid_request', 'The form must be sent uncompressed, without a content-encoding.');
+    const problem = 'The form must be sent uncompressed, without a content-encoding.';
+    throw new OAuthError('invalid_request', problem, { status: 415, headers: { 'accept-encoding': 'identity' } });
   }
 }
 

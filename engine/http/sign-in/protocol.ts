@@ -4,6 +4,7 @@ import { ERRORS, type ErrorSpec } from '../../contract/errors.ts';
 import { SELFCHECK_PATH, SELFCHECK_TICK_MS, SELFCHECK_TICKS } from '../../contract/selfcheck-endpoint.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
+import { CONTENT_ENCODINGS } from '../../kit/decompressor.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
 import { EXPORT_BYTES_MAX, SIGNALS } from '../../telemetry/relay/otlp/messages.ts';
@@ -237,7 +238,7 @@ function refusalHeader({ profile: { refusal_header } }: GatewayConfig['server'])
 function limits({ server }: GatewayConfig): string {
   const { limits, timeouts } = server;
   const rows = [
-    ['body of a request', `${limits.body_bytes} bytes`],
+    ['body of a request, without its compression', `${limits.body_bytes} bytes`],
     ['request line and headers', `${limits.header_bytes} bytes`],
     ['time for a body to arrive', `${timeouts.request_body_seconds} seconds`],
     ['pause while a body arrives', `${timeouts.request_silence_seconds} seconds`],
@@ -248,7 +249,10 @@ function limits({ server }: GatewayConfig): string {
   ];
   return `## Limits
 
-${table(['what', 'at most'], rows)}`;
+${table(['what', 'at most'], rows)}
+
+Bodies may be compressed: \`content-encoding\` ${CONTENT_ENCODINGS.map((name) => `\`${name}\``).join(', ')}. Another one is answered 415 with
+\`accept-encoding\`, a damaged one 400.`;
 }
 
 function telemetry({ telemetry: { forward_to } }: GatewayConfig): string {
@@ -258,7 +262,7 @@ function telemetry({ telemetry: { forward_to } }: GatewayConfig): string {
   return `## Telemetry of clients
 
 ${paths} take what OTLP/HTTP exporters send (OTLP 1.x): protobuf (\`application/x-protobuf\`) or JSON
-(\`application/json\`), compressed with gzip or not, ${EXPORT_BYTES_MAX} bytes at most after decompression, with the credential of any other
+(\`application/json\`), compressed or not, ${EXPORT_BYTES_MAX} bytes at most after decompression, with the credential of any other
 request. What can be read is answered with 200 and an empty export response, wherever it goes; this gateway passes on: ${kept}.
 It says itself who sent it, in \`user.id\` and its like on the resource; what a client says of that is taken out, and so are texts of prompts,
 tools and answers unless an administrator has agreed to them. Errors are \`google.rpc.Status\` in the encoding of the request;

@@ -8,6 +8,7 @@ import { definitionOf } from '../definitions.ts';
 import { invalid, kindOf } from '../read-json.ts';
 import { asksForHour } from './cache-lifetimes.ts';
 import type { BodyReading, Fields } from './fields.ts';
+import { otherApi } from './other-api.ts';
 import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
 import { readSession, type SessionReading } from './session.ts';
 
@@ -43,6 +44,8 @@ export interface BodyWishes {
   readonly isModel?: (text: string) => boolean;
   /** The headers of the request, where its session is to be found. */
   readonly session_headers?: IncomingHttpHeaders | undefined;
+  /** The path of the public URL, for errors that name a path. */
+  readonly base_path?: string;
 }
 
 /** Fields that say how a request is to be served. */
@@ -52,7 +55,7 @@ const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 export async function readBodyFacts(
   protocol: string,
   body: RequestBody,
-  { isModel, session_headers }: BodyWishes = {},
+  { isModel, session_headers, base_path = '' }: BodyWishes = {},
 ): Promise<BodyFacts> {
   const { known_keys, readBody } = definitionOf(protocol);
   const { json, text } = await body.skim(known_keys);
@@ -60,6 +63,8 @@ export async function readBodyFacts(
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   }
   const fields = json as Fields;
+  const misplaced = otherApi(protocol, fields, base_path);
+  if (misplaced !== undefined) throw misplaced;
   const { model, stream } = fields;
   if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists what there is');
   if (typeof model !== 'string' || model === '')

@@ -3,15 +3,14 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { StageError } from '../../contract/errors.ts';
 import { NO_MODEL } from '../../contract/no-model.ts';
 import type { RequestBody } from '../../contract/stage.ts';
-import { isPlain, jsonTypeProblem, mediaType } from '../../kit/media-type.ts';
+import { jsonTypeProblem, mediaType } from '../../kit/media-type.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import { invalid, kindOf } from '../read-json.ts';
 import { readBatchFile, readBatchRequests } from './batch-requests.ts';
-import { fieldRule } from './field-rules.ts';
 import type { Fields } from './fields.ts';
 import { type FormPart, readForm } from './form.ts';
 import { OTHER_KEYS } from './known-keys.ts';
-import { type DecisiveValue, readDecisive } from './read-decisive.ts';
+import { type DecisiveValue, parameterRule, readDecisive } from './read-decisive.ts';
 
 /** What routing and money may know of such a body. */
 export interface OtherBody {
@@ -71,10 +70,7 @@ async function readTyped(
   body: RequestBody,
   isModel: (text: string) => boolean,
 ): Promise<Found> {
-  const { 'content-type': type, 'content-encoding': coding } = headers;
-  if (!isPlain(coding)) {
-    throw new StageError('invalid_encoding', 'The request body is compressed; send it without a content-encoding.');
-  }
+  const { 'content-type': type } = headers;
   if (isForm(headers)) return await readFields(readForm(type!, body.bytes), isModel);
   if (type !== undefined && BYTES.test(mediaType(type)) && !looksLikeJson(body.bytes)) return NOTHING;
   if (type === undefined || jsonTypeProblem(type) !== undefined) {
@@ -139,7 +135,7 @@ async function readFields(parts: readonly FormPart[], isModel: (text: string) =>
   const fields = new Map<string, string>();
   const decisive: DecisiveValue[] = [];
   for (const { name, content, is_file } of parts) {
-    const rule = fieldRule(name.replace(/\[.*$/s, ''), true);
+    const rule = parameterRule(name);
     const text = content.toString('utf8', 0, VALUE_BYTES_MAX);
     if (rule?.name === 'model' || SINGLE.has(name)) {
       if (content.length > VALUE_BYTES_MAX)

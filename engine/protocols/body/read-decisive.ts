@@ -64,6 +64,23 @@ const CONTENT: ReadonlySet<string> = new Set([
   ...['user', 'safety_identifier', 'prompt_cache_key', 'session_id'],
 ]);
 
+/**
+ * What is to be done about a parameter of a query or a form, by its name in each way in which servers take names apart: as a
+ * whole, and as a path such as `model[]`, `extra[model]` or `options.model`.
+ */
+export function parameterRule(name: string): FieldRule | undefined {
+  const whole = fieldRule(name, true);
+  if (whole !== undefined) return whole;
+  const keys = name.normalize('NFKC').split(/[^\p{L}\p{N}_$-]+/u);
+  const path = keys.map((key) => key.replace(/^[-_]+|[-_]+$/g, '')).filter((key) => key !== '');
+  if (CONTENT.has(path[0]!)) return undefined;
+  for (const [index, key] of path.entries()) {
+    const rule = fieldRule(key, index === 0);
+    if (rule !== undefined) return rule;
+  }
+  return undefined;
+}
+
 /** Fields whose shape no provider documents, though clients send them: only names of the gateway's models count in them. */
 const UNDOCUMENTED = /^safeguards\b/;
 

@@ -1,4 +1,4 @@
-import type { WantedTexts } from '../../contract/request-body.ts';
+import type { CompressedBody, WantedTexts } from '../../contract/request-body.ts';
 import type { Capability, JsonValue, RequestBody, SkimmedBody } from '../../contract/stage.ts';
 import type { RequestContext } from '../context.ts';
 
@@ -22,6 +22,16 @@ export class LeasedBody implements RequestBody {
       this.#copy = Buffer.from(bytes);
     }
     return this.#copy!;
+  }
+
+  /** Stages of operators get the bytes that anybody can read. */
+  get compressed(): CompressedBody | undefined {
+    return undefined;
+  }
+
+  decompress(): boolean {
+    this.#check('rewrite-body', 'rewriting the body');
+    return this.#held().decompress();
   }
 
   async json(): Promise<unknown> {

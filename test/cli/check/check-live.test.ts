@@ -51,6 +51,7 @@ async function upstream(
           count_tokens: true,
           stream_usage: true,
           max_tokens_0: false,
+          request_encodings: [],
           unproven_reasoning: false,
           unsigned_reasoning: true,
         },

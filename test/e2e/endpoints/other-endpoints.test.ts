@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
+import { brotliCompressSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI, { toFile } from 'openai';
 import { parse } from 'yaml';
@@ -218,7 +219,76 @@ describe('the SDK of Messages', () => {
   });
 });
 
+describe('a compressed body', () => {
+  const asked = (path: string, type: string, body: Buffer | string, encoding: string, token: string) => {
+    const headers = ['authorization', `Bearer ${token}`, 'content-type', type, 'content-encoding', encoding];
+    return send(gateway.url, { path, headers, body });
+  };
+  const form = (...fields: readonly string[]) => `${fields.map((field) => `--b\r\n${field}\r\n`).join('')}--b--\r\n`;
+  const field = (name: string, value: string) => `content-disposition: form-data; name="${name}"\r\n\r\n${value}`;
+  const FORM = 'multipart/form-data; boundary=b';
+  const JSON_TYPE = 'application/json';
+  const batch = (model: string) =>
+    form(field('purpose', 'batch'), field('file"; filename="a.jsonl', JSON.stringify({ body: { model } })));
+  const requests = (model: string) =>
+    JSON.stringify({ requests: [{ custom_id: 'a', params: { model, messages: [] } }] });
+
+  for (const [path, type, body, wrong] of [
+    ['/v1/embeddings', JSON_TYPE, '{"model":"chat-1"}', '{"model":"image-1"}'],
+    ['/v1/audio/transcriptions', FORM, form(field('model', 'chat-1')), form(field('model', 'image-1'))],
+    ['/v1/files', FORM, batch('chat-1'), batch('image-1')],
+    ['/v1/messages/batches', JSON_TYPE, requests('chat-1'), requests('image-1')],
+  ] as const) {
+    test(`of ${path} is read for its models, and goes on uncompressed`, async () => {
+      const token = await gateway.newToken({ group: 'batch', user: 'packer@example.com' });
+      upstream.script = answerJson({ id: 'x', object: 'x' });
+      for (const [encoding, compress] of [
+        ['gzip', gzipSync],
+        ['br', brotliCompressSync],
+        ['zstd', zstdCompressSync],
+      ] as const) {
+        const refused = await asked(path, type, compress(wrong), encoding, token);
+        assert.equal(refused.status, 404, refused.text);
+        assert.match(refused.text, /image-1/);
+        assert.equal(upstream.requests.length, 0);
+        const served = await asked(path, type, compress(body), encoding, token);
+        assert.equal(served.status, 200, served.text);
+        assert.equal(upstream.only().body.toString(), body);
+        assert.equal(upstream.only().headers['content-encoding'], undefined);
+        const { record } = await auditRecord(gateway.database, String(served.headers['x-gateway-request-id']));
+        assert.deepEqual((record as { rewrites: unknown }).rewrites, ['content-encoding']);
+        upstream.requests.length = 0;
+      }
+    });
+  }
+
+  test('that says to be bytes and holds JSON is refused like one that is not compressed', async () => {
+    const body = gzipSync('{"model":"embed-1"}');
+    const response = await asked('/v1/embeddings', 'application/octet-stream', body, 'gzip', gateway.token);
+    assert.equal(response.status, 415, response.text);
+  });
+
+  test('whose encoding is unknown is refused, also where nothing in it could be read', async () => {
+    const response = await asked('/v1/embeddings', 'application/octet-stream', BYTES, 'compress', gateway.token);
+    assert.equal(response.status, 415, response.text);
+    assert.equal(response.headers['accept-encoding'], 'gzip, deflate, br, zstd');
+  });
+});
+
 describe('what is odd', () => {
+  test('a form that names a model inside of another field is refused', async () => {
+    const token = await gateway.newToken({ group: 'batch', user: 'former@example.com' });
+    for (const name of ['model[]', 'model[id]', 'options[model]', 'x.model', 'Model', 'fallbacks[0]']) {
+      const field = (key: string, value: string) =>
+        `--b\r\ncontent-disposition: form-data; name="${key}"\r\n\r\n${value}\r\n`;
+      const body = `${field('model', 'chat-1')}${field(name, 'image-1')}--b--\r\n`;
+      const headers = ['authorization', `Bearer ${token}`, 'content-type', 'multipart/form-data; boundary=b'];
+      const response = await send(gateway.url, { path: '/v1/audio/transcriptions', headers, body });
+      assert.ok([400, 404].includes(response.status), `${name}: ${response.text}`);
+    }
+    assert.equal(upstream.requests.length, 0);
+  });
+
   const post = (path: string, type: string, body: Buffer | string) =>
     send(gateway.url, { path, headers: ['authorization', `Bearer ${gateway.token}`, 'content-type', type], body });
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
-import { gzipSync } from 'node:zlib';
 import { revokeToken } from '../../../engine/identity/tokens/tokens.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { makeToken, type TestGateway } from '../../support/gateway.ts';
@@ -86,13 +85,6 @@ describe('a body that is no Messages request', () => {
     ],
     'is UTF-16': [Buffer.from(messagesBody(), 'utf16le'), /UTF-8|JSON/],
   };
-  for (const coding of ['gzip', 'ZSTD', 'identity, br']) {
-    test(`because it is compressed (${coding}) is refused`, async () => {
-      const sending = { headers: bearer(gateway.token, ['content-encoding', coding]), body: gzipSync(messagesBody()) };
-      assertRefused(upstream, await send(gateway.url, sending), { ...INVALID, says: /compressed/ });
-    });
-  }
-
   for (const type of [
     'application/x-www-form-urlencoded',
     'multipart/form-data; boundary=x',

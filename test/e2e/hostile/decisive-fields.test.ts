@@ -29,7 +29,7 @@ function sections(url: string): ConfigSections {
         name: 'open',
         type: 'compat',
         allow_fields: ['provider', 'moderation.model', 'workspace_id'],
-        allow_headers: ['openai-project'],
+        allow_headers: ['openai-project', 'x-forwarded-for'],
         ...key,
       },
     ],
@@ -395,6 +395,8 @@ describe('a header that chooses who serves or pays', () => {
 });
 
 describe('a query parameter', () => {
+  const named = (name: string) => `beta=true&${name}=expensive-1`;
+
   test('that chooses a model, a price or an account is refused', async () => {
     for (const query of [
       'model=expensive-1',
@@ -402,6 +404,54 @@ describe('a query parameter', () => {
       'a=1&%6dodel=expensive-1',
       'service_tier=priority',
       'key=&api_key=k',
+      ...[
+        'model[]',
+        'Model',
+        'MODEL',
+        'models',
+        'model%5B%5D',
+        'model[0]',
+        'model[id]',
+        '[model]',
+        'model.id',
+        'model%2Eid',
+      ].map(named),
+      ...[
+        'model_id',
+        'x[model]',
+        'x.y[0].model',
+        'options[model][]',
+        '%20model',
+        '+model',
+        'model%20',
+        'model%00x',
+      ].map(named),
+      ...[
+        '%256dodel',
+        '%25256dodel',
+        '%u006dodel',
+        'mode%6C',
+        '\uff4dodel'.replace('\uff4d', '%EF%BD%8D'),
+        'model-',
+        '_model',
+      ].map(named),
+      ...['models[]', 'fallbacks[0]', 'fallback_models[]', 'deployment[name]', 'engine', 'provider[order][]'].map(
+        named,
+      ),
+      ...['beta=true;model=expensive-1', 'a;model=expensive-1', '?model=expensive-1', 'beta=true#&model=expensive-1'],
+      ...[
+        'a=1%26model%3Dexpensive-1',
+        'a=1%2526model%253Dexpensive-1',
+        'a%3D1%3Bmodel%3Dexpensive-1',
+        'a=1&model',
+        '&&model[]=&x',
+      ],
+      ...[
+        'model=cheap-1&model=expensive-1',
+        'model[]=cheap-1&model[]=expensive-1',
+        'workspace_id[]=w',
+        'extra[api_key]=k',
+      ],
     ]) {
       const response = await post('messages', {}, [], `?${query}`);
       assert.equal(response.status, 400, query);
@@ -411,7 +461,13 @@ describe('a query parameter', () => {
   });
 
   test('that nobody knows passes, and so does one that the upstream allows', async () => {
-    assert.equal((await post('messages', {}, [], '?beta=true&x=%2F')).status, 200);
+    for (const query of [
+      'beta=true&x=%2F',
+      'metadata[model]=a&include[]=b',
+      'remodel=1&modeled[]=2',
+      'a=b%26c%3Dd&limit=3',
+    ])
+      assert.equal((await post('messages', {}, [], `?${query}`)).status, 200, query);
     assert.equal((await post('chat', { model: 'open-1' }, [], '?workspace_id=w')).status, 200);
     assert.equal(upstream.requests.at(-1)!.url, '/v1/chat/completions?workspace_id=w');
   });
@@ -424,5 +480,66 @@ describe('the audit record of a request that may use other models', () => {
     const record = await recordOf(response);
     assert.deepEqual(record.other_models, ['cheap-2']);
     assert.equal(record.service_tier, 'auto');
+  });
+});
+
+describe('a header that says where a request came from', () => {
+  const told: Readonly<Record<string, string>> = {
+    forwarded: 'for=192.0.2.1;host=internal.example;proto=https',
+    'x-forwarded-for': '192.0.2.1',
+    'x-forwarded-host': 'internal.example',
+    'x-forwarded-proto': 'https',
+    'x-forwarded-port': '443',
+    'x-forwarded-prefix': '/llm',
+    'x-forwarded-server': 'edge-1',
+    'x-forwarded-user': 'ana',
+    'x-forwarded-access-token': 'token',
+    x_forwarded_host: 'internal.example',
+    'x-original-host': 'internal.example',
+    'x-original-forwarded-for': '192.0.2.1',
+    'x-host': 'internal.example',
+    'x-real-ip': '192.0.2.1',
+    'x-client-ip': '192.0.2.1',
+    'true-client-ip': '192.0.2.1',
+    'cf-connecting-ip': '192.0.2.1',
+    'cf-access-jwt-assertion': 'jwt',
+    'fastly-client-ip': '192.0.2.1',
+    'fly-client-ip': '192.0.2.1',
+    'x-azure-clientip': '192.0.2.1',
+    'x-appengine-user-ip': '192.0.2.1',
+    'x-auth-request-email': 'ana@example.com',
+    'x-amzn-oidc-data': 'jwt',
+    'x-ms-client-principal': 'ana',
+    'remote-user': 'ana',
+    'x-client-cert': 'pem',
+    'ssl-client-verify': 'SUCCESS',
+    'x-envoy-max-retries': '9',
+    'x-scheme': 'https',
+    'x-rewrite-url': '/admin',
+    'x-http-method-override': 'DELETE',
+  };
+  const kept = {
+    'x-client-request-id': 'r',
+    'x-request-id': 'r',
+    'x-app': 'cli',
+    'cdn-loop': 'edge',
+    via: '1.1 edge-1',
+    'user-agent': 'cli/1',
+  };
+
+  test('stays here, and the audit record names it', async () => {
+    const response = await post('chat', {}, Object.entries({ ...told, ...kept }).flat());
+    assert.equal(response.status, 200, response.text);
+    const received = upstream.only().headers;
+    for (const name in told) assert.equal(received[name], undefined, name);
+    for (const [name, value] of Object.entries(kept)) assert.equal(received[name], value);
+    assert.deepEqual((await recordOf(response)).dropped_headers, Object.keys(told));
+  });
+
+  test('reaches an upstream that is to know it', async () => {
+    await post('chat', { model: 'open-1' }, ['x-forwarded-for', '192.0.2.1', 'x-forwarded-host', 'internal.example']);
+    const received = upstream.only().headers;
+    assert.equal(received['x-forwarded-for'], '192.0.2.1');
+    assert.equal(received['x-forwarded-host'], undefined);
   });
 });

@@ -119,7 +119,16 @@ describe('a request that is wrong', () => {
     says(await post(json, '{"name":'), 400, 'invalid_json', /ends too early/);
     says(await post(json, Buffer.from([0x22, 0xff, 0x22])), 400, 'invalid_encoding', /UTF-8/);
     says(await post(json, `{"name":"${'x'.repeat(65_536)}"}`), 413, 'body_too_large', /65536 bytes/);
-    says(await post({ ...json, 'content-encoding': 'gzip' }, gzipSync('{}')), 415, 'invalid_request', /compressed/);
+    const gzip = { ...json, 'content-encoding': 'gzip' };
+    says(await post(gzip, gzipSync('{"name":')), 400, 'invalid_json', /ends too early/);
+    says(await post(gzip, '{"name":"x"}'), 400, 'invalid_encoding', /cannot be decompressed/);
+    says(await post(gzip, gzipSync(Buffer.alloc(1_000_000))), 413, 'body_too_large', /65536 bytes without/);
+    says(
+      await post({ ...json, 'content-encoding': 'compress' }, '{}'),
+      415,
+      'invalid_encoding',
+      /"compress" .* not served/,
+    );
     says(await post(json, '\ufeff{"name":"x"}'), 400, 'invalid_json', /byte order mark/);
     says(await post(json, '[{"name":"x"}]'), 400, 'invalid_request', /JSON object/);
     for (const twice of ['{"name":"x","name":"y"}', '{"name":"x","n\\u0061me":"y"}']) {

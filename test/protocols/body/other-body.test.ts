@@ -150,7 +150,6 @@ describe('a body of another API', () => {
       read({ model: 'a' }, {}).then(({ model }) => assert.equal(model, undefined)),
       { status: 415 },
     );
-    await assert.rejects(read('{}', { ...JSON_TYPE, 'content-encoding': 'gzip' }), { code: 'invalid_encoding' });
     const bytes = { 'content-type': 'application/octet-stream' };
     const wide = Buffer.from(' {}', 'utf16le');
     for (const json of ['\uFEFF{}', `${' '.repeat(100)}{}`, wide.toString('latin1'), wide.swap16().toString('latin1')])

@@ -1,0 +1,400 @@
+/** Requests whose bodies are compressed: read like any other, sent on as they came where an upstream takes that, else decompressed. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import zlib from 'node:zlib';
+import OpenAI from 'openai';
+import { bootGateway, mainUpstream, ONE_ATTEMPT, serverSection, type TestGateway } from '../../support/gateway.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { bearer, parseRaw, type Response, send, sendRaw } from '../support/client.ts';
+import { auditRecord } from '../support/state.ts';
+
+const BODY_BYTES = 200_000;
+
+let plain: ScriptedUpstream;
+let packed: ScriptedUpstream;
+let gateway: TestGateway;
+
+before(async () => {
+  [plain, packed] = await Promise.all([startUpstream(), startUpstream()]);
+  const compat = { type: 'compat', base_url: plain.url, api_key_env: 'TEST_UPSTREAM_KEY', ...ONE_ATTEMPT };
+  const takes = { supports: { request_encodings: ['gzip', 'br', 'zstd'] } };
+  const model = (id: string) => ({
+    id,
+    family: id.replace(/-\d$/, ''),
+    context_window: 200_000,
+    max_output_tokens: 64_000,
+    upstream_ids: id === 'mapped-1' ? { packed: 'their-mapped-1' } : {},
+    pricing: { input: 3, output: 15 },
+  });
+  gateway = await bootGateway({
+    upstream_url: plain.url,
+    config: {
+      server: serverSection({ limits: { body_bytes: BODY_BYTES } }),
+      upstreams: [
+        mainUpstream(plain.url),
+        { ...mainUpstream(packed.url), name: 'packed', ...takes },
+        { ...compat, name: 'compat' },
+        { ...compat, base_url: packed.url, name: 'packed-compat', ...takes },
+      ],
+      models: ['coder-1', 'packed-1', 'mapped-1', 'chat-1', 'talk-1', 'first-1', 'second-1', 'secret-1'].map(model),
+      token_groups: [
+        { name: 'all', models: ['*'] },
+        { name: 'most', families: ['coder', 'packed', 'mapped', 'chat', 'talk', 'first', 'second'] },
+      ],
+      routing: {
+        default_upstream: 'main',
+        rules: [
+          { models: ['packed-1', 'mapped-1'], upstream: 'packed' },
+          { models: ['chat-1'], upstream: 'compat' },
+          { models: ['talk-1'], upstream: 'packed-compat' },
+          { models: ['first-1'], upstreams: ['packed', 'main'] },
+          { models: ['second-1'], upstreams: ['main', 'packed'] },
+        ],
+      },
+    },
+  });
+});
+after(async () => {
+  await gateway?.close();
+  await Promise.all([plain?.close(), packed?.close()]);
+});
+beforeEach(() => {
+  for (const upstream of [plain, packed]) {
+    upstream.requests.length = 0;
+    upstream.script = answerJson(message());
+  }
+});
+
+const ENCODINGS: Readonly<Record<string, (bytes: Buffer) => Buffer>> = {
+  gzip: zlib.gzipSync,
+  'x-gzip': zlib.gzipSync,
+  GZIP: zlib.gzipSync,
+  deflate: zlib.deflateSync,
+  br: zlib.brotliCompressSync,
+  zstd: zlib.zstdCompressSync,
+  'gzip, br': (bytes) => zlib.brotliCompressSync(zlib.gzipSync(bytes)),
+  'identity, zstd': zlib.zstdCompressSync,
+};
+
+const PATHS = {
+  messages: '/v1/messages',
+  count_tokens: '/v1/messages/count_tokens',
+  chat: '/v1/chat/completions',
+  responses: '/v1/responses',
+} as const;
+type Api = keyof typeof PATHS;
+
+const PROMPT = [{ role: 'user', content: `Say hello. ${'And again. '.repeat(200)}` }];
+
+function bodyOf(api: Api, model: string, more: object = {}): Buffer {
+  const by_api: Record<Api, object> = {
+    messages: { max_tokens: 64, messages: PROMPT },
+    count_tokens: { messages: PROMPT },
+    chat: { max_tokens: 64, messages: PROMPT },
+    responses: { max_output_tokens: 64, input: PROMPT, store: false },
+  };
+  return Buffer.from(JSON.stringify({ model, ...by_api[api], ...more }));
+}
+
+function post(
+  api: Api,
+  body: Buffer | readonly Buffer[],
+  encoding: string,
+  headers: readonly string[] = [],
+  token = gateway.token,
+) {
+  return send(gateway.url, {
+    path: PATHS[api],
+    headers: bearer(token, ['content-encoding', encoding, ...headers]),
+    body,
+  });
+}
+
+async function rewritesOf({ headers }: Response): Promise<unknown> {
+  const { record } = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
+  return (record as { rewrites: unknown }).rewrites;
+}
+
+const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('base64');
+
+describe('a compressed request', () => {
+  for (const [encoding, compress] of Object.entries(ENCODINGS)) {
+    test(`(${encoding}) is decompressed for an upstream that is not known to take it, which the record says`, async () => {
+      for (const [api, model] of [
+        ['messages', 'coder-1'],
+        ['count_tokens', 'coder-1'],
+        ['chat', 'chat-1'],
+        ['responses', 'chat-1'],
+      ] as const) {
+        plain.requests.length = 0;
+        const body = bodyOf(api, model);
+        const response = await post(api, compress(body), encoding, ['content-digest', 'sha-256=:x:']);
+        assert.equal(response.status, 200, `${api}: ${response.text}`);
+        const sent = plain.only();
+        assert.equal(sent.body.toString(), body.toString(), api);
+        const { 'content-encoding': coding, 'content-length': length, 'content-digest': digest } = sent.headers;
+        assert.deepEqual([coding, length, digest], [undefined, String(body.length), undefined], api);
+        assert.deepEqual(await rewritesOf(response), ['content-encoding'], api);
+      }
+    });
+  }
+
+  for (const encoding of Object.keys(ENCODINGS).filter((name) => name !== 'deflate')) {
+    test(`(${encoding}) reaches an upstream that takes it byte for byte`, async () => {
+      for (const [api, model] of [
+        ['messages', 'packed-1'],
+        ['chat', 'talk-1'],
+        ['responses', 'talk-1'],
+      ] as const) {
+        packed.requests.length = 0;
+        const body = ENCODINGS[encoding]!(bodyOf(api, model));
+        const digest = `sha-256=:${sha256(body)}:`;
+        const response = await post(api, body, encoding, ['content-digest', digest]);
+        assert.equal(response.status, 200, `${api}: ${response.text}`);
+        const sent = packed.only();
+        assert.ok(sent.body.equals(body), api);
+        assert.equal(sent.headers['content-encoding'], encoding);
+        assert.equal(sent.headers['content-length'], String(body.length));
+        assert.equal(sent.headers['content-digest'], digest);
+        assert.deepEqual(await rewritesOf(response), []);
+      }
+    });
+  }
+
+  test('with raw deflate is read, and deflate is always decompressed, as servers mean two things by it', async () => {
+    for (const compress of [zlib.deflateSync, zlib.deflateRawSync]) {
+      packed.requests.length = 0;
+      const body = bodyOf('messages', 'packed-1');
+      const response = await post('messages', compress(body), 'deflate');
+      assert.equal(response.status, 200, response.text);
+      assert.ok(packed.only().body.equals(body));
+      assert.deepEqual(await rewritesOf(response), ['content-encoding']);
+    }
+  });
+
+  test('that the gateway changes goes uncompressed, wherever it goes', async () => {
+    const changed = await post('messages', zlib.zstdCompressSync(bodyOf('messages', 'mapped-1')), 'zstd');
+    assert.equal(changed.status, 200, changed.text);
+    const sent = packed.only();
+    assert.equal(sent.body.toString(), bodyOf('messages', 'their-mapped-1').toString());
+    assert.equal(sent.headers['content-encoding'], undefined);
+    assert.deepEqual(await rewritesOf(changed), ['model', 'content-encoding']);
+  });
+
+  test('that is translated is written anew, and says nothing of an encoding', async () => {
+    packed.script = answerJson({
+      id: 'c',
+      object: 'chat.completion',
+      choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'Hello.' } }],
+      usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+    });
+    const response = await post('messages', zlib.brotliCompressSync(bodyOf('messages', 'talk-1')), 'br');
+    assert.equal(response.status, 200, response.text);
+    const sent = packed.only();
+    assert.equal(sent.headers['content-encoding'], undefined);
+    assert.equal(JSON.parse(sent.body.toString()).model, 'talk-1');
+    assert.deepEqual(await rewritesOf(response), ['*']);
+  });
+
+  test('goes to each upstream of its route in the form that this one takes', async () => {
+    const fail = answerJson({ type: 'error', error: { type: 'api_error', message: 'no' } }, 500);
+    for (const [model, first, second] of [
+      ['first-1', packed, plain],
+      ['second-1', plain, packed],
+    ] as const) {
+      for (const upstream of [plain, packed]) upstream.requests.length = 0;
+      const body = bodyOf('messages', model);
+      const compressed = zlib.zstdCompressSync(body);
+      first.script = fail;
+      second.script = answerJson(message());
+      const response = await post('messages', compressed, 'zstd');
+      assert.equal(response.status, 200, response.text);
+      assert.ok(packed.only().body.equals(compressed), model);
+      assert.equal(packed.only().headers['content-encoding'], 'zstd');
+      assert.ok(plain.only().body.equals(body), model);
+      assert.equal(plain.only().headers['content-encoding'], undefined);
+      assert.deepEqual(await rewritesOf(response), second === plain ? ['content-encoding'] : [], model);
+    }
+  });
+
+  test('may come in chunks, in several members or frames, and after a "100 Continue"', async () => {
+    const body = bodyOf('messages', 'coder-1');
+    const halves = [body.subarray(0, 100), body.subarray(100)];
+    const gzip = halves.map((half) => zlib.gzipSync(half));
+    const skippable = Buffer.from([0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 7, 7]);
+    const zstd = [...halves.map((half) => zlib.zstdCompressSync(half)), skippable];
+    for (const [encoding, parts] of [
+      ['gzip', gzip],
+      ['zstd', zstd],
+    ] as const) {
+      assert.equal((await post('messages', parts, encoding)).status, 200, encoding);
+      assert.ok(plain.requests.at(-1)!.body.equals(body), encoding);
+    }
+    const compressed = zlib.gzipSync(body);
+    const head = [
+      'POST /v1/messages HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\nexpect: 100-continue',
+      `authorization: Bearer ${gateway.token}\r\ncontent-type: application/json`,
+      `content-encoding: gzip\r\ncontent-length: ${compressed.length}\r\n\r\n`,
+    ].join('\r\n');
+    const raw = await sendRaw(gateway.url, Buffer.concat([Buffer.from(head), compressed]));
+    assert.match(raw, /^HTTP\/1\.1 100 /);
+    assert.equal(parseRaw(raw.slice(raw.indexOf('\r\n\r\n') + 4)).status, 200);
+    assert.ok(plain.requests.at(-1)!.body.equals(body));
+  });
+
+  test('of a client that compresses all it sends is a conversation like any other', async () => {
+    const usage = { input_tokens: 1, output_tokens: 1, total_tokens: 2 };
+    plain.script = answerJson({ id: 'resp_1', object: 'response', status: 'completed', output: [], usage });
+    const client = new OpenAI({
+      baseURL: `${gateway.url}/v1`,
+      apiKey: gateway.token,
+      maxRetries: 0,
+      fetch: (url, init) => {
+        const headers = new Headers(init!.headers as Record<string, string>);
+        headers.set('content-encoding', 'zstd');
+        return fetch(url as string, {
+          method: init!.method!,
+          headers,
+          body: new Uint8Array(zlib.zstdCompressSync(Buffer.from(init!.body as string))),
+        });
+      },
+    });
+    const answer = await client.responses.create({ model: 'chat-1', input: 'Hi', max_output_tokens: 64 });
+    assert.equal(answer.id, 'resp_1');
+    assert.deepEqual(JSON.parse(plain.only().body.toString()).input, 'Hi');
+  });
+});
+
+describe('a body that is not compressed', () => {
+  test('passes with what its client says of it', async () => {
+    for (const encoding of ['identity', 'Identity', ' ', 'identity, identity']) {
+      plain.requests.length = 0;
+      const body = bodyOf('messages', 'coder-1');
+      const response = await post('messages', body, encoding);
+      assert.equal(response.status, 200, response.text);
+      assert.ok(plain.only().body.equals(body));
+      assert.equal(plain.only().headers['content-encoding'], encoding.trim());
+      assert.deepEqual(await rewritesOf(response), []);
+    }
+  });
+});
+
+describe('a compressed request is refused', () => {
+  const large = Buffer.alloc(BODY_BYTES, ' ');
+  const bomb = Buffer.concat([Buffer.from('{"model":"coder-1","x":"'), Buffer.alloc(64 * BODY_BYTES, 'a')]);
+  const body = Buffer.from(JSON.stringify({ model: 'coder-1', max_tokens: 64, messages: PROMPT }));
+  const cut = (bytes: Buffer) => bytes.subarray(0, bytes.length - 3);
+  const padded = (bytes: Buffer) => Buffer.concat([bytes, Buffer.from('{"model":"secret-1"}')]);
+  const level = { params: { [zlib.constants.ZSTD_c_windowLog]: 24, [zlib.constants.ZSTD_c_contentSizeFlag]: 0 } };
+  const noise = Buffer.from(Array.from({ length: 150_000 }, (_, i) => (i * i) % 251));
+  const wide = zlib.createZstdCompress(level);
+
+  const cases: readonly (readonly [what: string, encoding: string, bytes: Buffer, status: number, says: RegExp])[] = [
+    ...Object.entries(ENCODINGS).flatMap(
+      ([encoding, compress]) =>
+        [
+          [
+            'that is larger than a body may be',
+            encoding,
+            compress(Buffer.concat([body, large])),
+            413,
+            /larger than 200000/,
+          ],
+          ['that grows without end', encoding, compress(bomb), 413, /larger than 200000/],
+          ['that ends too early', encoding, cut(compress(body)), 400, /not complete|cannot be decompressed/],
+          ['that is something else', encoding, body, 400, /cannot be decompressed|not complete|behind its end/],
+          [
+            'with something behind its end',
+            encoding,
+            padded(compress(body)),
+            400,
+            /behind its end|cannot be decompressed/,
+          ],
+          ['that is no JSON', encoding, compress(Buffer.from('{"model":')), 400, /JSON/],
+        ] as const,
+    ),
+    ['with zeros behind its end', 'gzip', Buffer.concat([zlib.gzipSync(body), Buffer.alloc(9)]), 400, /9 bytes behind/],
+    ['that is zstd under the name of gzip', 'gzip', zlib.zstdCompressSync(body), 400, /content-encoding gzip/],
+    [
+      'of thousands of frames',
+      'zstd',
+      Buffer.concat(Array(5000).fill(zlib.zstdCompressSync(Buffer.alloc(0)))),
+      400,
+      /behind/,
+    ],
+    ...[
+      'compress',
+      'exi',
+      'dcz',
+      'aws-chunked',
+      'gzip, compress',
+      '*',
+      'gzip;q=1',
+      'gzip br',
+      '"gzip"',
+      'gzip, br, br, br',
+    ].map(
+      (encoding) =>
+        ['whose encoding nobody here knows', encoding, zlib.gzipSync(body), 415, /not served; send gzip/] as const,
+    ),
+  ];
+  for (const [what, encoding, bytes, status, says] of cases) {
+    test(`${what} (${encoding})`, async () => {
+      const response = await post('messages', bytes, encoding);
+      assert.equal(response.status, status, response.text);
+      const { type, error } = response.json();
+      assert.equal(type, 'error');
+      assert.match(error.message, says);
+      assert.equal(response.headers['accept-encoding'], status === 415 ? 'gzip, deflate, br, zstd' : undefined);
+      assert.equal(plain.requests.length + packed.requests.length, 0);
+    });
+  }
+
+  test('whose window is larger than the content-encoding zstd allows', async () => {
+    wide.end(noise);
+    const bytes = Buffer.concat(await wide.toArray());
+    const response = await post('messages', bytes, 'zstd');
+    assert.equal(response.status, 400, response.text);
+    assert.match(response.json().error.message, /window of more than 8 MiB/);
+  });
+
+  test('at every path and in its envelope', async () => {
+    for (const api of Object.keys(PATHS) as Api[]) {
+      const response = await post(api, Buffer.from('nonsense'), 'gzip');
+      assert.equal(response.status, 400);
+      assert.equal(response.json().error.type, 'invalid_request_error');
+    }
+  });
+
+  test('where its model is one that the caller may not use, in whatever part of it that stands', async () => {
+    const token = await gateway.newToken({ group: 'most', user: 'most@example.com' });
+    const asked = (api: Api) => bodyOf(api, 'secret-1');
+    const split = (compress: (bytes: Buffer) => Buffer, api: Api) => {
+      const bytes = asked(api);
+      return Buffer.concat([compress(bytes.subarray(0, 5)), compress(bytes.subarray(5))]);
+    };
+    for (const api of Object.keys(PATHS) as Api[]) {
+      const hidden: [string, Buffer][] = Object.entries(ENCODINGS).map(([encoding, compress]) => [
+        encoding,
+        compress(asked(api)),
+      ]);
+      hidden.push(['gzip', split(zlib.gzipSync, api)], ['zstd', split(zlib.zstdCompressSync, api)]);
+      const field = bodyOf(api, api === 'responses' || api === 'chat' ? 'talk-1' : 'packed-1', {
+        fallbacks: [{ model: 'secret-1' }],
+      });
+      hidden.push(['zstd', zlib.zstdCompressSync(field)]);
+      for (const [encoding, bytes] of hidden) {
+        const response = await post(api, bytes, encoding, [], token);
+        assert.equal(response.status, 404, `${api} ${encoding}: ${response.text}`);
+        assert.match(response.text, /secret-1/);
+      }
+    }
+    assert.equal(plain.requests.length + packed.requests.length, 0);
+  });
+});
