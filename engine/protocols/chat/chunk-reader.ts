@@ -1,11 +1,11 @@
 import { readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import { type Emit, type ModelUsage, type StopReason, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
 import { readTotals } from '../translation/usage.ts';
 import { CHAT_TOTALS } from '../usage/totals.ts';
-import { chatErrors } from './errors.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
 
 type TextKind = 'text' | 'refusal' | 'reasoning';
@@ -72,7 +72,7 @@ export class ChunkReader {
   /** Takes one chunk. */
   read(chunk: Json): void {
     if (this.over) return;
-    if (isProblem(chunk)) {
+    if (isError(chunk)) {
       this.fail(chunk);
       return;
     }
@@ -103,7 +103,7 @@ export class ChunkReader {
   fail(chunk: Json): void {
     if (this.over) return;
     this.over = true;
-    this.#emit({ type: 'error', problem: readProblem(chatErrors, undefined, chunk) });
+    this.#emit({ type: 'error', problem: readProblem(undefined, chunk) });
   }
 
   #readChoice(choice: Json): void {
@@ -196,13 +196,6 @@ function asDelta(message: Json): Json {
   if (!Array.isArray(message.tool_calls)) return message;
   const tool_calls = message.tool_calls.map((call, index) => (isObject(call) ? { ...call, index } : call));
   return { ...message, tool_calls };
-}
-
-/** An error instead of a chunk: the protocol's envelope, or that of older servers. */
-function isProblem(chunk: Json): boolean {
-  if (chunk.object === 'error') return true;
-  const { error } = chunk;
-  return isObject(error) || (typeof error === 'string' && error !== '');
 }
 
 function saysSomething(value: unknown): boolean {

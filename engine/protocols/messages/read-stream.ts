@@ -5,7 +5,6 @@ import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
 import { type Emit, type ModelEvent, type ModelUsage, startOfAnswer } from '../translation/events.ts';
 import type { Notes } from '../translation/notes.ts';
-import { messagesErrors } from './errors.ts';
 import { readStopReason } from './stop-reasons.ts';
 import { overlayUsage } from './usage.ts';
 
@@ -66,7 +65,7 @@ export class MessagesReader implements StreamReader {
         break;
       case 'error':
         this.#over = true;
-        emit({ type: 'error', problem: readProblem(messagesErrors, undefined, event) });
+        emit({ type: 'error', problem: readProblem(undefined, event) });
         break;
       default:
     }

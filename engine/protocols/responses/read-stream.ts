@@ -7,7 +7,6 @@ import { type Emit, type ModelEvent, type StopReason, startOfAnswer } from '../t
 import type { Notes } from '../translation/notes.ts';
 import { readTotals } from '../translation/usage.ts';
 import { RESPONSES_TOTALS } from '../usage/totals.ts';
-import { responsesErrors } from './errors.ts';
 import { type DeltaKind, type OutputItem, openItem, Parts } from './read-output.ts';
 
 /** What an event says of a text inside an item. */
@@ -204,7 +203,7 @@ export class ResponsesReader implements StreamReader {
 
   #fail(body: Json, emit: Emit): void {
     this.#over = true;
-    emit({ type: 'error', problem: readProblem(responsesErrors, undefined, body) });
+    emit({ type: 'error', problem: readProblem(undefined, body) });
   }
 }
 

@@ -148,7 +148,8 @@ function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
   return {
     ...relay,
-    inspect: (first) => refuseForeignAnswer(response, plan.target.config.name, first, isOther(plan.ctx)),
+    inspect: (first) =>
+      refuseForeignAnswer(response, plan.target.config.name, first, { takes_bytes: isOther(plan.ctx) }),
   };
 }
 
