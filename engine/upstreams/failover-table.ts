@@ -176,7 +176,7 @@ export type AttemptOutcome = keyof typeof FAILOVER_TABLE;
 
 /** What counts as one of the rows although it looks like another. */
 export const FAILOVER_NOTES: readonly string[] = [
-  'An error that says that the conversation is too long is about the request, whatever its status: it goes to no other upstream and counts for no breaker. The client gets it with status 400 in words that it knows.',
+  'An error that says that the conversation is too long is about the request, whatever its status: it goes to no other upstream and counts for no breaker. The client gets it in words that it knows.',
   'What an error calls itself, and some of what it says, counts more than its status: that credit is used up, that the model is not there, that the server is overloaded, that the account is limited, that the key is wrong.',
   'Status 200 with a stream whose first event is an error (in Responses, or with hold: first_content, the first that is no greeting) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429.',
   'A request is sent at most routing.attempts.most times, and never more often than the number of its upstreams plus one. Once routing.attempts.seconds have passed since the first attempt, no other begins.',

@@ -99,8 +99,8 @@ export class ChunkReader {
     return { id: start.id ?? '', created: typeof chunk.created === 'number' ? chunk.created : 0 };
   }
 
-  /** Takes an error instead of a chunk. */
-  fail(chunk: Json): void {
+  /** Takes an error instead of a chunk, as JSON or as text. */
+  fail(chunk: unknown): void {
     if (this.over) return;
     this.over = true;
     this.#emit({ type: 'error', problem: readProblem(undefined, chunk) });

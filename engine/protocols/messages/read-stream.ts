@@ -1,5 +1,6 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
@@ -34,8 +35,10 @@ export class MessagesReader implements StreamReader {
     this.#notes = notes;
   }
 
-  read({ data }: ResponseEvent, emit: Emit): void {
-    if (!this.#over) this.take(parseEvent(data), emit);
+  read({ name, data }: ResponseEvent, emit: Emit): void {
+    if (this.#over) return;
+    if (name === 'error') this.#fail(data, emit);
+    else this.take(parseEvent(data), emit);
   }
 
   /** Reads an event that is parsed already. Raises upstream_invalid. */
@@ -63,12 +66,14 @@ export class MessagesReader implements StreamReader {
       case 'ping':
         emit({ type: 'ping' });
         break;
-      case 'error':
-        this.#over = true;
-        emit({ type: 'error', problem: readProblem(undefined, event) });
-        break;
       default:
+        if (event.type === 'error' || (event.type === undefined && isError(event))) this.#fail(event, emit);
     }
+  }
+
+  #fail(error: unknown, emit: Emit): void {
+    this.#over = true;
+    emit({ type: 'error', problem: readProblem(undefined, error) });
   }
 
   end(_emit: Emit): void {

@@ -1,5 +1,6 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isObject } from '../read-json.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../translation/answer-faults.ts';
@@ -62,11 +63,15 @@ export class ResponsesReader implements StreamReader {
     this.#parts = new Parts(notes);
   }
 
-  read({ data }: ResponseEvent, emit: Emit) {
+  read({ name, data }: ResponseEvent, emit: Emit) {
     if (this.#over || data === '[DONE]') return;
+    if (name === 'error') return this.#fail(data, emit);
     const event = parseEvent(data);
     const { type } = event;
-    if (typeof type !== 'string') throw brokenAnswer('an event has no type');
+    if (typeof type !== 'string') {
+      if (isError(event)) return this.#fail(event, emit);
+      throw brokenAnswer('an event has no type');
+    }
     const delta = DELTAS.get(type);
     if (delta !== undefined) return this.#readDelta(event, delta, emit);
     const whole = WHOLES.get(type);
@@ -88,9 +93,8 @@ export class ResponsesReader implements StreamReader {
       case 'response.incomplete':
         return this.#finish(objectIn(event, 'response'), type === 'response.completed', emit);
       case 'response.failed':
-        return this.#fail({ error: objectIn(event, 'response').error }, emit);
       case 'error':
-        return this.#fail({ error: isObject(event.error) ? event.error : { ...event, type: undefined } }, emit);
+        return this.#fail(event, emit);
       case 'keepalive':
         return emit({ type: 'ping' });
     }
@@ -201,7 +205,7 @@ export class ResponsesReader implements StreamReader {
     return this.#items.get(output_index) === 'done' || this.#items.get(this.#indexes.get(id) ?? id) === 'done';
   }
 
-  #fail(body: Json, emit: Emit): void {
+  #fail(body: unknown, emit: Emit): void {
     this.#over = true;
     emit({ type: 'error', problem: readProblem(undefined, body) });
   }

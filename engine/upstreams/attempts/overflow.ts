@@ -73,9 +73,7 @@ export function rewordOverflow(
   const { errors } = definitionOf(protocol);
   const { statusCode: status = 0 } = response;
   const said = parsed(text);
-  // Clients send a request again that failed with such a status, whatever its words.
-  const is_final = status < 500 && status !== 429;
-  if (is_final && errors.knowsOverflow(inPlace(said))) return undefined;
+  if (errors.knowsOverflow(inPlace(said))) return undefined;
   const problem = readProblem(status < 400 ? undefined : status, text);
   return inPlaceOf(response, overflowAnswer(errors, problem, { ...how, said }));
 }

@@ -204,30 +204,42 @@ const FIRST_EVENTS: Readonly<Record<Protocol, string>> = {
   responses: `event: response.failed\ndata: ${JSON.stringify({ type: 'response.failed', sequence_number: 0, response: { id: 'r', status: 'failed', output: [], error: { code: 'server_error', message: 'Input is too long for requested model.' } } })}\n\n`,
 };
 
+const ODD_EVENTS: readonly string[] = [
+  'event: error\ndata: Input is too long for requested model.\n\n',
+  'event: error\ndata: {"message":"Input is too long for requested model."}\n\n',
+  'data: {"detail":"Input is too long for requested model."}\n\n',
+  'data: {"error":"Input is too long for requested model."}\n\n',
+  'data: {"object":"error","message":"Input is too long for requested model.","code":400}\n\n',
+];
+
 for (const [spoken, protocol] of COMBINATIONS) {
   const which = `a ${spoken} client at a ${protocol} upstream`;
   const row = { server: '', status: 200, body: '', says: 'Input is too long for requested model.' };
 
   test(`${which} compacts its conversation when a stream begins with that error`, async () => {
     for (const stream of [true, false]) {
-      upstream.script = answerChunks([FIRST_EVENTS[protocol]]);
-      const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream }));
-      assertCompacts(spoken, stream, row, response);
+      for (const event of [FIRST_EVENTS[protocol], ...ODD_EVENTS]) {
+        upstream.script = answerChunks([event]);
+        const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream }));
+        assertCompacts(spoken, stream, { ...row, server: event }, response);
+      }
     }
   });
 
-  test(`${which} is told so in a stream that has begun`, async () => {
-    if (spoken === protocol) return;
+  if (spoken === protocol) continue;
+  test(`${which} is told so in a stream that has begun, whatever the event is like`, async () => {
     const events = eventsOf(protocol, { said: [{ kind: 'text', text: 'Hello, this is a text.' }], piece: 5 });
     const place = events.findIndex((event) => event.includes('Hello'));
-    upstream.script = answerChunks([...events.slice(0, place + 1), FIRST_EVENTS[protocol]]);
-    const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream: true }));
-    assert.equal(response.status, 200, response.text);
-    const told = eventsIn(response.text).flatMap(({ data }) => data.error ?? data.response?.error ?? []);
-    assert.ok(
-      told.some((error) => KNOWN[spoken](error)),
-      response.text,
-    );
+    for (const event of [FIRST_EVENTS[protocol], ...ODD_EVENTS]) {
+      upstream.script = answerChunks([...events.slice(0, place + 1), event]);
+      const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream: true }));
+      assert.equal(response.status, 200, response.text);
+      const told = eventsIn(response.text).flatMap(({ data }) => data.error ?? data.response?.error ?? []);
+      assert.ok(
+        told.some((error) => KNOWN[spoken](error)),
+        `${event}${response.text}`,
+      );
+    }
   });
 }
 
