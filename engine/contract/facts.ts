@@ -259,6 +259,11 @@ export const FACTS = {
   },
   'upstream.ttfb_ms': { kind: 'number', meaning: 'Milliseconds from forwarding to the first response byte' },
   'upstream.request_id': { kind: 'string', meaning: "The upstream's own request identifier" },
+  'upstream.error_rewritten': {
+    kind: 'boolean',
+    meaning:
+      'Whether the client got an error that says in its own words that the conversation is too long, in place of words of the upstream that it does not know; only set then',
+  },
 
   'usage.input_tokens': {
     kind: 'number',

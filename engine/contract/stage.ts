@@ -100,6 +100,11 @@ export interface ResponseHead {
   replaceAll(prefix: string, headers: Readonly<Record<string, string>>): void;
 }
 
+/** The head of a response that is converted. Its status may change until the converter gives the first bytes. */
+export interface ConvertedHead extends Omit<ResponseHead, 'status'> {
+  status: number;
+}
+
 /**
  * One server-sent event, or the whole body when the response is one JSON document (`name` is then `undefined`). An event that
  * has no name of its own is called `message` (WHATWG HTML, server-sent events).
@@ -193,7 +198,7 @@ export interface StageContext<
    * `response` hooks have seen it, and may change the head; without a converter the bytes pass as they are. Needs the
    * `convert-response` capability; one stage of a pipeline can do it for a request.
    */
-  convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void;
+  convertResponse(make: (head: ConvertedHead) => ResponseConverter | undefined): void;
   /** Whether the response may be converted, so that the upstream must not compress it. */
   readonly converts_response: boolean;
   /** Size of what the upstream has sent so far, in bytes. */

@@ -63,7 +63,9 @@ export function traceOf(record: AuditRecord, { rules, attempts }: TraceSources):
     limits: toldLimits(record),
     attempts: tried.map((attempt, i) => ({ n: i + 1, words: describeAttempt(attempt) })),
     dropped: texts(record.dropped).map(describeDropped),
-    bytes: [bytesOf(record), ...replacedOf(record)].filter((words) => words !== null).join(' ') || null,
+    bytes:
+      [bytesOf(record), ...replacedOf(record), ...rewrittenOf(record)].filter((words) => words !== null).join(' ') ||
+      null,
     shadow: texts(record.shadow),
   };
 }
@@ -151,6 +153,10 @@ function holds(logic: unknown, facts: Facts): boolean | null {
     return null;
   }
 }
+
+/** That the client was told of a full context in its own words. */
+const rewrittenOf = ({ error_rewritten }: AuditRecord): string[] =>
+  error_rewritten === true ? ["The upstream's error was written anew: the conversation is too long."] : [];
 
 /** What stages replaced in the answer, or would have. */
 function replacedOf({ replaced, shadow }: AuditRecord): string[] {

@@ -1,13 +1,12 @@
 import { ERRORS, type ErrorCode, type ErrorDetails, type StageError } from '../contract/errors.ts';
 import { isShortWait } from '../kit/patience.ts';
 import { jsonText } from '../kit/text/printable.ts';
+import { own } from './error-meanings.ts';
 import {
-  COMPAT_STATUS,
   type ErrorName,
   errorHeaders,
   messagesTypeOf,
   messagesTypeOfStatus,
-  own,
   type ProtocolErrors,
   shouldRetry,
 } from './errors.ts';
@@ -76,7 +75,7 @@ export function headerText(text: string): string {
 }
 
 function compatName({ type, code, status, context_overflow }: Problem): ErrorName {
-  if (context_overflow) return { type: 'invalid_request_error', code: 'context_length_exceeded' };
+  if (context_overflow) return { type: 'invalid_request_error', code: OVERFLOW_CODE };
   const of_messages = own(COMPAT_NAMES, type);
   if (code !== undefined) return { type: of_messages?.type ?? type ?? compatNameOfStatus(status).type, code };
   if (type === undefined) return compatNameOfStatus(status);
@@ -93,9 +92,13 @@ function ownName(error: StageError): ErrorName {
   return type === ERRORS[error.code].type ? ERRORS[error.code].compat : COMPAT_NAMES[type]!;
 }
 
+const OVERFLOW_CODE = 'context_length_exceeded';
+
+/** By these words the coding clients of chat completions know that they must compact the conversation. */
+const KNOWN_OVERFLOW = /prompt is too long|maximum context length|context_length_exceeded/i;
+
 /** What errors of chat completions and of Responses have in common. */
 export const compatErrors: Omit<ProtocolErrors, 'breakOff'> = {
-  statuses: COMPAT_STATUS,
   nameOf: ownName,
   body(error, request_id) {
     const compat = ownName(error);
@@ -119,4 +122,5 @@ export const compatErrors: Omit<ProtocolErrors, 'breakOff'> = {
   },
   fields: (problem) => ({ message: problem.message, ...compatName(problem), param: problem.param ?? null }),
   write: (problem, request_id) => ({ error: { ...compatErrors.fields(problem), request_id } }),
+  knowsOverflow: ({ code, message }) => code === OVERFLOW_CODE || KNOWN_OVERFLOW.test(message),
 };

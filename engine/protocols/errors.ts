@@ -1,4 +1,6 @@
 import { ERRORS, type StageError } from '../contract/errors.ts';
+import { MEANINGS, MESSAGES_STATUS, meaningOf, statusOfNames } from './error-meanings.ts';
+import { type ReadError, readError } from './read-error.ts';
 import { isObject } from './read-json.ts';
 import type { Json } from './translation/adapter.ts';
 import type { Problem } from './translation/events.ts';
@@ -18,8 +20,6 @@ export interface ErrorName {
 
 /** How a protocol says that something is wrong: errors of the gateway's own, and those an upstream answered with. */
 export interface ProtocolErrors {
-  /** Statuses of the names that this protocol has for errors. */
-  readonly statuses: Readonly<Record<string, number>>;
   nameOf(error: StageError): ErrorName;
   /** The JSON body of an error of the gateway's own. */
   body(error: StageError, request_id: string): string;
@@ -34,104 +34,69 @@ export interface ProtocolErrors {
   fields(problem: Problem): Record<string, unknown>;
   /** The body of an error response. */
   write(problem: Problem, request_id: string): Record<string, unknown>;
-}
-
-/** `error.type` of the Messages protocol, with the status each has. */
-export const MESSAGES_STATUS: Readonly<Record<string, number>> = {
-  invalid_request_error: 400,
-  authentication_error: 401,
-  billing_error: 402,
-  permission_error: 403,
-  not_found_error: 404,
-  conflict_error: 409,
-  request_too_large: 413,
-  rate_limit_error: 429,
-  api_error: 500,
-  not_supported: 501,
-  timeout_error: 504,
-  overloaded_error: 529,
-};
-
-/** Statuses of the codes and types of chat completions and Responses; a code says more than a type. */
-export const COMPAT_STATUS: Readonly<Record<string, number>> = {
-  invalid_api_key: 401,
-  model_not_found: 404,
-  rate_limit_exceeded: 429,
-  insufficient_quota: 429,
-  usage_limit_reached: 429,
-  context_length_exceeded: 400,
-  server_is_overloaded: 503,
-  slow_down: 503,
-  invalid_prompt: 400,
-  server_error: 500,
-  invalid_request_error: 400,
-  requests: 429,
-  tokens: 429,
-};
-
-const OVERFLOW = /prompt is too long|maximum context length|context_length_exceeded|context window/i;
-
-/** The longest text that is passed on where it does not stand where the protocol has its message. */
-const FOREIGN_TEXT_MAX = 1000;
-
-/** The longest name of an error, so that a whole page does not become one. */
-const NAME_MAX = 100;
-
-function nameIn(fields: Json, key: string): string | undefined {
-  const value = fields[key];
-  if (typeof value === 'number') return String(value);
-  return typeof value === 'string' && value !== '' && value.length <= NAME_MAX ? value : undefined;
-}
-
-/** The own property of a table that hostile text may name. */
-export const own = <T>(table: Readonly<Record<string, T>>, key: string | undefined): T | undefined =>
-  key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
-
-/** The text of an error that is JSON but not the protocol's. */
-function foreignText(body: unknown): string | undefined {
-  if (typeof body === 'string') return body.length <= FOREIGN_TEXT_MAX && body !== '' ? body : undefined;
-  if (!isObject(body)) return undefined;
-  return [body.error, body.message, body.detail].find(
-    (text): text is string => typeof text === 'string' && text !== '' && text.length <= FOREIGN_TEXT_MAX,
-  );
-}
-
-/** Status of an error that came without one. */
-function statusOf(statuses: ProtocolErrors['statuses'], type: string | undefined, code: string | undefined): number {
-  const told = Number(code);
-  if (Number.isInteger(told) && told >= 400 && told < 600) return told;
-  return own(statuses, code) ?? own(statuses, type) ?? own(MESSAGES_STATUS, type) ?? own(COMPAT_STATUS, type) ?? 500;
+  /** Whether the clients of this protocol know from these words that they must compact the conversation. */
+  knowsOverflow(error: Pick<Problem, 'message' | 'code'>): boolean;
+  /**
+   * The whole stream that says what is wrong, where clients that asked for a stream look for it there alone; absent where they
+   * read the response of an error.
+   */
+  stream?(problem: Problem, request_id: string): string;
 }
 
 /**
- * What an upstream says is wrong: the body of an error response, or `{ error }` of an event. `status` is the response's;
- * without one it follows from the kind of error. Any JSON is taken.
+ * What an upstream says is wrong, from the body of an error response or from an event. `status` is the response's; without one it
+ * follows from the kind of error. Any JSON is taken, and any text.
  */
-export function readProblem(
-  { statuses }: Pick<ProtocolErrors, 'statuses'>,
-  status: number | undefined,
-  body: unknown,
-): Problem {
-  const whole = Array.isArray(body) && body.length === 1 ? (body[0] as unknown) : body;
-  const fields = isObject(whole) ? whole : {};
-  const error = isObject(fields.error) ? fields.error : undefined;
-  const source = error ?? fields;
-  const told = error?.message;
-  const type = error === undefined && source.type === 'error' ? undefined : nameIn(source, 'type');
-  const code = nameIn(source, 'code');
-  const param = nameIn(source, 'param');
-  const known = status ?? statusOf(statuses, type, code);
-  const message =
-    (typeof told === 'string' && told !== '' ? told : foreignText(error ?? whole)) ??
-    `The upstream answered with an error (status ${known}) and did not say more.`;
+export function readProblem(status: number | undefined, body: unknown): Problem {
+  const error = readError(body);
+  const { type, code, param } = error;
+  const known = status ?? statusOf(error);
+  const message = error.message || `The upstream answered with an error (status ${known}) and did not say more.`;
+  const context_overflow = meaningOf(error, known)?.meaning === 'context_full';
   return {
-    status: known,
+    // Whatever server says so with another status: clients send a request again that failed, but not one that was refused.
+    status: context_overflow ? MEANINGS.context_full.status : known,
     message,
     ...(type !== undefined && { type }),
     ...(code !== undefined && { code }),
     ...(param !== undefined && { param }),
-    context_overflow: known !== 429 && (code === 'context_length_exceeded' || OVERFLOW.test(message)),
+    context_overflow,
   };
+}
+
+/** The status that an error stands for which came without one; 500 where its words are not known. */
+export function statusOf(error: ReadError): number {
+  const status = error.status ?? statusOfNames(error.names) ?? 500;
+  return meaningOf(error, status)?.meaning === 'context_full' ? MEANINGS.context_full.status : status;
+}
+
+/** Headers that say whether and when to send a request again, which is refused again as long as it is not shorter. */
+export const RETRY_HEADERS: readonly string[] = ['retry-after', 'retry-after-ms', 'x-should-retry'];
+
+/** How a client is told that its conversation is too long. */
+export interface OverflowAnswer {
+  readonly status: number;
+  readonly content_type: string;
+  readonly body: string;
+}
+
+/**
+ * Says that a conversation is too long in the words and in the place where the clients of a protocol look for it.
+ * @param options.said what the upstream answered in the same protocol, of which all other fields are kept
+ */
+export function overflowAnswer(
+  errors: ProtocolErrors,
+  problem: Problem,
+  options: { readonly stream: boolean; readonly request_id: string; readonly said?: unknown },
+): OverflowAnswer {
+  const { stream, request_id, said } = options;
+  if (stream && errors.stream !== undefined)
+    return { status: 200, content_type: 'text/event-stream', body: errors.stream(problem, request_id) };
+  const written = errors.write(problem, request_id);
+  const kept = isObject(said) ? said : {};
+  const error = { ...(written.error as Json), ...(isObject(kept.error) && kept.error), ...errors.fields(problem) };
+  const body = JSON.stringify({ ...written, ...kept, error });
+  return { status: problem.status, content_type: 'application/json', body };
 }
 
 /** What the Messages protocol calls an error with this status. */

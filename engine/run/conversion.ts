@@ -1,4 +1,4 @@
-import type { ResponseHead, StageContext } from '../contract/stage.ts';
+import type { ConvertedHead, StageContext } from '../contract/stage.ts';
 import type { CompiledStage } from './compiled.ts';
 
 type MakeConverter = Parameters<StageContext['convertResponse']>[0];
@@ -16,7 +16,7 @@ interface Convertible {
 }
 
 /** Has the converter made, if a stage wants one. What goes wrong is that stage's. */
-export function makeConverter(ctx: Convertible, head: ResponseHead): ReturnType<MakeConverter> {
+export function makeConverter(ctx: Convertible, head: ConvertedHead): ReturnType<MakeConverter> {
   if (ctx.conversion === undefined) return undefined;
   ctx.stage = ctx.conversion.stage;
   const converter = ctx.conversion.make(head);

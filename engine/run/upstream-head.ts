@@ -3,7 +3,7 @@ import { checkHeader } from './contained/result.ts';
 
 /** An upstream's response head, with its end-to-end headers, before it is sent. */
 export class UpstreamHead implements ResponseHead {
-  readonly status: number;
+  status: number;
   /** Flat list of names and values, as Node's writeHead takes it. */
   readonly headers: string[];
 

@@ -176,6 +176,8 @@ export type AttemptOutcome = keyof typeof FAILOVER_TABLE;
 
 /** What counts as one of the rows although it looks like another. */
 export const FAILOVER_NOTES: readonly string[] = [
+  'An error that says that the conversation is too long is about the request, whatever its status: it goes to no other upstream and counts for no breaker. The client gets it in words that it knows.',
+  'What an error calls itself, and some of what it says, counts more than its status: that credit is used up, that the model is not there, that the server is overloaded, that the account is limited, that the key is wrong.',
   'Status 200 with a stream whose first event is an error (in Responses, or with hold: first_content, the first that is no greeting) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429. One whose first event says that the server broke off (finish_reason network_error, insufficient_system_resource, abort) counts as 502.',
   'A request is sent at most routing.attempts.most times, and never more often than the number of its upstreams plus one. Once routing.attempts.seconds have passed since the first attempt, no other begins.',
   'An upstream that never answers has failed after server.timeouts.first_byte_seconds. A request without a stream waits for unstreamed_first_byte_seconds, as its answer comes as a whole: by default that is longer than routing.attempts.seconds, and no other upstream is asked then.',

@@ -7,20 +7,22 @@ import { retryAfterSeconds, retryAfterText } from '../kit/retry-after.ts';
  * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
  * an error, because clients decide by it whether to try again.
  * @param about `name` of the upstream; `now` in milliseconds since the epoch
- * @param takes_bytes whether an answer may be anything but a page, as of APIs that answer with files or with nothing
+ * @param options.takes_bytes whether an answer may be anything but a page, as of APIs that answer with files or with nothing
+ * @param options.reason what it says, which the client is told
  */
 export function refuseForeignAnswer(
   response: UpstreamResponse,
   about: { readonly name: string; readonly now: number },
   first: Buffer | undefined,
-  takes_bytes = false,
+  { takes_bytes = false, reason = '' }: { readonly takes_bytes?: boolean; readonly reason?: string } = {},
 ): StageError | undefined {
   const { name, now } = about;
   const status = response.statusCode!;
   const found = takes_bytes && status < 300 ? notBytes(response) : foreignContent(response, first);
   if (found === undefined) return undefined;
   const expected = takes_bytes ? 'an answer of its API' : 'JSON';
-  const message = `The upstream "${name}" answered with ${found} (status ${status}) where ${expected} was expected.`;
+  const fact = `The upstream "${name}" answered with ${found} (status ${status}) where ${expected} was expected`;
+  const message = reason === '' ? `${fact}.` : `${fact}. It says: ${reason}`;
   const retry_after = retryAfterSeconds(response.headers, now);
   return new StageError('upstream_invalid', message, {
     details: { upstream: name, upstream_status: status },
@@ -49,7 +51,8 @@ function foreignContent({ statusCode, headers }: UpstreamResponse, first: Buffer
   if (type.includes('event-stream')) return undefined;
   if (type.includes('json')) return readable && statusCode! < 300 ? contentOf(first) : undefined;
   const json = readable ? /^\s*[{[]/.test(first.toString('latin1', 0, 64)) : type === '';
-  return json ? undefined : type.includes('html') ? 'an HTML page' : 'something else';
+  if (json) return undefined;
+  return type.includes('html') ? 'an HTML page' : type === 'text/plain' ? 'plain text' : 'something else';
 }
 
 /** What is called JSON and begins as no object or list can; blanks before it are sent by some while they compute. */

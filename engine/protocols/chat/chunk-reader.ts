@@ -1,4 +1,5 @@
 import { readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import { type AnswerEnd, readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json } from '../translation/adapter.ts';
@@ -7,7 +8,6 @@ import { type Emit, type Problem, startOfAnswer } from '../translation/events.ts
 import type { Notes } from '../translation/notes.ts';
 import { modelUsage } from '../translation/usage.ts';
 import { newUsageReading } from '../usage/reading.ts';
-import { chatErrors } from './errors.ts';
 import { StateCollector, thoughtIn, thoughtInPart } from './provider-state.ts';
 import { type AnswerName, CallReader } from './read-calls.ts';
 import { takeChatUsage } from './reported-usage.ts';
@@ -62,7 +62,7 @@ export class ChunkReader {
   /** Takes one chunk. */
   read(chunk: Json): void {
     if (this.over) return;
-    if (isProblem(chunk)) {
+    if (isError(chunk)) {
       this.fail(chunk);
       return;
     }
@@ -99,9 +99,9 @@ export class ChunkReader {
     return { id: start.id ?? '', created: typeof chunk.created === 'number' ? chunk.created : 0 };
   }
 
-  /** Takes an error instead of a chunk. */
-  fail(chunk: Json): void {
-    if (!this.over) this.#fail(readProblem(chatErrors, undefined, chunk));
+  /** Takes an error instead of a chunk, as JSON or as text. */
+  fail(chunk: unknown): void {
+    if (!this.over) this.#fail(readProblem(undefined, chunk));
   }
 
   #fail(problem: Problem): void {
@@ -222,11 +222,4 @@ function asDelta(message: Json): Json {
   if (!Array.isArray(message.tool_calls)) return message;
   const tool_calls = message.tool_calls.map((call, index) => (isObject(call) ? { ...call, index } : call));
   return { ...message, tool_calls };
-}
-
-/** An error instead of a chunk: the protocol's envelope, or that of older servers. */
-function isProblem(chunk: Json): boolean {
-  if (chunk.object === 'error') return true;
-  const { error } = chunk;
-  return isObject(error) || (typeof error === 'string' && error !== '');
 }

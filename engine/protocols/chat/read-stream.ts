@@ -17,7 +17,7 @@ export function createReader(notes: Notes): StreamReader {
       emit = to;
       if (data.trim() === DONE) {
         if (chunks.whole) chunks.end();
-      } else if (name === 'error') chunks.fail(parseEvent(data));
+      } else if (name === 'error') chunks.fail(data);
       else chunks.read(parseEvent(data));
     },
     get finished() {

@@ -1,5 +1,6 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isObject, present } from '../read-json.ts';
 import { readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
@@ -8,7 +9,6 @@ import { type Emit, type ModelEvent, startOfAnswer } from '../translation/events
 import type { Notes } from '../translation/notes.ts';
 import { modelUsage } from '../translation/usage.ts';
 import { newUsageReading } from '../usage/reading.ts';
-import { messagesErrors } from './errors.ts';
 import { takeMessageUsage } from './reported-usage.ts';
 
 /** A content block that has begun; `part` is absent for one that is left out. */
@@ -39,8 +39,10 @@ export class MessagesReader implements StreamReader {
     this.#notes = notes;
   }
 
-  read({ data }: ResponseEvent, emit: Emit): void {
-    if (!this.#over) this.take(parseEvent(data), emit);
+  read({ name, data }: ResponseEvent, emit: Emit): void {
+    if (this.#over) return;
+    if (name === 'error') this.#fail(data, emit);
+    else this.take(parseEvent(data), emit);
   }
 
   /** Reads an event that is parsed already. Raises upstream_invalid. */
@@ -68,12 +70,14 @@ export class MessagesReader implements StreamReader {
       case 'ping':
         emit({ type: 'ping' });
         break;
-      case 'error':
-        this.#over = true;
-        emit({ type: 'error', problem: readProblem(messagesErrors, undefined, event) });
-        break;
       default:
+        if (event.type === 'error' || (event.type === undefined && isError(event))) this.#fail(event, emit);
     }
+  }
+
+  #fail(error: unknown, emit: Emit): void {
+    this.#over = true;
+    emit({ type: 'error', problem: readProblem(undefined, error) });
   }
 
   /** Who says why the model stopped has said everything; not all send the event that ends the stream. */

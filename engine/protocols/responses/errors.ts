@@ -3,23 +3,46 @@ import { jsonText } from '../../kit/text/printable.ts';
 import { compatErrors } from '../compat-errors.ts';
 import type { BrokenStream, ProtocolErrors } from '../errors.ts';
 
-/** Errors of Responses. Its clients look for the one or the other of the two events that end a stream. */
-export const responsesErrors: ProtocolErrors = { ...compatErrors, breakOff: responseFailed };
+/**
+ * Errors of Responses. Its clients look for the one or the other of the two events that end a stream, and the coding CLI knows
+ * from the second alone that the conversation is too long, not from a response with a status.
+ */
+export const responsesErrors: ProtocolErrors = {
+  ...compatErrors,
+  breakOff: responseFailed,
+  knowsOverflow: ({ code }) => code === 'context_length_exceeded',
+  stream(problem, request_id) {
+    const { message, code, param, type } = compatErrors.fields(problem);
+    const name = (code ?? type) as string;
+    const response = { ...failedResponse(request_id), status: 'in_progress', error: null };
+    return (
+      event({ type: 'response.created', sequence_number: 0, response }) +
+      endEvents(request_id, 1, { code: name, message: message as string, param: (param ?? null) as string | null })
+    );
+  },
+};
 
-function responseFailed(error: StageError, stream: BrokenStream): string {
-  const { request_id, sequence_number = 0 } = stream;
+const failedResponse = (request_id: string) => ({
+  id: `resp_${request_id.replaceAll('-', '')}`,
+  object: 'response',
+  status: 'failed',
+  output: [],
+});
+
+function responseFailed(error: StageError, { request_id, sequence_number = 0 }: BrokenStream): string {
   const { compat } = ERRORS[error.code];
   const code = compat.code ?? compat.type;
-  const { message } = error;
-  const response = {
-    id: `resp_${request_id.replaceAll('-', '')}`,
-    object: 'response',
-    status: 'failed',
-    output: [],
-    error: { code, message },
-  };
+  return endEvents(request_id, sequence_number, { code, message: error.message, param: null });
+}
+
+function endEvents(
+  request_id: string,
+  sequence_number: number,
+  { code, message, param }: { readonly code: string; readonly message: string; readonly param: string | null },
+): string {
+  const response = { ...failedResponse(request_id), error: { code, message } };
   return (
-    event({ type: 'error', sequence_number, code, message, param: null, request_id }) +
+    event({ type: 'error', sequence_number, code, message, param, request_id }) +
     event({ type: 'response.failed', sequence_number: sequence_number + 1, response })
   );
 }

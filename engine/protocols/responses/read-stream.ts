@@ -1,5 +1,6 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import { readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json, StreamReader } from '../translation/adapter.ts';
@@ -8,7 +9,6 @@ import { type Emit, type ModelEvent, type StopReason, startOfAnswer } from '../t
 import type { Notes } from '../translation/notes.ts';
 import { modelUsage } from '../translation/usage.ts';
 import { newUsageReading } from '../usage/reading.ts';
-import { responsesErrors } from './errors.ts';
 import { type DeltaKind, type OutputItem, openItem, Parts } from './read-output.ts';
 import { takeResponseUsage } from './reported-usage.ts';
 
@@ -75,11 +75,15 @@ export class ResponsesReader implements StreamReader {
     this.#notes = notes;
   }
 
-  read({ data }: ResponseEvent, emit: Emit) {
+  read({ name, data }: ResponseEvent, emit: Emit) {
     if (this.#over || data === '[DONE]') return;
+    if (name === 'error') return this.#fail(data, emit);
     const event = parseEvent(data);
     const { type } = event;
-    if (typeof type !== 'string') throw brokenAnswer('an event has no type');
+    if (typeof type !== 'string') {
+      if (isError(event)) return this.#fail(event, emit);
+      throw brokenAnswer('an event has no type');
+    }
     const delta = DELTAS.get(type);
     if (delta !== undefined) return this.#readDelta(event, delta, emit);
     const whole = WHOLES.get(type);
@@ -104,7 +108,7 @@ export class ResponsesReader implements StreamReader {
       case 'response.cancelled':
         return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit, event.usage);
       case 'error':
-        return this.#fail({ error: isObject(event.error) ? event.error : { ...event, type: undefined } }, emit);
+        return this.#fail(event, emit);
       case 'keepalive':
         return emit({ type: 'ping' });
     }
@@ -232,9 +236,9 @@ export class ResponsesReader implements StreamReader {
     return this.#items.get(output_index) === 'done' || this.#items.get(this.#indexes.get(id) ?? id) === 'done';
   }
 
-  #fail(body: Json, emit: Emit): void {
+  #fail(body: unknown, emit: Emit): void {
     this.#over = true;
-    emit({ type: 'error', problem: readProblem(responsesErrors, undefined, body) });
+    emit({ type: 'error', problem: readProblem(undefined, body) });
   }
 }
 

@@ -2,11 +2,11 @@ import { StringDecoder } from 'node:string_decoder';
 import { createParser } from 'eventsource-parser';
 import { StageError } from '../../contract/errors.ts';
 import type { Protocol } from '../../contract/protocol.ts';
-import type { ResponseConverter } from '../../contract/stage.ts';
+import type { ConvertedHead, ResponseConverter } from '../../contract/stage.ts';
 import { parseBounded } from '../../kit/json/bounded.ts';
 import { collectDocument, HELD_BYTES_MAX } from '../collect-document.ts';
 import { DEFINITIONS } from '../definitions.ts';
-import { problemOf, readProblem } from '../errors.ts';
+import { overflowAnswer, problemOf, RETRY_HEADERS, readProblem } from '../errors.ts';
 import { isObject } from '../read-json.ts';
 import type { StreamWriter } from './adapter.ts';
 import { filterAnswer } from './answer-filter.ts';
@@ -73,16 +73,18 @@ function parse(text: string): unknown {
   }
 }
 
-/** The JSON of an error: the whole body, or the first event of a stream. */
-function parseError(text: string): unknown {
-  return parse(text) ?? parse(/^data:(.*)$/m.exec(text)?.[1] ?? '');
-}
-
-/** Converts an error response. */
-export function convertProblem({ from, to, answer }: Translation, status: number): ResponseConverter {
+/** Converts an error response. Where its words mean another status than it came with, the client gets that one. */
+export function convertProblem({ from, answer, stream }: Translation, head: ConvertedHead): ResponseConverter {
+  const { errors } = DEFINITIONS[from];
+  const { request_id } = answer;
   return collect((text) => {
-    const problem = readProblem(DEFINITIONS[to].errors, status, parseError(text));
-    return JSON.stringify(DEFINITIONS[from].errors.write(problem, answer.request_id));
+    const problem = readProblem(head.status, text);
+    if (!problem.context_overflow) return JSON.stringify(errors.write(problem, request_id));
+    const { status, content_type, body } = overflowAnswer(errors, problem, { stream, request_id });
+    head.status = status;
+    head.set('content-type', content_type);
+    for (const name of RETRY_HEADERS) head.remove(name);
+    return body;
   });
 }
 

@@ -1,6 +1,6 @@
 import { StageError } from '../../contract/errors.ts';
 import type { Protocol } from '../../contract/protocol.ts';
-import type { ResponseConverter, ResponseHead } from '../../contract/stage.ts';
+import type { ConvertedHead, ResponseConverter } from '../../contract/stage.ts';
 import { isEventStream } from '../../kit/media-type.ts';
 import { isShortWait } from '../../kit/patience.ts';
 import { DEFINITIONS } from '../definitions.ts';
@@ -126,7 +126,7 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
  * Says an upstream's response in the protocol of the client: streams event by event, documents and errors whole, and the one
  * as the other where the upstream did not answer as asked. Changes the head accordingly.
  */
-export function createTranslator(translation: Translation, head: ResponseHead): ResponseConverter {
+export function createTranslator(translation: Translation, head: ConvertedHead): ResponseConverter {
   for (const name of DESCRIBING) head.remove(name);
   const request_id = head.get('request-id') ?? head.get('x-request-id');
   // Clients look for the upstream's identifier where their own protocol has it.
@@ -139,6 +139,6 @@ export function createTranslator(translation: Translation, head: ResponseHead): 
   const streamed = isEventStream(head.get('content-type'));
   const failed = head.status >= 400;
   head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');
-  if (failed) return convertProblem(translation, head.status);
+  if (failed) return convertProblem(translation, head);
   return streamed ? convertStream(translation) : convertDocument(translation);
 }

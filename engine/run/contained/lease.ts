@@ -12,6 +12,7 @@ import type {
 } from '../../contract/services.ts';
 import type {
   Capability,
+  ConvertedHead,
   DrainLimits,
   Relay,
   RequestBody,
@@ -275,7 +276,7 @@ export class Lease implements StageContext, AuditNotebook {
     return await this.#ctx.occupyInTime(`${this.#stage.id} ${name}`, most);
   }
 
-  convertResponse(make: (head: ResponseHead) => ResponseConverter | undefined): void {
+  convertResponse(make: (head: ConvertedHead) => ResponseConverter | undefined): void {
     this.#check('convert-response', 'convertResponse');
     this.#ctx.convertResponse(make);
   }

@@ -1,19 +1,22 @@
 import { StageError } from '../../contract/errors.ts';
 import type { AttemptReason, AttemptRecord, Candidate, DropReason, Trial, Witness } from '../../contract/forwarding.ts';
+import type { Protocol } from '../../contract/protocol.ts';
 import type { Services } from '../../contract/services.ts';
 import type { Relay, ResponseEvent, ResponseHead } from '../../contract/stage.ts';
 import { retryAfterSeconds, retryAfterText } from '../../kit/retry-after.ts';
 import { shortenCache } from '../../protocols/body/cache-lifetimes.ts';
+import { statusOf } from '../../protocols/errors.ts';
 import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
 import { mayNotBeAsked, unavailable } from '../routes/unavailable.ts';
 import { type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
 import { writeAttemptFacts } from './attempt-facts.ts';
-import { errorOfEvent, mayBeError, outcomeOf, statusOf } from './error-meaning.ts';
+import { errorOfEvent, mayBeError, outcomeOf } from './error-meaning.ts';
 import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
 import { demandWaiting, type ForwardContext, witnessOf } from './forward-context.ts';
 import { lastWord, reasonOf } from './give-up.ts';
 import { withTrace } from './joined-trace.ts';
+import { asErrorResponse, rewordOverflow, type WholeAnswer } from './overflow.ts';
 import { type ServedAttempt, sendOnce } from './send-once.ts';
 import { waitBeforeRepeat } from './waits.ts';
 
@@ -386,7 +389,26 @@ export class Attempts {
     const own = seconds === undefined ? null : retryAfterText(seconds);
     this.#retry_after = word.retry_after ?? (is_translated ? own : undefined);
     const { idle_seconds } = this.#services.config.server.timeouts;
+    const reworded = this.#reworded(word.attempt);
+    if (reworded !== undefined) {
+      response!.destroy();
+      return { kind: 'relay', idle_seconds, ...reworded };
+    }
     return { kind: 'relay', response: response!, idle_seconds, begun: chunks! };
+  }
+
+  /** What clients are told of a full context in place of words that they do not know; it is recorded. */
+  #reworded({ full_context, response, is_translated }: FailedAttempt): WholeAnswer | undefined {
+    const served = this.#ctx.get('request.protocol');
+    if (full_context === undefined || served === 'count_tokens') return undefined;
+    if (is_translated) return asErrorResponse(response!, full_context);
+    const reworded = rewordOverflow(served as Protocol, full_context, {
+      response: response!,
+      stream: this.#ctx.get('request.stream') === true,
+      request_id: this.#ctx.get('request.id'),
+    });
+    if (reworded !== undefined) this.#ctx.set('upstream.error_rewritten', true);
+    return reworded;
   }
 
   /** After how many seconds each upstream may serve again, as far as it is known. */

@@ -23,6 +23,10 @@ export interface FailedAttempt {
   readonly retry_after_seconds: number | undefined;
   /** Whether the error says itself that it is about the model. */
   readonly names_model: boolean;
+  /** Whether only the words of its text say what it means. */
+  readonly by_phrase?: boolean;
+  /** What the upstream said, where that is that the conversation is too long for its model. */
+  readonly full_context?: string;
   /** The upstream's own answer, where there is one to pass on. */
   readonly response?: UpstreamResponse;
   readonly chunks?: readonly Buffer[];
@@ -86,10 +90,15 @@ export function describeFailure(error: NodeJS.ErrnoException, name: string, is_s
  * What an attempt says about the upstream, where a caller can't make it up: an error about something else than the model is no reason to
  * remember that it is missing, and a refusal of the request may repeat what the caller wrote.
  */
-export function effectOf({ outcome, status, names_model }: FailedAttempt): AttemptEffect {
+export function effectOf({ outcome, status = 0, names_model, by_phrase, full_context }: FailedAttempt): AttemptEffect {
   const { effect } = FAILOVER_TABLE[outcome];
+  // It answered, with a status that says nothing good of it.
+  if (full_context !== undefined && status >= 500) return 'neutral';
   if (effect === 'model_missing' && !names_model) return 'neutral';
-  return outcome === 'payment' && status === 400 ? 'permission' : effect;
+  if (outcome === 'limited' && status !== 429) return 'neutral';
+  if (status !== 400 && status !== 422) return effect;
+  if (outcome === 'payment') return 'permission';
+  return by_phrase && outcome !== 'caller' ? 'neutral' : effect;
 }
 
 const BRIEFLY: Readonly<Partial<Record<AttemptOutcome, string>>> = {

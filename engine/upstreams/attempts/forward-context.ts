@@ -38,6 +38,7 @@ export const FORWARD_WRITES = [
   'upstream.certainty',
   'upstream.ttfb_ms',
   'upstream.request_id',
+  'upstream.error_rewritten',
 ] as const;
 
 /** A request that is to be sent upstream. */

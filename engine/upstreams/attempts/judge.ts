@@ -2,10 +2,13 @@ import { StageError } from '../../contract/errors.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { isEventStream, isPlain } from '../../kit/media-type.ts';
 import { retryAfterSeconds } from '../../kit/retry-after.ts';
+import { meaningOf } from '../../protocols/error-meanings.ts';
+import { statusOf } from '../../protocols/errors.ts';
+import { type ReadError, readError } from '../../protocols/read-error.ts';
 import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import type { AttemptOutcome } from '../failover-table.ts';
 import { refuseForeignAnswer } from '../foreign-answer.ts';
-import { BEGINS_AS_ERROR, type ErrorSaid, errorOfEvent, errorSaid, outcomeOf, statusOf } from './error-meaning.ts';
+import { BEGINS_AS_ERROR, errorIn, errorOfEvent, outcomeOf } from './error-meaning.ts';
 import { errorText, type FailedAttempt } from './failed-attempt.ts';
 import type { Beginning } from './hold.ts';
 
@@ -29,6 +32,8 @@ type Judgement = Pick<
   | 'status'
   | 'retry_after_seconds'
   | 'names_model'
+  | 'by_phrase'
+  | 'full_context'
   | 'response'
   | 'chunks'
   | 'is_whole'
@@ -45,13 +50,23 @@ export function judgeAnswer(answered: Answered): Judgement | undefined {
 
 function judgeError({ response, beginning, name, now, is_other }: Answered, status: number): Judgement {
   const text = errorText(response, beginning.chunks);
+  const said = readError(text);
   // What is missing there may be a file, and says nothing about a model.
-  const said = is_other && status === 404 ? undefined : errorSaid(text);
-  const foreign = refuseForeignAnswer(response, { name, now }, beginning.chunks[0], is_other);
+  const is_file = is_other && status === 404;
+  const outcome = outcomeOf(status, is_file ? undefined : said);
+  const means = judged(outcome, status, is_other ? undefined : { said, text });
+  // Clients are told that the conversation is too long in words of their own, whatever it was said in.
+  const foreign =
+    means.full_context === undefined
+      ? refuseForeignAnswer(response, { name, now }, beginning.chunks[0], {
+          takes_bytes: is_other,
+          reason: said.message,
+        })
+      : undefined;
   const broken = beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined;
   const error = foreign ?? broken;
   return {
-    ...judged(outcomeOf(status, said), status, is_other ? undefined : said),
+    ...means,
     retry_after_seconds: retryAfterSeconds(response.headers, now, text),
     ...(error === undefined ? passedOn(response, beginning) : { error }),
   };
@@ -64,11 +79,12 @@ function judgeStream({ response, beginning, name, now }: Answered): Judgement | 
     response.destroy();
     return { ...judged('unanswered', 200), error: silent(name) };
   }
-  const said = event === undefined ? errorSaid(errorText(response, chunks)) : errorOfEvent(event.name, event.data);
+  const text = event === undefined ? errorText(response, chunks) : event.data;
+  const said = event === undefined ? errorIn(text) : errorOfEvent(event.name, text);
   if (said !== undefined) {
     const status = statusOf(said);
     return {
-      ...judged(outcomeOf(status, said), status, said),
+      ...judged(outcomeOf(status, said), status, { said, text }),
       retry_after_seconds: retryAfterSeconds(response.headers, now, event?.data),
       ...passedOn(response, beginning),
     };
@@ -100,7 +116,7 @@ function judgeDocument({ response, beginning, name, now, is_other }: Answered): 
     return { ...judged('unanswered', status), error: silent(name) };
   }
   if (by === 'broken') return { ...judged('empty', status), error: dropped(name, 'in the middle of its response') };
-  const foreign = refuseForeignAnswer(response, { name, now }, chunks[0], is_other);
+  const foreign = refuseForeignAnswer(response, { name, now }, chunks[0], { takes_bytes: is_other });
   if (foreign !== undefined) {
     response.destroy();
     // A page says that no model was asked, and so does a redirect; nothing at all says nothing.
@@ -108,15 +124,27 @@ function judgeDocument({ response, beginning, name, now, is_other }: Answered): 
   }
   if (is_other) return undefined;
   const text = isPlain(headers['content-encoding']) ? chunks[0]!.toString('utf8') : '';
-  const said = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorSaid(text) : undefined;
+  const said = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorIn(text) : undefined;
   if (said === undefined) return undefined;
   const stands_for = statusOf(said);
-  return { ...judged(outcomeOf(stands_for, said), stands_for, said), ...passedOn(response, beginning) };
+  return { ...judged(outcomeOf(stands_for, said), stands_for, { said, text }), ...passedOn(response, beginning) };
 }
 
-function judged(outcome: AttemptOutcome, status: number, said?: ErrorSaid) {
-  const names_model = said !== undefined && (said.words.includes('model_not_found') || /\bmodel\b/i.test(said.message));
-  return { outcome, status, certainty: 'answered', retry_after_seconds: undefined, names_model } as const;
+function judged(
+  outcome: AttemptOutcome,
+  status: number,
+  error?: { readonly said: ReadError; readonly text: string },
+): Judgement {
+  const judgement = { outcome, status, certainty: 'answered', retry_after_seconds: undefined } as const;
+  if (error === undefined) return { ...judgement, names_model: false };
+  const { said, text } = error;
+  const found = meaningOf(said, status);
+  return {
+    ...judgement,
+    names_model: found?.meaning === 'model_missing' || /\bmodel\b/i.test(said.message),
+    by_phrase: found?.by === 'phrase',
+    ...(found?.meaning === 'context_full' && { full_context: text }),
+  };
 }
 
 function passedOn(response: UpstreamResponse, { chunks, by }: Beginning) {

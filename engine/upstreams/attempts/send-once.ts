@@ -152,7 +152,7 @@ function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
     ...relay,
     inspect: (first) => {
       const about = { name: plan.target.config.name, now: plan.clock.now() };
-      return refuseForeignAnswer(response, about, first, isOther(plan.ctx));
+      return refuseForeignAnswer(response, about, first, { takes_bytes: isOther(plan.ctx) });
     },
   };
 }

@@ -20,12 +20,11 @@ export interface BreakerSurroundings {
   readonly onClose: (open_ms: number) => void;
 }
 
-/** For whom alone a breaker is open, and until when. */
-export interface OpenFor {
-  readonly until: number;
+/** For whom alone a breaker is open: a caller, or one request of theirs. */
+interface Alone {
   readonly whose: 'caller' | 'request';
-  /** The request it is open for. */
   readonly request: number;
+  readonly breaker: Breaker;
 }
 
 /**
@@ -40,11 +39,11 @@ export interface Breaker {
   /** Until when nothing should pass; `undefined` when a request may. */
   until(now: number): number | undefined;
   /** The same, of one caller's requests, or of one of them. */
-  untilFor(by: Seen, now: number): OpenFor | undefined;
+  untilFor(by: Seen, now: number): { readonly until: number; readonly whose: Alone['whose'] } | undefined;
   /** Of how many callers requests should not pass although others may. */
   callersRefused(now: number): number;
   /** Trial `n` begins; in a half-open breaker it is the one that tries, unless another is. */
-  begin(n: number, now: number): void;
+  begin(n: number, now: number, witness?: Witness): void;
   succeed(n: number, now: number): void;
   fail(n: number, now: number, detail: string | undefined, witness?: Witness): void;
   /** An answer that had begun is whole. */
@@ -92,7 +91,7 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
   /** Whose requests tried in vain since it was open last. */
   const tried = new Set<string>();
   /** By caller. */
-  const open_for = new Map<string, OpenFor>();
+  const open_for = new Map<string, Alone>();
   let is_failing = false;
   let failing_since = 0;
   let succeeded_at = Number.NEGATIVE_INFINITY;
@@ -157,7 +156,7 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
   }
 
   /** Whether the upstream is at fault, one caller's requests with it, or nobody knows. */
-  function judge(now: number, witness: Witness | undefined): 'upstream' | OpenFor['whose'] | undefined {
+  function judge(now: number, witness: Witness | undefined): 'upstream' | Alone['whose'] | undefined {
     const { failures, failure_percent, requests_min } = settings;
     const { all, failed, failed_of_one } = outcomes.count(now);
     const isTooMuch = (less: number) =>
@@ -167,9 +166,22 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
     return failing.faultOf(witness, failures) ?? breaking.faultOf(witness, failures);
   }
 
-  function openFor({ caller, request }: Witness, whose: OpenFor['whose'], now: number): void {
-    const until = now + settings.open_seconds * (1 - JITTER + 2 * JITTER * random()) * 1000;
-    open_for.set(caller, { until, whose, request });
+  /** What is known of a request alone, or of its caller's. */
+  function aloneOf({ caller, request }: Seen): Alone | undefined {
+    const alone = open_for.get(caller);
+    return alone?.whose === 'request' && alone.request !== request ? undefined : alone;
+  }
+
+  function failAlone(witness: Witness, whose: Alone['whose'], n: number, now: number): void {
+    let alone = aloneOf(witness);
+    if (alone === undefined) {
+      const nobody = () => {};
+      const around = { latest, random, onOpen: nobody, onReopen: nobody, onClose: nobody };
+      const breaker = createBreaker({ ...settings, failures: 1, requests_min: Number.POSITIVE_INFINITY }, around);
+      alone = { whose, request: witness.request, breaker };
+      open_for.set(witness.caller, alone);
+    }
+    alone.breaker.fail(n, now, last);
   }
 
   function fail(n: number, now: number, detail: string | undefined, witness?: Witness): void {
@@ -182,11 +194,11 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
       outcomes.add(false, now, witness?.caller);
       const fault = judge(now, witness);
       if (fault === 'upstream') open(now);
-      else if (fault !== undefined) openFor(witness!, fault, now);
+      else if (fault !== undefined) failAlone(witness!, fault, n, now);
     } else if (now >= open_until) {
       if (witness !== undefined) tried.add(witness.caller);
       if (witness === undefined || tried.size > 1) open(now);
-      else openFor(witness, 'caller', now);
+      else failAlone(witness, 'caller', n, now);
     }
   }
 
@@ -198,18 +210,19 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
       if (open_until === undefined) return 'closed';
       return now < open_until ? 'open' : 'half_open';
     },
-    untilFor({ caller, request }, now) {
-      const found = open_for.get(caller);
-      if (found === undefined || now >= found.until) return undefined;
-      return found.whose === 'caller' || found.request === request ? found : undefined;
+    untilFor(by, now) {
+      const alone = aloneOf(by);
+      const until = alone?.breaker.until(now);
+      return until === undefined ? undefined : { until, whose: alone!.whose };
     },
-    callersRefused: (now) => [...open_for.values()].filter(({ until }) => now < until).length,
+    callersRefused: (now) => [...open_for.values()].filter(({ breaker }) => breaker.phase(now) === 'open').length,
     until(now) {
       if (open_until === undefined) return undefined;
       if (now < open_until) return open_until;
       return isTrying(now) ? now + WHILE_ONE_TRIES_MS : undefined;
     },
-    begin(n, now) {
+    begin(n, now, witness) {
+      if (witness !== undefined) aloneOf(witness)?.breaker.begin(n, now);
       if (open_until === undefined || now < open_until || isTrying(now)) return;
       trying = n;
       trying_since = now;
@@ -240,6 +253,7 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
       fail(n, now, detail, witness);
     },
     release(n) {
+      for (const { breaker } of open_for.values()) breaker.release(n);
       if (trying === n) trying = 0;
     },
     heed({ until, last: why, failing_ms }, now) {

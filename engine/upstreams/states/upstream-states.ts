@@ -182,7 +182,7 @@ export function createUpstreamStates(options: {
       const n = trials;
       const tries = !isQuiet(entry, model);
       const watched = tries ? [entry.connect, entry.credential, model.breaker] : [];
-      for (const breaker of watched) breaker.begin(n, now());
+      for (const breaker of watched) breaker.begin(n, now(), witness);
       entry.active += 1;
       let is_told = false;
       let is_there = true;

@@ -34,7 +34,10 @@ describe('audio', () => {
 
   test('is not billed as text: it takes an administrator who knows the price to let it pass', async () => {
     const said = await refusal(nine, 'chat', modelVia('chat'), { messages: heard });
-    assert.match(said, /^messages\[0\]\.content\[0\]: "audio" has no price .*"input_audio" to `allow_fields`/);
+    assert.match(
+      said,
+      /^messages\[0\]\.content\[0\]: "audio" has no price .*`audio_input` in the pricing of the model/,
+    );
     const answer = await post(nine.gateway, 'chat', askBody('chat', 'hears-1', '', { messages: heard }));
     assert.equal(answer.status, 200, answer.text);
   });

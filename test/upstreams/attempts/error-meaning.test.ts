@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { errorOfEvent, errorSaid, outcomeOf, statusOf } from '../../../engine/upstreams/attempts/error-meaning.ts';
+import { statusOf } from '../../../engine/protocols/errors.ts';
+import { readError } from '../../../engine/protocols/read-error.ts';
+import { errorOfEvent, outcomeOf } from '../../../engine/upstreams/attempts/error-meaning.ts';
 
 const body = (error: object) => JSON.stringify({ type: 'error', error });
 
@@ -31,7 +33,7 @@ describe('an error response', () => {
   ];
   for (const [status, text, outcome] of ROWS) {
     test(`${status} ${text.slice(0, 60)} is ${outcome}`, () =>
-      assert.equal(outcomeOf(status, errorSaid(text)), outcome));
+      assert.equal(outcomeOf(status, readError(text)), outcome));
   }
 });
 

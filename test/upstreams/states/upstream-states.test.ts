@@ -76,6 +76,27 @@ describe('the breaker of a model at an upstream', () => {
       it(`${seen}: ${why}`, () => assert.equal(after(seen), outcome));
     }
 
+    it('lets one request of the caller at a time through once the time is over, and closes as soon as one succeeds', () => {
+      const { states, clock } = openScene();
+      const begin = (request: number) => states.begin('main', 'm', { caller: 'a', request });
+      const waits = () => {
+        const until = states.closed('main', 'm', { caller: 'a' })?.until;
+        return until === undefined ? undefined : until - clock.now();
+      };
+      for (let request = 0; request < 5; request++) begin(request).tell('failure');
+      assert.equal(waits(), 5000);
+      clock.advance(5000);
+      const first = begin(5);
+      assert.equal(waits(), 1000, 'one is trying');
+      first.tell('failure');
+      assert.equal(waits(), 10_000, 'for longer the second time');
+      clock.advance(10_000);
+      begin(6).tell('success');
+      assert.equal(waits(), undefined);
+      begin(7).tell('failure');
+      assert.equal(waits(), undefined, 'it counts anew');
+    });
+
     it('counts the share of failures without the caller of whom most failed', () => {
       const rounds = (round: string) => Array.from({ length: 20 }, () => round).join(' ');
       assert.equal(after(rounds('+z1 a1 +y1')), 'passes passes passes');

@@ -1,0 +1,297 @@
+/** What clients of every protocol are told of the errors of real servers, and where a request goes next. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
+import {
+  FALSE_FRIENDS,
+  FULL_CONTEXTS,
+  OTHER_MEANINGS,
+  REASONS,
+  type ServerError,
+} from '../../protocols/upstream-errors.ts';
+import { bootGateway, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
+import { eventsOf } from '../../support/model-provider/model-provider.ts';
+import {
+  answerBytes,
+  answerChunks,
+  answerJson,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { eventsIn } from '../streams/streams.ts';
+import type { Response } from '../support/client.ts';
+import { askBody, COMBINATIONS, modelVia, nineConfig, PRICING, post } from '../support/nine.ts';
+import { auditRecord, ledgerRows, nothingReserved } from '../support/state.ts';
+import { openForFile } from '../support/use-gateway.ts';
+
+/** Models of two upstreams: what one says of a model is remembered for a while. */
+const BOTH = ['both', ...OTHER_MEANINGS.keys()].map((n) => `both-${n}`);
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+
+const at = (base_url: string) => ({
+  type: 'compat',
+  protocols: ['chat'],
+  base_url,
+  api_key_env: 'TEST_UPSTREAM_KEY',
+});
+
+openForFile(
+  async () => {
+    const started = await startUpstream();
+    const { url } = started;
+    const nine = nineConfig(url) as {
+      upstreams: object[];
+      models: object[];
+      routing: { default_upstream: string; rules: object[] };
+    };
+    const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
+    const opened = await bootGateway({
+      upstream_url: url,
+      config: {
+        ...nine,
+        upstreams: [
+          ...nine.upstreams,
+          { name: 'second', ...at(`${url}/second`), ...ONE_ATTEMPT },
+          { name: 'watched', ...at(`${url}/watched`) },
+        ],
+        models: [...nine.models, ...BOTH.map((id) => ({ ...model, id })), { ...model, id: 'watched' }],
+        routing: {
+          ...nine.routing,
+          rules: [
+            ...nine.routing.rules,
+            { name: 'both', models: BOTH, upstreams: ['chat', 'second'] },
+            { name: 'watched', models: ['watched'], upstream: 'watched' },
+          ],
+        },
+      },
+    }).catch(async (error) => {
+      await started.close();
+      throw error;
+    });
+    return {
+      upstream: started,
+      gateway: opened,
+      async close() {
+        await nothingReserved(opened.database);
+        await opened.close();
+        await started.close();
+      },
+    };
+  },
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+);
+
+const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
+
+const bytesOf = (body: ServerError['body']) => (typeof body === 'string' ? body : JSON.stringify(body));
+
+/** Has the upstream answer a server's error as that server does. */
+function answers({ status, body }: ServerError): void {
+  const type = typeof body !== 'string' ? 'application/json' : body.startsWith('<') ? 'text/html' : 'text/plain';
+  upstream.script = answerBytes(status, { 'content-type': type, 'x-of-the-server': 'kept' }, bytesOf(body));
+}
+
+/** By which words clients know that they must compact the conversation. */
+const KNOWN: Readonly<Record<Protocol, (error: { message: string; code?: string }) => boolean>> = {
+  messages: ({ message }) =>
+    message.toLowerCase().includes('prompt is too long') ||
+    message.includes('input length and `max_tokens` exceed context limit'),
+  chat: ({ message, code }) =>
+    /prompt is too long|maximum context length|context_length_exceeded/i.test(message) ||
+    code === 'context_length_exceeded',
+  responses: ({ code }) => code === 'context_length_exceeded',
+};
+
+/** Bodies that servers of a protocol send whose clients know the words. */
+const KNOWN_AT: Readonly<Record<Protocol, ReadonlySet<string>>> = {
+  messages: new Set(['Messages API', 'Messages API, with the answer']),
+  chat: new Set(['OpenAI', 'OpenAI, older models', 'Azure', 'Groq', 'llama-cpp-python']),
+  responses: new Set(['OpenAI', 'OpenAI, older models', 'Azure', 'Groq', 'llama-cpp-python']),
+};
+
+/** Checks that a client compacts its conversation when it gets this answer. */
+function assertCompacts(spoken: Protocol, stream: boolean, { server, says }: ServerError, response: Response): void {
+  const in_stream = stream && spoken === 'responses';
+  assert.equal(response.status, in_stream ? 200 : 400, `${server}: ${response.text}`);
+  assert.equal(response.headers['retry-after'], undefined);
+  if (!in_stream) {
+    const { error } = response.json();
+    assert.equal(error.type, 'invalid_request_error', response.text);
+    assert.ok(KNOWN[spoken](error), response.text);
+    assert.ok(error.message.includes(says), response.text);
+    return;
+  }
+  assert.match(String(response.headers['content-type']), /^text\/event-stream/);
+  const [created, , failed] = eventsIn(response.text);
+  assert.equal(created!.data.type, 'response.created');
+  assert.equal(failed!.data.type, 'response.failed');
+  assert.equal(failed!.data.response.error.code, 'context_length_exceeded');
+  assert.ok(failed!.data.response.error.message.includes(says), response.text);
+}
+
+for (const [spoken, protocol] of COMBINATIONS) {
+  const is_same = spoken === protocol;
+  const which = `a ${spoken} client at a ${protocol} upstream`;
+  const ask = (stream: boolean) => post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Say hello.', { stream }));
+
+  test(`${which} compacts its conversation, whichever server says that it is too long`, async () => {
+    for (const [place, row] of FULL_CONTEXTS.entries()) {
+      // Where they are known already, the next test has them.
+      if (is_same && KNOWN_AT[spoken].has(row.server)) continue;
+      answers(row);
+      const stream = place % 2 === 0;
+      const response = await ask(stream);
+      // Other words that it knows as they are.
+      if (is_same && response.text === bytesOf(row.body))
+        assert.ok(KNOWN[spoken](response.json().error), `${row.server}: ${response.text}`);
+      else assertCompacts(spoken, stream, row, response);
+      assert.equal(response.headers['x-of-the-server'], 'kept');
+    }
+  });
+
+  test(`${which} is told the reason of every other error`, async () => {
+    for (const [place, row] of [...FALSE_FRIENDS, ...OTHER_MEANINGS, ...REASONS].entries()) {
+      answers(row);
+      const response = await ask(place % 2 === 0);
+      assert.equal(response.status, row.status, row.server);
+      if (is_same && typeof row.body !== 'string') assert.equal(response.text, bytesOf(row.body), row.server);
+      else assert.ok(response.json().error.message.includes(row.says), `${row.server}: ${response.text}`);
+      assert.doesNotMatch(response.text, /context_length_exceeded/, row.server);
+      if (!is_same) assert.doesNotMatch(response.text, /the-prompt-itself|did not say more/);
+    }
+  });
+}
+
+for (const protocol of PROTOCOLS) {
+  test(`a ${protocol} client gets the bytes of a ${protocol} upstream whose words it knows`, async () => {
+    for (const row of FULL_CONTEXTS.filter(({ server }) => KNOWN_AT[protocol].has(server))) {
+      answers(row);
+      const response = await post(gateway, protocol, askBody(protocol, modelVia(protocol), 'Hi', { stream: true }));
+      assert.deepEqual([response.status, response.text], [row.status, bytesOf(row.body)]);
+      const { record } = await auditRecord(gateway.database, requestId(response));
+      assert.equal((record as Record<string, unknown>).error_rewritten, undefined);
+    }
+  });
+
+  test(`a ${protocol} upstream's other words are rewritten, which the audit log says, and its other fields are kept`, async () => {
+    upstream.script = answerJson(
+      { error: { message: 'no room', type: 'exceed_context_size_error', code: 400, n_ctx: 4096 }, trace: 'abc' },
+      500,
+      { 'retry-after': '1', 'x-should-retry': 'true', etag: '"x"' },
+    );
+    const response = await post(gateway, protocol, askBody(protocol, modelVia(protocol)));
+    assert.equal(response.status, 400, response.text);
+    const { error, trace } = response.json();
+    assert.deepEqual([error.n_ctx, trace, error.type], [4096, 'abc', 'invalid_request_error']);
+    assert.equal(error.message, protocol === 'messages' ? 'prompt is too long: no room' : 'no room');
+    const { 'retry-after': wait, 'x-should-retry': retry, etag, 'request-id': id } = response.headers;
+    assert.deepEqual([wait, retry, etag, id], [undefined, undefined, undefined, 'req_scripted']);
+    const { record } = await auditRecord(gateway.database, requestId(response));
+    const { error_rewritten, upstream_status, status } = record as Record<string, unknown>;
+    assert.deepEqual([error_rewritten, upstream_status, status], [true, 500, 400]);
+  });
+}
+
+/** Says as the first event of a stream that the conversation is too long. */
+const FIRST_EVENTS: Readonly<Record<Protocol, string>> = {
+  messages: `event: error\ndata: ${JSON.stringify({ type: 'error', error: { type: 'api_error', message: 'Input is too long for requested model.' } })}\n\n`,
+  chat: `data: ${JSON.stringify({ error: { code: 500, message: 'Input is too long for requested model.' } })}\n\ndata: [DONE]\n\n`,
+  responses: `event: response.failed\ndata: ${JSON.stringify({ type: 'response.failed', sequence_number: 0, response: { id: 'r', status: 'failed', output: [], error: { code: 'server_error', message: 'Input is too long for requested model.' } } })}\n\n`,
+};
+
+const ODD_EVENTS: readonly string[] = [
+  'event: error\ndata: Input is too long for requested model.\n\n',
+  'event: error\ndata: {"message":"Input is too long for requested model."}\n\n',
+  'data: {"detail":"Input is too long for requested model."}\n\n',
+  'data: {"error":"Input is too long for requested model."}\n\n',
+  'data: {"object":"error","message":"Input is too long for requested model.","code":400}\n\n',
+];
+
+for (const [spoken, protocol] of COMBINATIONS) {
+  const which = `a ${spoken} client at a ${protocol} upstream`;
+  const row = { server: '', status: 200, body: '', says: 'Input is too long for requested model.' };
+
+  test(`${which} compacts its conversation when a stream begins with that error`, async () => {
+    for (const stream of [true, false]) {
+      for (const event of [FIRST_EVENTS[protocol], ...ODD_EVENTS]) {
+        upstream.script = answerChunks([event]);
+        const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream }));
+        assertCompacts(spoken, stream, { ...row, server: event }, response);
+      }
+    }
+  });
+
+  if (spoken === protocol) continue;
+  test(`${which} is told so in a stream that has begun, whatever the event is like`, async () => {
+    const events = eventsOf(protocol, { said: [{ kind: 'text', text: 'Hello, this is a text.' }], piece: 5 });
+    const place = events.findIndex((event) => event.includes('Hello'));
+    for (const event of [FIRST_EVENTS[protocol], ...ODD_EVENTS]) {
+      upstream.script = answerChunks([...events.slice(0, place + 1), event]);
+      const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream: true }));
+      assert.equal(response.status, 200, response.text);
+      const told = eventsIn(response.text).flatMap(({ data }) => data.error ?? data.response?.error ?? []);
+      assert.ok(
+        told.some((error) => KNOWN[spoken](error)),
+        `${event}${response.text}`,
+      );
+    }
+  });
+}
+
+test('a conversation that is too long goes to no other upstream, and what is about an upstream does', async () => {
+  const asked = async (model: string, row: ServerError) => {
+    upstream.requests.length = 0;
+    answers(row);
+    await post(gateway, 'chat', askBody('chat', model));
+    return upstream.requests.length;
+  };
+  for (const row of FULL_CONTEXTS) assert.equal(await asked('both-both', row), 1, row.server);
+  for (const [n, row] of OTHER_MEANINGS.entries())
+    assert.equal(await asked(`both-${n}`, row), 2, `${row.server}: ${row.means}`);
+});
+
+test('conversations that are too long open no breaker, with whatever status that is said', async () => {
+  const ask = () => post(gateway, 'chat', askBody('chat', 'watched'));
+  for (const row of FULL_CONTEXTS.filter(({ status }) => status >= 500)) {
+    answers(row);
+    for (let i = 0; i < 6; i++) assert.equal((await ask()).status, 400);
+  }
+  upstream.script = answerJson({ error: { message: 'No.' } }, 422);
+  assert.equal((await ask()).status, 422);
+});
+
+test('what a caller can make an upstream repeat says nothing about the upstream', async () => {
+  const ask = () => post(gateway, 'chat', askBody('chat', 'watched'));
+  for (const message of [
+    'you wrote: API key not valid',
+    'you wrote: The model `x` does not exist',
+    'rate limit exceeded',
+  ]) {
+    upstream.script = answerJson({ error: { message } }, 400);
+    for (let i = 0; i < 6; i++) assert.equal((await ask()).status, 400);
+  }
+  upstream.script = answerJson({ error: { message: 'No.' } }, 422);
+  assert.equal((await ask()).status, 422);
+});
+
+test('what upstreams say is in the answer, and not in the log, the ledger or the audit log', async () => {
+  for (const body of [
+    'Plain-merger',
+    { detail: 'Detail-merger' },
+    { error: { message: 'Prompt is too long: merger' } },
+  ]) {
+    answers({ server: '', status: 400, body, says: '' });
+    assert.match((await post(gateway, 'messages', askBody('messages', modelVia('chat')))).text, /merger/);
+  }
+  await nothingReserved(gateway.database);
+  const rows = JSON.stringify([
+    await ledgerRows(gateway.database),
+    await gateway.database.knex('audit_log').select('*'),
+  ]);
+  assert.doesNotMatch(`${gateway.logs.join('\n')}${rows}`, /merger/);
+});
