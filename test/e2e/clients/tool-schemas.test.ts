@@ -113,14 +113,13 @@ const SCHEMAS: Readonly<Record<string, unknown>> = {
   'anything in a property': closed({ a: {}, b: true }),
 };
 
-describe('a tool whose schema has', () => {
-  for (const [name, schema] of Object.entries(SCHEMAS)) {
-    it(`${name} is taken by every upstream, strict or not`, async () => {
-      for (const [spoken, upstream] of TRANSLATED) {
-        for (const more of [{}, { strict: false }, { strict: true }, { strict: null, description: null }]) {
-          await ask(spoken, upstream, { tools: [toolOf(spoken, schema, more)] });
-          assert.equal(toolsSent().length, 1);
-        }
+describe('tools with all of these schemas', () => {
+  for (const [spoken, upstream] of TRANSLATED) {
+    it(`are taken in one request, strict or not: ${spoken} to ${upstream}`, async () => {
+      for (const more of [{}, { strict: false }, { strict: true }, { strict: null, description: null }]) {
+        const tools = Object.values(SCHEMAS).map((schema, i) => toolOf(spoken, schema, { ...more, name: `tool_${i}` }));
+        await ask(spoken, upstream, { tools });
+        assert.equal(toolsSent().length, tools.length);
       }
     });
   }
@@ -270,12 +269,10 @@ describe('the schema of an answer, at a Messages upstream,', () => {
   for (const [name, schema] of Object.entries(SCHEMAS)) {
     if (typeof schema !== 'object' || schema === null) continue;
     it(`that has ${name} is taken, or told in words`, async () => {
-      for (const spoken of ['chat', 'responses'] as const) {
-        const losses = await ask(spoken, 'messages', formatOf(spoken, schema as Schema));
-        const is_told = losses.includes('output_schema') || losses.includes('json_object_mode');
-        assert.equal(sent()?.format === undefined, is_told);
-        if (is_told) assert.match(words(), /and nothing else/);
-      }
+      const losses = await ask('chat', 'messages', formatOf('chat', schema as Schema));
+      const is_told = losses.includes('output_schema') || losses.includes('json_object_mode');
+      assert.equal(sent()?.format === undefined, is_told);
+      if (is_told) assert.match(words(), /and nothing else/);
     });
   }
 
@@ -380,32 +377,33 @@ describe('an image of the type', () => {
     ['application/octet-stream', WEBP, 'image/webp'],
   ];
   const typesSent = () => JSON.stringify(nine.provider.only().body).match(/image\/[a-z.+-]+/g);
-  for (const [given, data, sent] of TYPES) {
-    it(`${given} is sent as ${sent}, in messages and in results`, async () => {
-      for (const [spoken, upstream] of TRANSLATED) {
-        const image = imageOf(spoken, given, data);
-        assert.deepEqual(await ask(spoken, upstream, asked(spoken, [image])), []);
-        assert.deepEqual(typesSent(), [sent]);
-        assert.deepEqual(nine.provider.only().seen.images, [data]);
-        if (spoken === 'chat') continue;
-        await ask(spoken, upstream, { ...withResult(spoken, [image]), tools: [toolOf(spoken, OPEN)] });
-        assert.deepEqual(typesSent(), [sent]);
-      }
+  for (const [spoken, upstream] of TRANSLATED) {
+    it(`${TYPES.map(([given]) => given).join(', ')} is sent by its known name: ${spoken} to ${upstream}`, async () => {
+      const images = TYPES.map(([given, data]) => imageOf(spoken, given, data));
+      const sent = TYPES.map(([, , type]) => type);
+      assert.deepEqual(await ask(spoken, upstream, asked(spoken, images)), []);
+      assert.deepEqual(typesSent(), sent);
+      assert.deepEqual(
+        nine.provider.only().seen.images,
+        TYPES.map(([, data]) => data),
+      );
+      if (spoken === 'chat') return;
+      await ask(spoken, upstream, { ...withResult(spoken, images), tools: [toolOf(spoken, OPEN)] });
+      assert.deepEqual(typesSent(), sent);
     });
   }
 
   it('image/bmp, image/tiff, image/svg+xml or image/heic becomes a text that says so', async () => {
     for (const [spoken, upstream] of TRANSLATED) {
-      for (const type of ['image/bmp', 'image/tiff', 'image/svg+xml', 'image/heic']) {
-        const hello = { type: spoken === 'responses' ? 'input_text' : 'text', text: 'Hello' };
-        const losses = await ask(spoken, upstream, asked(spoken, [hello, imageOf(spoken, type, OTHER)]));
-        assert.ok(losses.includes('image_type'));
-        const { seen } = nine.provider.only();
-        assert.deepEqual(
-          [seen.images, seen.texts.map(([, said]) => said)],
-          [[], ['Hello', `[An image was here. Its type (${type}) cannot be read.]`]],
-        );
-      }
+      const types = ['image/bmp', 'image/tiff', 'image/svg+xml', 'image/heic'];
+      const images = types.map((type) => imageOf(spoken, type, OTHER));
+      assert.deepEqual(await ask(spoken, upstream, asked(spoken, images)), ['image_type']);
+      const { seen } = nine.provider.only();
+      assert.deepEqual(seen.images, []);
+      assert.deepEqual(
+        seen.texts.map(([, said]) => said),
+        types.map((type) => `[An image was here. Its type (${type}) cannot be read.]`),
+      );
     }
   });
 

@@ -195,7 +195,7 @@ class Fitting {
     this.#count(1);
     if (!isObject(value) || depth > DEPTH_MAX) throw new Unfit();
     if (Object.hasOwn(value, '$ref')) return this.#reference(value, depth, path);
-    if (Array.isArray(value.allOf)) return this.#part(this.#joined(value), depth + 1, path);
+    if (Array.isArray(value.allOf)) return this.#part(this.#joined(value, depth), depth + 1, path);
     const [key, list] = Array.isArray(value.anyOf) ? ['anyOf', value.anyOf] : ['oneOf', value.oneOf];
     if (Array.isArray(list) && list.length > 0) return this.#alternatives(value, key as string, list, depth, path);
     return this.#plain(value, depth, path);
@@ -215,11 +215,12 @@ class Fitting {
     }
     // No upstream takes other keywords beside a reference, so what it points to stands there itself.
     if (path.includes(reference)) throw new Unfit();
-    return this.#part({ ...target, ...Object.fromEntries(others) }, depth + 1, [...path, reference]);
+    return this.#part(this.#both(Object.fromEntries(others), target), depth + 1, [...path, reference]);
   }
 
   /** A schema and all those that must hold with it, as one. */
-  #joined({ allOf, ...own }: Json): Json {
+  #joined({ allOf, ...own }: Json, depth: number): Json {
+    if (depth > DEPTH_MAX) throw new Unfit();
     let joined: Json = own;
     for (const branch of allOf as readonly unknown[]) {
       let part = branch;
@@ -232,7 +233,7 @@ class Fitting {
       this.#count(1);
       if (part === true) continue;
       if (!isObject(part)) throw new Unfit();
-      if (Array.isArray(part.allOf)) part = this.#joined(part);
+      if (Array.isArray(part.allOf)) part = this.#joined(part, depth + 1);
       joined = this.#both(joined, part as Json);
     }
     return joined;
@@ -387,12 +388,20 @@ function jsonType(value: unknown): string {
   return typeof value === 'number' ? (Number.isInteger(value) ? 'integer' : 'number') : typeof value;
 }
 
-/** The few values that a schema allows, where they are no lists or objects. */
+/** The few values that a schema allows, where they are no lists or objects. Raises Unfit where it allows none. */
 function literalOf(schema: Json): readonly unknown[] | undefined {
   const values = Object.hasOwn(schema, 'const') ? [schema.const] : schema.enum;
   if (!Array.isArray(values) || values.length === 0) return undefined;
-  return values.every((value) => value === null || typeof value !== 'object') ? values : undefined;
+  if (!values.every((value) => value === null || typeof value !== 'object')) return undefined;
+  const { type } = schema;
+  const types = Array.isArray(type) ? type : typeof type === 'string' ? [type] : undefined;
+  const possible = types === undefined ? values : values.filter((value) => isOf(types, jsonType(value)));
+  if (possible.length === 0) throw new Unfit();
+  return possible;
 }
+
+const isOf = (types: readonly unknown[], type: string): boolean =>
+  types.includes(type) || (type === 'integer' && types.includes('number'));
 
 /** The type or types that a schema states, or that its keywords are about. */
 function typeOf(schema: Json): string | readonly string[] {

@@ -134,9 +134,10 @@ function withoutAlternatives(schema: Json, to: Protocol, notes: Notes): Json {
   };
 }
 
-function resolvedOnce(root: Json, schema: Json): Json {
-  const target = resolveReference(root, schema.$ref);
-  return isObject(target) ? { ...target, ...schema } : schema;
+function resolvedOnce(root: Json, { $ref, properties, required }: Json): Json {
+  const target = resolveReference(root, $ref);
+  const found = isObject(target) ? target : {};
+  return { properties: properties ?? found.properties, required: required ?? found.required };
 }
 
 function schemasIn(value: unknown): Json[] {
@@ -149,22 +150,31 @@ function requiredBy({ required }: Json): string[] {
 
 /** What is required whichever of these holds. */
 function requiredByEach(alternatives: readonly Json[]): string[] {
-  const [first, ...rest] = alternatives.map((schema) => new Set(requiredBy(schema)));
+  // Alternatives may be one and the same.
+  const lists = [...new Set(alternatives.map(({ required }) => required))];
+  const [first, ...rest] = lists.map((required) => new Set(requiredBy({ required })));
   return [...(first ?? [])].filter((key) => rest.every((keys) => keys.has(key)));
 }
 
 /** Every property that one of these has; where they differ, each of its forms may be meant. */
 function mergedProperties(schemas: readonly Json[]): Json | undefined {
+  const first = new Map<string, unknown>();
   const forms = new Map<string, Map<string, unknown>>();
-  for (const { properties } of schemas) {
+  for (const properties of new Set(schemas.map((schema) => schema.properties))) {
     for (const [key, schema] of Object.entries(isObject(properties) ? properties : {})) {
-      const known = forms.get(key) ?? new Map<string, unknown>();
-      forms.set(key, known.set(JSON.stringify(schema), schema));
+      if (!first.has(key)) first.set(key, schema);
+      else {
+        const known = forms.get(key) ?? new Map([[JSON.stringify(first.get(key)), first.get(key)]]);
+        forms.set(key, known.set(JSON.stringify(schema), schema));
+      }
     }
   }
-  if (forms.size === 0) return undefined;
+  if (first.size === 0) return undefined;
   return Object.fromEntries(
-    [...forms].map(([key, known]) => [key, known.size === 1 ? [...known.values()][0] : { anyOf: [...known.values()] }]),
+    [...first].map(([key, schema]) => {
+      const all = [...(forms.get(key)?.values() ?? [schema])];
+      return [key, all.length === 1 ? schema : { anyOf: all }];
+    }),
   );
 }
 
@@ -250,27 +260,33 @@ class Repair {
 
   schema(schema: Json, depth: number): Json {
     if (depth > DEPTH_MAX) return schema;
+    const others = new Map<string, unknown>();
+    for (const key of Object.keys(schema)) {
+      const other = this.#value(key, schema[key], depth);
+      if (other !== schema[key]) others.set(key, other);
+    }
+    if (others.size === 0 && !this.#lacksItems(schema)) return schema;
     const repaired: Record<string, unknown> = {};
     const told: Record<string, unknown> = {};
-    let is_same = true;
     for (const [key, value] of Object.entries(schema)) {
-      const other = this.#value(key, value, depth);
-      if (other !== value) is_same = false;
+      const other = others.has(key) ? others.get(key) : value;
       if (other !== undefined) set(repaired, key, other);
       else if (isTelling(value) && !OF_SCHEMAS.has(KINDS.get(key))) told[key] = value;
     }
-    const fixed = [
-      this.#bounds(schema, repaired),
-      this.#required(schema, repaired),
-      this.#lists(schema, repaired, depth),
-    ];
-    if (is_same && !fixed.includes(true)) return schema;
+    this.#bounds(schema, repaired);
+    this.#required(schema, repaired);
+    this.#lists(schema, repaired, depth);
     // Older drafts have words that are understood here, and those need no description.
     for (const key of ['exclusiveMinimum', 'exclusiveMaximum', 'required'] as const) {
       if (schema[key] === true) delete told[key];
     }
     if (Array.isArray(schema.items)) delete told.items;
     return described(repaired, told);
+  }
+
+  #lacksItems({ type, items }: Json): boolean {
+    const is_list = type === 'array' || (Array.isArray(type) && type.includes('array'));
+    return this.#explicit && is_list && items === undefined;
   }
 
   /** What stands at a place for a schema; `undefined` for what is none. */
@@ -303,11 +319,8 @@ class Repair {
               value.map((one) => this.#part(one, depth)),
             )
           : undefined;
-      case 'schema_map': {
-        if (!isObject(value)) return undefined;
-        const entries = Object.entries(value).map(([name, one]) => [name, this.#part(one, depth)] as const);
-        return entries.every(([name, one]) => one === value[name]) ? value : Object.fromEntries(entries);
-      }
+      case 'schema_map':
+        return isObject(value) ? this.#map(value, depth) : undefined;
       case 'number':
         return typeof value === 'number' ? value : undefined;
       case 'count':
@@ -323,6 +336,16 @@ class Repair {
       case 'pattern':
         return typeof value === 'string' && isPattern(value) ? value : undefined;
     }
+  }
+
+  #map(map: Json, depth: number): Json {
+    const others = new Map<string, unknown>();
+    for (const name of Object.keys(map)) {
+      const other = this.#part(map[name], depth);
+      if (other !== map[name]) others.set(name, other);
+    }
+    if (others.size === 0) return map;
+    return Object.fromEntries(Object.entries(map).map(([name, one]) => [name, others.get(name) ?? one]));
   }
 
   #names(value: unknown): unknown {
@@ -360,8 +383,7 @@ class Repair {
   }
 
   /** In draft 4, `exclusiveMinimum: true` makes `minimum` the bound. */
-  #bounds(schema: Json, repaired: Record<string, unknown>): boolean {
-    let is_fixed = false;
+  #bounds(schema: Json, repaired: Record<string, unknown>): void {
     for (const [bound, exclusive] of [
       ['minimum', 'exclusiveMinimum'],
       ['maximum', 'exclusiveMaximum'],
@@ -369,37 +391,27 @@ class Repair {
       if (schema[exclusive] !== true || typeof schema[bound] !== 'number') continue;
       repaired[exclusive] = schema[bound];
       delete repaired[bound];
-      is_fixed = true;
     }
-    return is_fixed;
   }
 
   /** In draft 3, a property says itself that it is required. */
-  #required(schema: Json, repaired: Record<string, unknown>): boolean {
-    if (!isObject(schema.properties)) return false;
+  #required(schema: Json, repaired: Record<string, unknown>): void {
+    if (!isObject(schema.properties)) return;
     const named = Object.entries(schema.properties).flatMap(([name, property]) =>
       isObject(property) && property.required === true ? name : [],
     );
-    if (named.length === 0) return false;
-    repaired.required = [...new Set([...requiredBy(schema), ...named])];
-    return true;
+    if (named.length > 0) repaired.required = [...new Set([...requiredBy(schema), ...named])];
   }
 
   /** Until draft 2019-09, `items` may be a list of schemas, one for each place. */
-  #lists(schema: Json, repaired: Record<string, unknown>, depth: number): boolean {
-    let is_fixed = false;
+  #lists(schema: Json, repaired: Record<string, unknown>, depth: number): void {
     if (Array.isArray(schema.items)) {
       this.has_changed = true;
       if (schema.items.length > 0) repaired.prefixItems = schema.items.map((one) => this.#part(one, depth));
       if (!isAbsent(schema.additionalItems)) repaired.items = this.#part(schema.additionalItems, depth);
       delete repaired.additionalItems;
-      is_fixed = true;
     }
-    const { type } = repaired;
-    const is_list = type === 'array' || (Array.isArray(type) && type.includes('array'));
-    if (!this.#explicit || !is_list || repaired.items !== undefined) return is_fixed;
-    repaired.items = {};
-    return true;
+    if (this.#lacksItems(repaired)) repaired.items = {};
   }
 }
 
