@@ -224,6 +224,8 @@ export function checkTools(
   const names = tools.map(({ name }) => name);
   demand(new Set(names).size === names.length, 'tools', 'Tool names must be unique.');
   for (const [index, { schema, strict }] of tools.entries()) {
+    // A function without a schema has no arguments.
+    if (api === 'functions' && (schema ?? undefined) === undefined) continue;
     checkToolSchema(schema, `tools.${index}`, api);
     if (strict === true) checkEnforcedSchema(schema, `tools.${index}`, api);
   }

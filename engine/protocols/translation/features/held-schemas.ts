@@ -61,7 +61,7 @@ export class HeldSet {
     const keys = Object.keys(cost) as (keyof Cost)[];
     if (keys.some((key) => cost[key] > this.#left[key])) return undefined;
     for (const key of keys) this.#left[key] -= cost[key];
-    if (fitting.has_told) this.#notes.note('schema_constraints');
+    if (fitting.has_moved) this.#notes.note('schema_constraints');
     if (fitting.has_closed) this.#notes.note('schema_closed');
     return fitted;
   }
@@ -98,7 +98,7 @@ const DEFINITION = /^#\/(\$defs|definitions)\/([^/]+)$/;
 class Unfit extends Error {}
 
 class Fitting {
-  has_told = false;
+  has_moved = false;
   has_closed = false;
   /** Properties that may be left out. */
   optional = 0;
@@ -239,11 +239,11 @@ class Fitting {
     return joined;
   }
 
-  /** What two schemas allow that both must hold; what differs of the second is told. */
+  /** What two schemas allow that both must hold; what differs of the second is moved. */
   #both(one: Json, other: Json): Json {
     this.#count(Object.keys(other).length);
     const both: Record<string, unknown> = { ...one };
-    const told: Record<string, unknown> = {};
+    const moved: Record<string, unknown> = {};
     for (const [key, value] of Object.entries(other)) {
       const own = one[key];
       if (own === undefined || (key === 'additionalProperties' && value === false)) both[key] = value;
@@ -251,9 +251,9 @@ class Fitting {
       else if (key === 'properties' && isObject(own) && isObject(value))
         both.properties = this.#bothProperties(own, value);
       else if (key === 'type') both.type = commonType(own, value);
-      else if (key !== 'title' && key !== 'description' && !this.#areEqual(own, value)) told[key] = value;
+      else if (key !== 'title' && key !== 'description' && !this.#areEqual(own, value)) moved[key] = value;
     }
-    return this.#told(both, told);
+    return this.#describe(both, moved);
   }
 
   #bothProperties(one: Json, other: Json): Json {
@@ -269,10 +269,10 @@ class Fitting {
 
   #alternatives(schema: Json, key: string, list: readonly unknown[], depth: number, path: readonly string[]): Json {
     const beside: Record<string, unknown> = {};
-    const told: Record<string, unknown> = {};
+    const moved: Record<string, unknown> = {};
     for (const [name, value] of Object.entries(schema)) {
       if (name === key || WORDS.has(name) || ANNOTATIONS.has(name)) continue;
-      (STRUCTURE.has(name) || CONSTRAINTS.has(name) ? beside : told)[name] = value;
+      (STRUCTURE.has(name) || CONSTRAINTS.has(name) ? beside : moved)[name] = value;
     }
     const has_more = Object.keys(beside).length > 0;
     // What holds for all of them holds for each.
@@ -280,7 +280,7 @@ class Fitting {
     const [only] = fitted;
     const is_one = fitted.length === 1 && !Object.hasOwn(only!, '$ref');
     if (!is_one) this.unions += 1;
-    return this.#told({ ...(is_one ? only : { anyOf: fitted }), ...wordsOf(schema) }, told);
+    return this.#describe({ ...(is_one ? only : { anyOf: fitted }), ...wordsOf(schema) }, moved);
   }
 
   #plain(schema: Json, depth: number, path: readonly string[]): Json {
@@ -292,22 +292,22 @@ class Fitting {
       return this.#alternatives({ ...Object.fromEntries(others), anyOf: each }, 'anyOf', each, depth, path);
     }
     const fitted: Record<string, unknown> = {};
-    const told: Record<string, unknown> = {};
+    const moved: Record<string, unknown> = {};
     if (literal !== undefined) Object.assign(fitted, this.#literal(schema, literal));
     else {
       fitted.type = type;
       if (Array.isArray(type)) this.unions += 1;
-      if (type === 'object') Object.assign(fitted, this.#object(schema, depth, path, told));
-      if (type === 'array') Object.assign(fitted, this.#list(schema, depth, path, told));
+      if (type === 'object') Object.assign(fitted, this.#object(schema, depth, path, moved));
+      if (type === 'array') Object.assign(fitted, this.#list(schema, depth, path, moved));
     }
-    if (Array.isArray(schema.enum) && literal === undefined) told.enum = schema.enum;
-    if (Object.hasOwn(schema, 'const') && literal === undefined) told.const = schema.const;
+    if (Array.isArray(schema.enum) && literal === undefined) moved.enum = schema.enum;
+    if (Object.hasOwn(schema, 'const') && literal === undefined) moved.const = schema.const;
     for (const [key, value] of Object.entries(schema)) {
       if (STRUCTURE.has(key) || ANNOTATIONS.has(key)) continue;
       if (literal === undefined && this.#keeps(key, value, type)) fitted[key] = value;
-      else told[key] = value;
+      else moved[key] = value;
     }
-    return this.#told({ ...fitted, ...wordsOf(schema) }, told);
+    return this.#describe({ ...fitted, ...wordsOf(schema) }, moved);
   }
 
   #keeps(key: string, value: unknown, type: unknown): boolean {
@@ -329,7 +329,7 @@ class Fitting {
     };
   }
 
-  #object(schema: Json, depth: number, path: readonly string[], told: Record<string, unknown>): Json {
+  #object(schema: Json, depth: number, path: readonly string[], moved: Record<string, unknown>): Json {
     const given = isObject(schema.properties) ? schema.properties : {};
     const { additionalProperties, patternProperties } = schema;
     const names = Object.keys(given);
@@ -339,12 +339,12 @@ class Fitting {
     const is_tool = this.#use === 'tool';
     const is_free = names.length === 0 && additionalProperties === undefined && !(is_tool && depth === 0);
     if (is_free || (is_map && (names.length === 0 || is_tool))) throw new Unfit();
-    if (is_open) told.additionalProperties = additionalProperties;
-    if (is_map && patternProperties !== undefined) told.patternProperties = patternProperties;
+    if (is_open) moved.additionalProperties = additionalProperties;
+    if (is_map && patternProperties !== undefined) moved.patternProperties = patternProperties;
     if (additionalProperties !== false) this.has_closed = true;
     const required = [...new Set(namesIn(schema.required))];
     const known = required.filter((name) => Object.hasOwn(given, name));
-    if (known.length < required.length) told.required = required.filter((name) => !Object.hasOwn(given, name));
+    if (known.length < required.length) moved.required = required.filter((name) => !Object.hasOwn(given, name));
     this.optional += names.length - known.length;
     const properties = names.map((name) => [name, this.#part(given[name], depth + 1, path)] as const);
     const is_said = known.length > 0 || Array.isArray(schema.required) || this.#accepted.held.all_required;
@@ -355,10 +355,10 @@ class Fitting {
     };
   }
 
-  #list(schema: Json, depth: number, path: readonly string[], told: Record<string, unknown>): Json {
+  #list(schema: Json, depth: number, path: readonly string[], moved: Record<string, unknown>): Json {
     const { items, prefixItems } = schema;
     const places = Array.isArray(prefixItems) ? prefixItems : [];
-    if (places.length > 0) told.prefixItems = prefixItems;
+    if (places.length > 0) moved.prefixItems = prefixItems;
     const is_free = items === undefined || items === true || (isObject(items) && Object.keys(items).length === 0);
     if (is_free) {
       if (this.#accepted.held.fully_typed) throw new Unfit();
@@ -369,9 +369,9 @@ class Fitting {
     return { items: this.#part(each, depth + 1, path) };
   }
 
-  #told(schema: Json, told: Readonly<Record<string, unknown>>): Json {
-    if (Object.keys(told).length > 0) this.has_told = true;
-    return described(schema, told);
+  #describe(schema: Json, moved: Readonly<Record<string, unknown>>): Json {
+    if (Object.keys(moved).length > 0) this.has_moved = true;
+    return described(schema, moved);
   }
 }
 

@@ -29,8 +29,8 @@ export function readSchema(value: unknown, param: string): Json {
 }
 
 /** A schema whose description also says what the schema itself cannot, in the words of the vendors' own SDKs. */
-export function described(schema: Json, told: Readonly<Record<string, unknown>>): Json {
-  const entries = Object.entries(told);
+export function described(schema: Json, moved: Readonly<Record<string, unknown>>): Json {
+  const entries = Object.entries(moved);
   if (entries.length === 0) return schema;
   const words = `{${entries.map(([key, value]) => `${key}: ${JSON.stringify(value)}`).join(', ')}}`;
   const { description } = schema;
@@ -113,11 +113,11 @@ function withoutReference(root: Json, repair: Repair): Json {
 function withoutAlternatives(schema: Json, to: Protocol, notes: Notes): Json {
   const refused = ACCEPTED[to].refused_at_top.filter((key) => Object.hasOwn(schema, key));
   if (refused.length === 0) return schema;
-  const told = refused.filter((key) => !ALTERNATIVES.includes(key));
-  if (told.length > 0) notes.note('schema_constraints');
+  const moved = refused.filter((key) => !ALTERNATIVES.includes(key));
+  if (moved.length > 0) notes.note('schema_constraints');
   const { anyOf, oneOf, allOf, ...own } = described(
-    without(schema, told),
-    Object.fromEntries(told.map((key) => [key, schema[key]])),
+    without(schema, moved),
+    Object.fromEntries(moved.map((key) => [key, schema[key]])),
   ) as Record<string, unknown>;
   if (!hasAlternatives(schema)) return own;
   notes.note('schema_alternatives');
@@ -267,21 +267,21 @@ class Repair {
     }
     if (others.size === 0 && !this.#lacksItems(schema)) return schema;
     const repaired: Record<string, unknown> = {};
-    const told: Record<string, unknown> = {};
+    const moved: Record<string, unknown> = {};
     for (const [key, value] of Object.entries(schema)) {
       const other = others.has(key) ? others.get(key) : value;
       if (other !== undefined) set(repaired, key, other);
-      else if (isTelling(value) && !OF_SCHEMAS.has(KINDS.get(key))) told[key] = value;
+      else if (isTelling(value) && !OF_SCHEMAS.has(KINDS.get(key))) moved[key] = value;
     }
     this.#bounds(schema, repaired);
     this.#required(schema, repaired);
     this.#lists(schema, repaired, depth);
     // Older drafts have words that are understood here, and those need no description.
     for (const key of ['exclusiveMinimum', 'exclusiveMaximum', 'required'] as const) {
-      if (schema[key] === true) delete told[key];
+      if (schema[key] === true) delete moved[key];
     }
-    if (Array.isArray(schema.items)) delete told.items;
-    return described(repaired, told);
+    if (Array.isArray(schema.items)) delete moved.items;
+    return described(repaired, moved);
   }
 
   #lacksItems({ type, items }: Json): boolean {
