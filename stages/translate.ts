@@ -5,6 +5,7 @@ import {
   protocolOf,
   removeMadeReasoning,
   type Translation,
+  takesTurns,
   translateRequest,
 } from '../engine/protocols/index.ts';
 
@@ -47,19 +48,22 @@ export default defineStage({
         if (from === undefined)
           throw new StageError('invalid_request', `Requests of the protocol ${protocol} cannot be translated.`);
         const { max_output_tokens, default_output_tokens, supports } = models.find(ctx.get('request.model'))!;
+        const upstream = models.upstream(ctx.get('route.upstream'));
+        const upstream_model = ctx.get('route.upstream_model');
         const { json, ...translation } = translateRequest({
           from,
           to,
           body: await ctx.body!.json(),
           upstream: ctx.get('route.upstream'),
-          state_boundary: models.upstream(ctx.get('route.upstream')).state_boundary,
-          upstream_model: ctx.get('route.upstream_model'),
+          state_boundary: upstream.state_boundary,
+          upstream_model,
           target: {
             max_output_tokens,
             default_output_tokens,
             thinking: supports.thinking,
             sampling: supports.sampling,
-            max_tokens_field: models.upstream(ctx.get('route.upstream')).max_tokens_field,
+            strict_turns: upstream.supports.strict_turns ?? takesTurns(upstream_model),
+            max_tokens_field: upstream.max_tokens_field,
           },
           input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
           request_id: ctx.get('request.id'),

@@ -179,6 +179,7 @@ export interface GatewayFile {
       readonly prompt_cache_1h: boolean;
       readonly count_tokens: boolean;
       readonly stream_usage: boolean;
+      readonly strict_turns?: boolean;
       readonly max_tokens_0: boolean;
       readonly request_encodings: readonly ('gzip' | 'br' | 'zstd')[];
       readonly unproven_reasoning?: boolean;

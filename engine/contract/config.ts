@@ -47,7 +47,9 @@ export interface UpstreamConfig
   readonly profile?: Profile | undefined;
   /** Protocols it speaks; for clients of another one the first is used. */
   readonly protocols: readonly Protocol[];
-  readonly supports: Required<FileUpstream['supports']> & {
+  readonly supports: Required<Omit<FileUpstream['supports'], 'strict_turns'>> & {
+    /** Whether its chat templates want user and assistant to take turns; absent: by the name of the model. */
+    readonly strict_turns?: boolean;
     /** Whether it takes thinking blocks with an empty signature, as servers do that sign nothing. */
     readonly unsigned_reasoning: boolean;
   };

@@ -8,6 +8,7 @@ export type { DecisiveChoice } from './body/read-decisive.ts';
 export { sessionKey } from './body/session.ts';
 export { definitionOf } from './definitions.ts';
 export { removeMadeReasoning } from './translation/features/made-reasoning.ts';
+export { takesTurns } from './translation/features/turn-order.ts';
 export { createTranslator, type Translation, translateRequest } from './translation/translate.ts';
 export { withoutUsageChunk } from './translation/usage-chunk.ts';
 export { readOtherUsage } from './usage/other-usage.ts';

@@ -2,7 +2,7 @@ import { invalid, isAbsent, nameAt, noteOthers, objectAt, optional, present, tex
 import type { Json } from '../translation/adapter.ts';
 import type { CacheTtl, DocumentPart, ImagePart, RefusalPart, TextPart } from '../translation/conversation.ts';
 import { readBreakpoint } from '../translation/features/prompt-cache.ts';
-import { readFileData, readUrl } from '../translation/files.ts';
+import { filePart, readFileData, readUrl } from '../translation/files.ts';
 import type { Notes } from '../translation/notes.ts';
 
 /** What a content part can be in a conversation. */
@@ -61,19 +61,19 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
 
 const IMAGE_URL_FIELDS = new Set(['url', 'detail']);
 
-function readImage(value: unknown, param: string, notes: Notes): ImagePart {
+function readImage(value: unknown, param: string, notes: Notes): ImagePart | DocumentPart {
   // Some clients give the URL itself.
-  if (typeof value === 'string') return { kind: 'image', source: readUrl(value, param) };
+  if (typeof value === 'string') return filePart({ kind: 'image', source: readUrl(value, param) });
   const image = objectAt(value, param);
   noteOthers(image, IMAGE_URL_FIELDS, notes);
   const source = readUrl(nameAt(image.url, `${param}.url`), `${param}.url`);
   const detail = optional(image, 'detail', textAt, `${param}.`);
-  return { kind: 'image', source, ...(detail !== undefined && detail !== 'auto' && { detail }) };
+  return filePart({ kind: 'image', source, ...(detail !== undefined && detail !== 'auto' && { detail }) });
 }
 
 const FILE_OBJECT_FIELDS = new Set(['file_data', 'file_id', 'filename']);
 
-function readFile(file: Json, param: string, notes: Notes): DocumentPart {
+function readFile(file: Json, param: string, notes: Notes): ImagePart | DocumentPart {
   noteOthers(file, FILE_OBJECT_FIELDS, notes);
   if (isAbsent(file.file_data)) {
     if (!isAbsent(file.file_id)) notes.refuse('file_reference', `${param}.file_id`);
@@ -81,5 +81,5 @@ function readFile(file: Json, param: string, notes: Notes): DocumentPart {
   }
   const path = `${param}.file_data`;
   const source = readFileData(nameAt(file.file_data, path), path);
-  return { kind: 'document', source, ...present({ name: optional(file, 'filename', textAt, `${param}.`) }) };
+  return filePart({ kind: 'document', source, ...present({ name: optional(file, 'filename', textAt, `${param}.`) }) });
 }

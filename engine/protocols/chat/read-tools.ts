@@ -13,6 +13,7 @@ import {
 import type { Json } from '../translation/adapter.ts';
 import type { Conversation, Tool, ToolChoice } from '../translation/conversation.ts';
 import { FREE_TEXT_PARAMETERS, withGrammar } from '../translation/features/free-text.ts';
+import { readSchema } from '../translation/features/tool-schemas.ts';
 import type { Notes } from '../translation/notes.ts';
 import { cacheMark } from './read-content.ts';
 
@@ -22,8 +23,6 @@ export type ToolFields = Pick<Conversation, 'tools' | 'tool_choice' | 'parallel_
 const FUNCTION_FIELDS = new Set(['name', 'description', 'parameters', 'strict', 'cache_control']);
 const CUSTOM_FIELDS = new Set(['name', 'description', 'format']);
 const TOOL_FIELDS = new Set(['type', 'function', 'custom', 'cache_control']);
-
-const NO_PARAMETERS = { type: 'object', properties: {} };
 
 /** Reads tools, tool_choice and parallel_tool_calls. Raises invalid_request and not_translatable. */
 export function readTools(body: Json, notes: Notes): ToolFields {
@@ -59,7 +58,7 @@ function readFunction(tool: Json, fn: Json, param: string, notes: Notes): Tool {
   noteOthers(fn, FUNCTION_FIELDS, notes);
   return {
     name: nameAt(fn.name, `${path}name`),
-    parameters: optional(fn, 'parameters', objectAt, path) ?? NO_PARAMETERS,
+    parameters: readSchema(fn.parameters, `${path}parameters`),
     ...present({
       description: optional(fn, 'description', textAt, path),
       strict: optional(fn, 'strict', flagAt, path),

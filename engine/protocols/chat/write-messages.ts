@@ -1,9 +1,11 @@
+import type { UpstreamTarget } from '../translation/adapter.ts';
 import type { Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, Turn } from '../translation/conversation.ts';
 import { asError } from '../translation/features/error-results.ts';
 import { lateInstructions } from '../translation/features/late-instructions.ts';
+import { OPENING, RESULTS_SEEN } from '../translation/features/turn-order.ts';
 import type { Notes } from '../translation/notes.ts';
 import { ReturnedState } from './provider-state.ts';
-import { writeContent, writePart } from './write-content.ts';
+import { type ContentPart, joinedContent, writePart } from './write-content.ts';
 
 type Message = Record<string, unknown>;
 
@@ -19,12 +21,31 @@ const RANKS: Readonly<Record<Part['kind'], number>> = {
 };
 
 /** Writes instructions and turns as messages. Raises not_translatable by a rule. */
-export function writeMessages(instructions: readonly TextPart[], turns: readonly Turn[], notes: Notes): Message[] {
+export function writeMessages(
+  instructions: readonly TextPart[],
+  turns: readonly Turn[],
+  { strict_turns = false }: Pick<UpstreamTarget, 'strict_turns'>,
+  notes: Notes,
+): Message[] {
   const state = new ReturnedState();
-  const said = speeches(turns).flatMap(({ first, group }) =>
+  const spoken = speeches(turns).flatMap(({ first, group }) =>
     group[0]!.role === 'assistant' ? assistantMessage(group, state, notes) : clientMessages(group, first, state, notes),
   );
+  const said = strict_turns ? inTurns(spoken, notes) : spoken;
   return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
+}
+
+/** With the messages that templates want between results and the user, and before an assistant who speaks first. */
+function inTurns(messages: readonly Message[], notes: Notes): Message[] {
+  return messages.flatMap((message, index) => {
+    if (index === 0 && message.role === 'assistant') {
+      notes.note('assistant_first');
+      return [{ role: 'user', content: OPENING }, message];
+    }
+    if (message.role !== 'user' || messages[index - 1]?.role !== 'tool') return [message];
+    notes.note('user_after_results');
+    return [{ role: 'assistant', content: RESULTS_SEEN }, message];
+  });
 }
 
 /** Neighbouring turns of the assistant, and of all others, with the index of the first. */
@@ -40,7 +61,7 @@ function speeches(turns: readonly Turn[]): { readonly first: number; readonly gr
 
 /** Role system, as every server knows it; developer is known to few. */
 function instructionMessage(texts: readonly TextPart[], notes: Notes): Message {
-  return { role: 'system', content: writeContent(texts, 'system', notes) };
+  return { role: 'system', content: joinedContent(texts.map((text) => writePart(text, 'system', notes))) };
 }
 
 /** One message for neighbouring turns of the assistant, since results must follow the calls at once. */
@@ -56,7 +77,7 @@ function assistantMessage(turns: readonly Turn[], state: ReturnedState, notes: N
   for (const part of parts) if (part.kind === 'reasoning') readThought(part, state, notes);
   const { fields, parts: thoughts } = state.takeMessage();
   if (worded.length === 0 && thoughts.length === 0 && Object.keys(fields).length === 0) return [];
-  const content = texts.length > 0 ? writeContent(texts, 'messages', notes) : undefined;
+  const content = texts.length > 0 ? joinedContent(texts.map((text) => writePart(text, 'messages', notes))) : undefined;
   const tool_calls = calls.map((call) => writeCall(call, state, notes));
   state.forget(calls.map(({ id }) => id));
   return [
@@ -107,23 +128,30 @@ function writeCall({ id, name, arguments: text, cache }: ToolCallPart, state: Re
   };
 }
 
-/** Results of all these turns come first: nothing may stand between calls and their results. */
+/**
+ * Results of all these turns come first: nothing may stand between calls and their results. What is said is one message, as many
+ * templates refuse two of the user in a row, and the Messages API itself joins them.
+ */
 function clientMessages(turns: readonly Turn[], first: number, state: ReturnedState, notes: Notes): Message[] {
   const results = turns.flatMap(({ parts }) => parts.filter((part) => part.kind === 'tool_result'));
   const attached = results.flatMap((result) => attachments(result, notes));
+  const content = [
+    ...attached,
+    ...turns.flatMap((turn, index) => spokenParts(turn, `messages.${first + index}`, notes)),
+  ];
+  // Without a message that says nothing the one before would be answered.
+  const is_empty = results.length === 0 && turns.some(({ role, parts }) => role === 'user' && parts.length === 0);
   return [
     ...results.map((result) => resultMessage(result, state, notes)),
-    ...(attached.length > 0 ? [{ role: 'user', content: attached }] : []),
-    ...turns.flatMap((turn, index) => spokenMessage(turn, `messages.${first + index}`, notes)),
+    ...(content.length > 0 || is_empty ? [{ role: 'user', content: joinedContent(content) }] : []),
   ];
 }
 
-function spokenMessage(turn: Turn, param: string, notes: Notes): Message[] {
+function spokenParts(turn: Turn, param: string, notes: Notes): ContentPart[] {
   const parts = turn.role === 'instructions' ? lateInstructions(turn, notes) : turn.parts;
-  const said = parts.filter((part) => part.kind === 'text' || part.kind === 'image' || part.kind === 'document');
-  // Without a message that says nothing the one before would be answered.
-  const is_empty = turn.role === 'user' && turn.parts.length === 0;
-  return said.length > 0 || is_empty ? [{ role: 'user', content: writeContent(said, param, notes) }] : [];
+  return parts.flatMap((part) =>
+    part.kind === 'text' || part.kind === 'image' || part.kind === 'document' ? [writePart(part, param, notes)] : [],
+  );
 }
 
 function resultMessage(
@@ -141,10 +169,10 @@ function resultMessage(
 }
 
 /** What a result has beside text, below a line that says whose it is. */
-function attachments({ call_id, parts }: ToolResultPart, notes: Notes): unknown[] {
+function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentPart[] {
   const files = parts.filter((part) => part.kind !== 'text');
   if (files.length === 0) return [];
   notes.note('result_attachments');
-  const title = { type: 'text', text: `Part of the result of tool call ${call_id}:` };
+  const title: ContentPart = { type: 'text', text: `Part of the result of tool call ${call_id}:` };
   return [title, ...files.map((file) => writePart(file, `the result of tool call ${call_id}`, notes))];
 }

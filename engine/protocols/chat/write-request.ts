@@ -21,7 +21,7 @@ export function writeRequest(
   const { model, instructions, turns, output_format, stream } = conversation;
   return {
     model,
-    messages: writeMessages(instructions, turns, notes),
+    messages: writeMessages(instructions, turns, target, notes),
     ...writeTools(conversation, notes),
     ...writeBound(conversation, target),
     ...writeSampling(conversation, notes),

@@ -1,6 +1,6 @@
-import type { Json } from '../translation/adapter.ts';
 import type { Conversation, OutputFormat, Tool, ToolChoice } from '../translation/conversation.ts';
-import { canBeStrict } from '../translation/features/strict-schema.ts';
+import { HeldSet } from '../translation/features/held-schemas.ts';
+import { repairSchema } from '../translation/features/tool-schemas.ts';
 import type { Notes } from '../translation/notes.ts';
 
 /** The name of an answer's schema where the client gave none; the protocol wants one. */
@@ -10,37 +10,29 @@ const SCHEMA_NAME = 'answer';
 export function writeTools(conversation: Conversation, notes: Notes): Record<string, unknown> {
   const { tools, tool_choice, parallel_tool_calls } = conversation;
   if (tools.length === 0) return {};
+  const held = new HeldSet('chat', notes);
   return {
-    tools: tools.map((tool) => writeTool(tool, notes)),
+    tools: tools.map((tool) => writeTool(tool, held, notes)),
     ...(tool_choice !== undefined && { tool_choice: writeChoice(tool_choice) }),
     // True is the default, and not every server knows the field.
     ...(parallel_tool_calls === false && { parallel_tool_calls }),
   };
 }
 
-function writeTool({ name, description, parameters, strict, free_text, cache }: Tool, notes: Notes): unknown {
+function writeTool(tool: Tool, held: HeldSet, notes: Notes): unknown {
+  const { name, description, free_text, cache } = tool;
   if (free_text === true) notes.note('free_text_tool');
   if (cache !== undefined) notes.note('part_cache');
+  const { schema: parameters, ...strictness } = held.tool(tool);
   return {
     type: 'function',
     function: {
       name,
       ...(description !== undefined && { description }),
-      parameters: withProperties(parameters),
-      ...strictness(strict, parameters, notes),
+      parameters,
+      ...strictness,
     },
   };
-}
-
-/** Upstreams refuse objects without properties, and schemas without a type. */
-function withProperties(parameters: Json): Json {
-  if (parameters.type === 'object' && parameters.properties !== undefined) return parameters;
-  return { ...parameters, type: 'object', properties: parameters.properties ?? {} };
-}
-
-function strictness(strict: boolean | undefined, schema: Json, notes: Notes): { readonly strict?: boolean } {
-  if (strict === undefined) return {};
-  return strict && !canBeStrict(schema, notes) ? {} : { strict };
 }
 
 function writeChoice(choice: ToolChoice): unknown {
@@ -51,14 +43,17 @@ function writeChoice(choice: ToolChoice): unknown {
 /** Writes the shape that the answer must have. */
 export function writeFormat(format: OutputFormat, notes: Notes): unknown {
   if (format.kind === 'json_object') return { type: 'json_object' };
-  const { schema, name = SCHEMA_NAME, description, strict } = format;
+  const { name = SCHEMA_NAME, description, strict } = format;
+  const held = strict === true ? new HeldSet('chat', notes).answer(format) : undefined;
+  if (strict === true && held === undefined) notes.note('strict_schema');
   return {
     type: 'json_schema',
     json_schema: {
       name,
       ...(description !== undefined && { description }),
-      schema,
-      ...strictness(strict, schema, notes),
+      schema: held ?? repairSchema(format.schema, 'chat', notes),
+      ...(held !== undefined && { strict }),
+      ...(strict === false && { strict }),
     },
   };
 }

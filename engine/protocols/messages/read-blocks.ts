@@ -14,6 +14,7 @@ import {
 } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import type { CacheTtl, DocumentPart, ImagePart, Part, ReasoningPart, TextPart } from '../translation/conversation.ts';
+import { bytesOf, filePart } from '../translation/files.ts';
 import type { Notes } from '../translation/notes.ts';
 import { proofFromText } from '../translation/proof.ts';
 
@@ -144,11 +145,7 @@ function readSource(source: Json, path: string, notes: Notes): ImagePart['source
   noteOthers(source, SOURCE_FIELDS, notes);
   switch (textAt(source.type, `${path}.type`)) {
     case 'base64':
-      return {
-        kind: 'base64',
-        media_type: nameAt(source.media_type, `${path}.media_type`),
-        data: textAt(source.data, `${path}.data`),
-      };
+      return bytesOf(nameAt(source.media_type, `${path}.media_type`), textAt(source.data, `${path}.data`));
     case 'url':
       return { kind: 'url', url: nameAt(source.url, `${path}.url`) };
     case 'file':
@@ -158,12 +155,12 @@ function readSource(source: Json, path: string, notes: Notes): ImagePart['source
   }
 }
 
-function readImage(block: Json, path: string, notes: Notes): readonly ImagePart[] {
+function readImage(block: Json, path: string, notes: Notes): readonly (ImagePart | DocumentPart)[] {
   const source = readSource(objectAt(block.source, `${path}.source`), `${path}.source`, notes);
   if (source === undefined) throw invalid(`${path}.source.type`, 'must be base64, url or file');
   if (isObject(block.transformations) && Object.keys(block.transformations).length > 0)
     notes.note('image_transformations');
-  return [{ kind: 'image', source, ...readCache(block, path, notes) }];
+  return [filePart({ kind: 'image', source, ...readCache(block, path, notes) })];
 }
 
 function readDocument(block: Json, path: string, notes: Notes): readonly Part[] {
@@ -184,7 +181,7 @@ function readDocument(block: Json, path: string, notes: Notes): readonly Part[] 
       ? ({ kind: 'text', text: textAt(source.data, `${at}.data`) } as const)
       : readSource(source, at, notes);
   if (made === undefined) throw invalid(`${at}.type`, 'must be base64, text, content, url or file');
-  return [...about, { kind: 'document', source: made, ...more }];
+  return [...about, filePart({ kind: 'document', source: made, ...more })];
 }
 
 function readContentDocument(

@@ -12,6 +12,7 @@ import {
 } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import type { Conversation, Tool, ToolChoice } from '../translation/conversation.ts';
+import { readSchema } from '../translation/features/tool-schemas.ts';
 import type { Notes } from '../translation/notes.ts';
 import { readCache } from './read-blocks.ts';
 
@@ -69,7 +70,7 @@ function readTool(tool: Json, path: string, notes: Notes): Tool {
   return {
     name: nameAt(tool.name, `${path}.name`),
     ...(description && { description }),
-    parameters: objectAt(tool.input_schema, `${path}.input_schema`),
+    parameters: readSchema(tool.input_schema, `${path}.input_schema`),
     ...(strict !== undefined && { strict }),
     ...readCache(tool, path, notes),
   };

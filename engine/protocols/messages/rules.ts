@@ -141,11 +141,6 @@ export const MESSAGES_RULES = {
     'identifiers of tool calls that occur twice, or with characters outside A-Z, a-z, 0-9, _ and -',
     'Such characters become _, and a number is added to the second identifier.',
   ),
-  assistant_first: unasked(
-    'changed',
-    'a conversation that the model begins',
-    'A short text of the user comes first, as upstreams of this protocol refuse it otherwise.',
-  ),
   trailing_space: unasked(
     'changed',
     'white space at the end of a text that the model shall continue',
@@ -156,15 +151,20 @@ export const MESSAGES_RULES = {
     'more than four cache marks',
     'The last four stay; a mark covers everything before it.',
   ),
-  schema_alternatives: unasked(
-    'changed',
-    'tools whose schema has anyOf, oneOf or allOf at the top',
-    'The protocol refuses them there; the tool is described as one object with the properties of all of them.',
-  ),
   tools_of_history: unasked(
     'changed',
     'calls of tools in the history of a request without tools',
     'The tools are named without their schemas and may not be called, as upstreams of this protocol want them named.',
+  ),
+  property_name: unasked(
+    'changed',
+    'properties at the top of a tool whose names have more than 64 characters, or others than A-Z, a-z, 0-9, _, . and -',
+    'They become patternProperties that match the same name, which the description tells.',
+  ),
+  output_schema: unasked(
+    'changed',
+    'schemas of the answer that the protocol cannot hold a model to: recursive ones, maps, values of any type',
+    'A last instruction tells the schema; the model is not held to it.',
   ),
   json_object_mode: unasked('changed', 'JSON mode without a schema', 'A last instruction asks for one JSON object.'),
   output_format_name: unasked(

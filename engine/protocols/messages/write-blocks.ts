@@ -11,6 +11,7 @@ import type {
   Turn,
 } from '../translation/conversation.ts';
 import { lateInstructions } from '../translation/features/late-instructions.ts';
+import { takenImage } from '../translation/files.ts';
 import type { Notes } from '../translation/notes.ts';
 import { argumentsObject } from './arguments.ts';
 
@@ -92,7 +93,9 @@ function writeSource(source: Source): Block {
   return { type: 'base64', media_type: source.media_type, data: source.data };
 }
 
-function writeImage(part: ImagePart, notes: Notes): Block {
+function writeImage(image: ImagePart, notes: Notes): Block {
+  const part = takenImage(image, 'messages', notes);
+  if (part.kind === 'text') return { type: 'text', text: part.text, ...mark(part) };
   if (part.detail !== undefined && part.detail !== 'auto') notes.note('image_detail');
   return { type: 'image', source: writeSource(part.source), ...mark(part) };
 }
@@ -105,7 +108,7 @@ function writeDocument(part: DocumentPart, path: string, notes: Notes): Block {
 function documentSource(source: DocumentPart['source'], path: string, notes: Notes): Block {
   if (source.kind === 'text') return { type: 'text', media_type: 'text/plain', data: source.text };
   if (source.kind === 'url') return writeSource(source);
-  const media_type = source.media_type.toLowerCase();
+  const { media_type } = source;
   if (media_type === 'application/pdf') return writeSource(source);
   if (!/^text\/|^application\/(json|xml|yaml)\b/.test(media_type)) return notes.refuse('document_type', path);
   return { type: 'text', media_type: 'text/plain', data: Buffer.from(source.data, 'base64').toString('utf8') };

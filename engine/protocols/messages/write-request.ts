@@ -1,16 +1,18 @@
 import type { UpstreamTarget } from '../translation/adapter.ts';
 import type { Conversation, Tool } from '../translation/conversation.ts';
+import { HeldSet } from '../translation/features/held-schemas.ts';
+import { OPENING } from '../translation/features/turn-order.ts';
 import type { Notes } from '../translation/notes.ts';
 import { type Block, cacheControl, type Message, writeMessages, writeTexts } from './write-blocks.ts';
 import { limitMarks, markPrompt } from './write-cache.ts';
-import { hasAlternatives, writeSchema } from './write-schema.ts';
 import { writeThinking } from './write-thinking.ts';
 
 /** Makes a model that has no JSON mode answer with JSON alone. */
 const JSON_ONLY = 'Answer with one JSON object and nothing else: no words around it and no code fence.';
 
-/** Stands before a conversation that the model begins. */
-const OPENING = '(The conversation begins.)';
+/** The same for a schema that the upstream does not take; the schema follows. */
+const SCHEMA_ONLY =
+  'Answer with one JSON value and nothing else: no words around it and no code fence. It must match this JSON Schema:';
 
 /** Writes a request for an upstream. Raises not_translatable by a rule. */
 export function writeRequest(
@@ -19,16 +21,18 @@ export function writeRequest(
   notes: Notes,
 ): Record<string, unknown> {
   noteUnsaid(conversation, notes);
-  const system = writeSystem(conversation, notes);
+  const held = new HeldSet('messages', notes);
+  const format = writeFormat(conversation, held, notes);
+  const system = writeSystem(conversation, format !== undefined, notes);
   const messages = writeMessages(conversation.turns, notes);
   mendEnds(system, messages, notes);
-  const tools = conversation.tools.map((tool) => writeTool(tool, notes));
+  const tools = conversation.tools.map((tool) => writeTool(tool, held, notes));
   const called = tools.length === 0 ? calledTools(conversation, notes) : [];
   markPrompt(conversation.cache, { system, tools, messages }, notes);
   limitMarks({ system, tools, messages }, notes);
   const max_tokens = conversation.max_output_tokens ?? target.default_output_tokens ?? target.max_output_tokens;
   const { on, thinking, effort } = writeThinking(conversation, target, messages, max_tokens, notes);
-  const output_config = { ...(effort !== undefined && { effort }), ...writeFormat(conversation, notes) };
+  const output_config = { ...(effort !== undefined && { effort }), ...(format !== undefined && { format }) };
   return {
     model: conversation.model,
     max_tokens,
@@ -55,11 +59,17 @@ function noteUnsaid(conversation: Conversation, notes: Notes): void {
   if (metadata !== undefined && Object.keys(metadata).length > 0) notes.note('metadata');
 }
 
-function writeSystem({ instructions, output_format }: Conversation, notes: Notes): Block[] {
+/** An answer that the upstream cannot be asked to hold the model to is asked for in words. */
+function writeSystem({ instructions, output_format }: Conversation, is_held: boolean, notes: Notes): Block[] {
   const system = writeTexts(instructions, notes);
-  if (output_format?.kind !== 'json_object') return system;
-  notes.note('json_object_mode');
-  return [...system, { type: 'text', text: JSON_ONLY }];
+  if (output_format === undefined || is_held) return system;
+  const schema = output_format.kind === 'json_schema' ? output_format.schema : {};
+  if (Object.keys(schema).length === 0) {
+    notes.note('json_object_mode');
+    return [...system, { type: 'text', text: JSON_ONLY }];
+  }
+  notes.note('output_schema');
+  return [...system, { type: 'text', text: `${SCHEMA_ONLY}\n${JSON.stringify(schema)}` }];
 }
 
 /** Upstreams want a message, the user's first, and no white space at the end of what the model shall continue. */
@@ -80,14 +90,15 @@ function mendEnds(system: Block[], messages: Message[], notes: Notes): void {
   }
 }
 
-function writeTool({ name, description, parameters, strict, free_text, cache }: Tool, notes: Notes): Block {
+function writeTool(tool: Tool, held: HeldSet, notes: Notes): Block {
+  const { name, description, free_text, cache } = tool;
   if (free_text) notes.note('free_text_tool');
+  const { schema, strict } = held.tool(tool);
   return {
     name,
     ...(description && { description }),
-    input_schema: writeSchema(parameters, notes),
-    // Alternatives that became one object are not held to the letter.
-    ...(strict && !hasAlternatives(parameters) && { strict }),
+    input_schema: schema,
+    ...(strict && { strict }),
     ...(cache && { cache_control: cacheControl(cache) }),
   };
 }
@@ -109,10 +120,11 @@ function writeChoice({ tool_choice, parallel_tool_calls }: Conversation): Block 
   return { tool_choice: { type: kind, ...named, ...(single && { disable_parallel_tool_use: true }) } };
 }
 
-function writeFormat({ output_format }: Conversation, notes: Notes): Block {
-  if (output_format?.kind !== 'json_schema') return {};
+function writeFormat({ output_format }: Conversation, held: HeldSet, notes: Notes): Block | undefined {
+  if (output_format?.kind !== 'json_schema') return undefined;
   if (output_format.name !== undefined || output_format.description !== undefined) notes.note('output_format_name');
-  return { format: { type: 'json_schema', schema: output_format.schema } };
+  const schema = held.answer(output_format);
+  return schema && { type: 'json_schema', schema };
 }
 
 function writeStops({ stop }: Conversation, notes: Notes): Block {

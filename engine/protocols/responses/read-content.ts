@@ -2,7 +2,7 @@ import { invalid, isAbsent, listAt, nameAt, objectAt, optional, textAt } from '.
 import type { Json } from '../translation/adapter.ts';
 import type { DocumentPart, ImagePart, RefusalPart, TextPart } from '../translation/conversation.ts';
 import { readBreakpoint } from '../translation/features/prompt-cache.ts';
-import { readFileData, readUrl } from '../translation/files.ts';
+import { filePart, readFileData, readUrl } from '../translation/files.ts';
 import type { Notes } from '../translation/notes.ts';
 
 /** What messages and results of tools consist of. */
@@ -38,28 +38,28 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
   }
 }
 
-function readImage(part: Json, param: string, notes: Notes): ImagePart {
+function readImage(part: Json, param: string, notes: Notes): ImagePart | DocumentPart {
   if (!isAbsent(part.file_id)) notes.refuse('file_reference', `${param}.file_id`);
   const detail = optional(part, 'detail', textAt, `${param}.`);
-  return {
+  return filePart({
     kind: 'image',
     source: readUrl(nameAt(part.image_url, `${param}.image_url`), `${param}.image_url`),
     ...(detail !== undefined && detail !== 'auto' && { detail }),
     ...readBreakpoint(part, param, notes),
-  };
+  });
 }
 
-function readFile(part: Json, param: string, notes: Notes): DocumentPart {
+function readFile(part: Json, param: string, notes: Notes): ImagePart | DocumentPart {
   if (!isAbsent(part.file_id)) notes.refuse('file_reference', `${param}.file_id`);
   if (!isAbsent(part.detail) && part.detail !== 'auto') notes.note('file_detail');
   const name = optional(part, 'filename', textAt, `${param}.`);
   const url = optional(part, 'file_url', nameAt, `${param}.`);
   const data = optional(part, 'file_data', nameAt, `${param}.`);
   if (url === undefined && data === undefined) throw invalid(param, 'must have file_data or file_url');
-  return {
+  return filePart({
     kind: 'document',
     source: url === undefined ? readFileData(data!, `${param}.file_data`) : readUrl(url, `${param}.file_url`),
     ...(name !== undefined && { name }),
     ...readBreakpoint(part, param, notes),
-  };
+  });
 }

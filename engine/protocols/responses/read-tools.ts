@@ -2,6 +2,7 @@ import { invalid, isAbsent, isObject, listAt, nameAt, objectAt, optional, textAt
 import type { Json } from '../translation/adapter.ts';
 import type { Tool, ToolChoice } from '../translation/conversation.ts';
 import { FREE_TEXT_PARAMETERS, withGrammar } from '../translation/features/free-text.ts';
+import { readSchema } from '../translation/features/tool-schemas.ts';
 import type { Notes } from '../translation/notes.ts';
 
 /** Kinds of tools that the client runs. */
@@ -89,7 +90,7 @@ export class ToolBook {
   #addSearch(tool: Json, param: string): void {
     this.#notes.note('tool_search');
     const description = optional(tool, 'description', textAt, `${param}.`);
-    const parameters = optional(tool, 'parameters', objectAt, `${param}.`) ?? { type: 'object', properties: {} };
+    const parameters = readSchema(tool.parameters, `${param}.parameters`);
     this.#put(SEARCH_KEY, {
       tool: { name: 'tool_search', ...(description !== undefined && { description }), parameters },
       search: true,
@@ -134,7 +135,7 @@ function readTool(tool: Json, param: string, notes: Notes): Tool {
   if (LOST_OPTIONS.some((key) => !isAbsent(tool[key]) && tool[key] !== false)) notes.note('tool_options');
   if (tool.type === 'custom') return readCustomTool(tool, name, description, param, notes);
   if (tool.type !== 'function') throw invalid(`${param}.type`, 'must be function or custom');
-  const parameters = optional(tool, 'parameters', objectAt, `${param}.`) ?? { type: 'object', properties: {} };
+  const parameters = readSchema(tool.parameters, `${param}.parameters`);
   return {
     name,
     ...(description !== undefined && { description }),

@@ -12,7 +12,7 @@ import type {
 } from '../translation/conversation.ts';
 import { asError } from '../translation/features/error-results.ts';
 import { freeTextOf, freeTextTools } from '../translation/features/free-text.ts';
-import { DOCUMENT_NAME, documentText, urlOf } from '../translation/files.ts';
+import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import type { Notes } from '../translation/notes.ts';
 
 type Item = Record<string, unknown>;
@@ -100,7 +100,9 @@ class ItemWriter {
     this.#noteCache(part);
     if (part.kind === 'text') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
     if (part.kind === 'image') {
-      return [{ type: 'input_image', image_url: urlOf(part.source), detail: part.detail ?? 'auto' }];
+      const taken = takenImage(part, 'responses', this.#notes);
+      if (taken.kind === 'text') return [{ type: 'input_text', text: taken.text }];
+      return [{ type: 'input_image', image_url: urlOf(taken.source), detail: taken.detail ?? 'auto' }];
     }
     return [this.#document(part)];
   }

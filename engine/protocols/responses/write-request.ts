@@ -4,8 +4,9 @@ import type { UpstreamTarget } from '../translation/adapter.ts';
 import type { Conversation, OutputFormat, ReasoningWish, Tool } from '../translation/conversation.ts';
 import { effortOf } from '../translation/features/efforts.ts';
 import { shortUser } from '../translation/features/end-user.ts';
+import { HeldSet } from '../translation/features/held-schemas.ts';
 import { writePromptCache } from '../translation/features/prompt-cache.ts';
-import { canBeStrict } from '../translation/features/strict-schema.ts';
+import { repairSchema } from '../translation/features/tool-schemas.ts';
 import type { Notes } from '../translation/notes.ts';
 import { writeItems } from './write-items.ts';
 
@@ -36,21 +37,21 @@ export function writeRequest(
 
 function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, notes: Notes): Record<string, unknown> {
   if (tools.length === 0) return tool_choice?.kind === 'none' ? { tool_choice: 'none' } : {};
+  const held = new HeldSet('responses', notes);
   return {
-    tools: tools.map((tool) => writeTool(tool, notes)),
+    tools: tools.map((tool) => writeTool(tool, held, notes)),
     tool_choice: writeToolChoice(tool_choice, tools),
     parallel_tool_calls,
   };
 }
 
 /** The protocol takes tools as strict unless told otherwise, and then refuses most schemas. */
-function writeTool({ name, description, parameters, strict, free_text, cache }: Tool, notes: Notes) {
+function writeTool(tool: Tool, held: HeldSet, notes: Notes) {
+  const { name, description, free_text, cache } = tool;
   if (cache !== undefined) notes.note('part_cache');
   if (free_text === true) return present({ type: 'custom', name, description });
-  const holds = strict === true && canBeStrict(parameters, notes);
-  const has_type = Object.hasOwn(parameters, 'type');
-  const schema = has_type ? parameters : { type: 'object', properties: {}, ...parameters };
-  return present({ type: 'function', name, description, parameters: schema, strict: holds });
+  const { schema: parameters, strict = false } = held.tool(tool);
+  return present({ type: 'function', name, description, parameters, strict });
 }
 
 function writeToolChoice(choice: Conversation['tool_choice'], tools: readonly Tool[]): unknown {
@@ -97,7 +98,15 @@ function writeSettings(conversation: Conversation, notes: Notes) {
 
 function writeFormat(format: OutputFormat, notes: Notes): Record<string, unknown> {
   if (format.kind === 'json_object') return { type: 'json_object' };
-  const { name, description, schema, strict } = format;
-  const holds = strict === true && canBeStrict(schema, notes);
-  return present({ type: 'json_schema', name: name ?? 'answer', description, schema, strict: strict && holds });
+  const { name, description, strict } = format;
+  const held = strict === true ? new HeldSet('responses', notes).answer(format) : undefined;
+  if (strict === true && held === undefined) notes.note('strict_schema');
+  const schema = held ?? repairSchema(format.schema, 'responses', notes);
+  return present({
+    type: 'json_schema',
+    name: name ?? 'answer',
+    description,
+    schema,
+    strict: strict && held !== undefined,
+  });
 }

@@ -41,6 +41,8 @@ export interface UpstreamTarget {
   readonly thinking: 'none' | 'budget' | 'adaptive';
   /** Whether the model takes temperature, top_p and top_k. */
   readonly sampling: boolean;
+  /** Whether the model's chat template wants user and assistant to take turns, results of tools not counted. */
+  readonly strict_turns?: boolean;
 }
 
 /** What a writer of answers must know of the request. */

@@ -75,6 +75,46 @@ const SHARED_RULES = {
     'reasoning efforts that this version does not know',
     'The model thinks as much as it does by default.',
   ),
+  tool_schema: anywhere(
+    'changed',
+    'schemas of tools that are no JSON Schema, or one of an older draft',
+    'They are brought to draft 2020-12; what has no meaning there is told in the description. One such tool would have the whole request refused.',
+  ),
+  schema_alternatives: anywhere(
+    'changed',
+    'tools whose schema has anyOf, oneOf or allOf at the top',
+    'The protocols refuse them there; the tool is described as one object with the properties of all of them.',
+  ),
+  schema_constraints: anywhere(
+    'changed',
+    'constraints that the protocol does not take, in schemas of strict tools and of answers, and enum, const and not at the top of a tool',
+    'They go into the description: the model is told them and not held to them.',
+  ),
+  schema_closed: anywhere(
+    'changed',
+    'objects in schemas of strict tools and of answers that do not say whether they are closed, and open ones of an answer',
+    'They are closed, so that the model says the properties that are named and no others; protocols hold models to closed objects only.',
+  ),
+  image_type: anywhere(
+    'changed',
+    'images other than JPEG, PNG, GIF and WebP',
+    'A text stands in their place, as upstreams would refuse the whole request.',
+  ),
+  duplicate_tool: anywhere(
+    'dropped',
+    'tools with the name of another',
+    'The first stays; upstreams refuse two tools of one name.',
+  ),
+  assistant_first: rulesBetween('request', PROTOCOLS, ['messages', 'chat'])(
+    'changed',
+    'a conversation that the model begins',
+    'A short text of the user comes first, as upstreams of the Messages API and models that want user and assistant to take turns refuse it otherwise.',
+  ),
+  user_after_results: rulesBetween('request', PROTOCOLS, ['chat'])(
+    'changed',
+    'what the user says right after results of tools, to models that want user and assistant to take turns',
+    'A short text of the assistant stands between, as templates of such models refuse it otherwise.',
+  ),
   instructions_turn: rulesBetween('request', PROTOCOLS, ['messages', 'chat'])(
     'changed',
     'system and developer messages in the middle of a conversation',
@@ -117,10 +157,10 @@ const SHARED_RULES = {
     'identifiers of end users above 64 characters',
     'The upstream gets the SHA-256 of the identifier, in hexadecimal.',
   ),
-  strict_schema: toCompat(
+  strict_schema: anywhere(
     'changed',
-    'strict, with a schema that leaves keys optional or open',
-    'Strict is left off, as upstreams of this protocol refuse such schemas: the model is told the schema but not held to it.',
+    'strict, with a schema that the protocol cannot hold a model to, such as one that leaves keys open, or optional outside Messages',
+    'Strict is left off, as upstreams refuse such schemas: the model is told the schema but not held to it.',
   ),
   no_thinking: anywhere(
     'dropped',

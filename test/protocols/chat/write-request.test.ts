@@ -4,7 +4,6 @@ import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
 import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import type { Conversation, Part, TextPart, Turn } from '../../../engine/protocols/translation/conversation.ts';
-import { meetsStrict } from '../../../engine/protocols/translation/features/strict-schema.ts';
 import { Notes } from '../../../engine/protocols/translation/notes.ts';
 import { checkChat } from '../../support/model-provider/model-provider-chat.ts';
 import { times } from '../../support/times.ts';
@@ -49,9 +48,14 @@ describe('messages written for a chat completions upstream', () => {
         ['assistant', null],
         ['tool', 'a'],
         ['tool', 'b'],
-        // Templates of many models refuse the role system anywhere but at the beginning.
-        ['user', '<system_message>\nBe short\n</system_message>'],
-        ['user', 'And?'],
+        // Templates of many models refuse the role system anywhere but at the beginning, and two messages of the user.
+        [
+          'user',
+          [
+            { type: 'text', text: '<system_message>\nBe short\n</system_message>' },
+            { type: 'text', text: 'And?' },
+          ],
+        ],
       ],
     );
     assert.equal((messages[1]?.tool_calls as unknown[] | undefined)?.length, 2);
@@ -91,9 +95,9 @@ describe('messages written for a chat completions upstream', () => {
         content: [
           { type: 'text', text: 'Part of the result of tool call a:' },
           { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBO' } },
+          { type: 'text', text: 'x' },
         ],
       },
-      { role: 'user', content: 'x' },
     ]);
     assert.deepEqual(notes, ['result_attachments']);
   });
@@ -144,8 +148,8 @@ describe('messages written for a chat completions upstream', () => {
     ]);
     assert.deepEqual(messages[0]?.content, [
       { type: 'file', file: { filename: 'a', file_data: 'data:application/pdf;base64,JVBERi0=' } },
+      { type: 'text', text: 'Document: a\n\nHello' },
     ]);
-    assert.deepEqual(messages[1]?.content, [{ type: 'text', text: 'Document: a\n\nHello' }]);
     assert.deepEqual(notes, ['text_document']);
     assert.throws(
       () => messagesOf([document({ kind: 'url', url: 'https://example.test/a.pdf' })]),
@@ -260,10 +264,9 @@ function normal({ top_k: _, parallel_tool_calls, metadata, reasoning, ...rest }:
   return {
     ...rest,
     turns: normalTurns(rest.turns),
-    tools: rest.tools.map(({ strict, parameters, ...tool }) => ({
+    tools: rest.tools.map(({ parameters, ...tool }) => ({
       ...tool,
       parameters: { properties: {}, ...parameters, type: 'object' },
-      ...(strict !== undefined && meetsStrict(parameters) && { strict }),
     })),
     ...(parallel_tool_calls === false && { parallel_tool_calls }),
     ...(rest.store === true && metadata !== undefined && { metadata }),

@@ -74,7 +74,7 @@ describe('tools', () => {
     ]);
     assert.equal(turns.length, 1);
     assert.deepEqual(notes.names, ['tool_changes']);
-    const broken = [{ role: 'system', content: [add({ name: 'x' })] }];
+    const broken = [{ role: 'system', content: [add({ name: 'x', input_schema: 7 })] }];
     refused({ messages: broken }, 'invalid_request', 'messages.0.content.0.tool.definition.input_schema');
   });
 
@@ -204,7 +204,7 @@ test('a request that breaks the protocol is refused by the place where it does',
       'messages.0.content.0.cache_control.ttl',
     ],
     [{ system: [{ type: 'image', source: {} }] }, 'system.0.type'],
-    [{ tools: [{ name: 'a', input_schema: null }] }, 'tools.0.input_schema'],
+    [{ tools: [{ name: 'a', input_schema: 'none' }] }, 'tools.0.input_schema'],
     [{ tools: [null] }, 'tools.0'],
     [{ tool_choice: { type: 'all' } }, 'tool_choice.type'],
     [{ tool_choice: { type: 'tool' } }, 'tool_choice.name'],

@@ -279,7 +279,7 @@ describe('settings', () => {
       stop: ['\n', 'END'],
       temperature: 1.5,
       top_p: 0.5,
-      output_format: { kind: 'json_schema', schema: {}, name: 'x' },
+      output_format: { kind: 'json_schema', schema: { type: 'string' }, name: 'x' },
     });
     assert.deepEqual(noted, [
       ...['seed', 'penalties', 'verbosity', 'store', 'metadata', 'output_format_name', 'blank_stop'],

@@ -15,8 +15,14 @@ const name = { type: 'object', properties: { name: { type: 'string' }, id: { typ
 
 describe('the schema of a tool', () => {
   test('stays as it is where the protocol takes it, alternatives of single properties included', () => {
-    const schema = { type: 'object', properties: { a: { anyOf: [{ type: 'string' }, { type: 'null' }] } } };
+    const properties = { a: { anyOf: [{ type: 'string' }, { type: 'null' }] } };
+    const schema = { type: 'object', properties, required: ['a'], additionalProperties: false };
     assert.deepEqual(written(schema, true), { schema, strict: true, notes: [] });
+    assert.deepEqual(written({ type: 'object', properties }), {
+      schema: { type: 'object', properties },
+      strict: undefined,
+      notes: [],
+    });
     assert.deepEqual(written({}), { schema: { type: 'object' }, strict: undefined, notes: [] });
   });
 

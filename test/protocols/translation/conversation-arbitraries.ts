@@ -99,6 +99,19 @@ const schemas: fc.Arbitrary<Record<string, unknown>> = fc
   })
   .map((properties) => ({ type: 'object', properties }));
 
+/** Schemas that every protocol can hold a model to. */
+const heldSchemas: fc.Arbitrary<Record<string, unknown>> = fc
+  .dictionary(plainKeys, fc.constantFrom({ type: 'string' }, { type: 'array', items: { type: 'integer' } }), {
+    maxKeys: 3,
+    noNullPrototype: true,
+  })
+  .map((properties) => ({
+    type: 'object',
+    properties,
+    required: Object.keys(properties),
+    additionalProperties: false,
+  }));
+
 const optional = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(value, { nil: undefined });
 
 /** Drops keys without a value, as the vocabulary never has `undefined`. */
@@ -186,7 +199,13 @@ function toolLists(features: ConversationFeatures): fc.Arbitrary<Tool[]> {
     name: names,
     description: optional(texts),
     parameters: schemas,
-    strict: optional(fc.constant(true)),
+    cache: cached(features),
+  });
+  const strict = fc.record({
+    name: names,
+    description: optional(texts),
+    parameters: heldSchemas,
+    strict: fc.constant(true),
     cache: cached(features),
   });
   const free_text = fc.record({
@@ -196,8 +215,12 @@ function toolLists(features: ConversationFeatures): fc.Arbitrary<Tool[]> {
     free_text: fc.constant(true),
   });
   const tool = features.free_text_tools
-    ? fc.oneof({ weight: 4, arbitrary: ordinary }, { weight: 1, arbitrary: free_text })
-    : ordinary;
+    ? fc.oneof(
+        { weight: 4, arbitrary: ordinary },
+        { weight: 3, arbitrary: strict },
+        { weight: 1, arbitrary: free_text },
+      )
+    : fc.oneof(ordinary, strict);
   return fc.uniqueArray((tool as fc.Arbitrary<Tool>).map(defined), { selector: ({ name }) => name, maxLength: 4 });
 }
 
@@ -291,7 +314,7 @@ const settings = fc.record(
     ),
     output_format: fc.oneof(
       fc.constant({ kind: 'json_object' as const }),
-      fc.record({ kind: fc.constant('json_schema' as const), schema: schemas, name: names }),
+      fc.record({ kind: fc.constant('json_schema' as const), schema: heldSchemas, name: names }),
     ),
     verbosity: fc.constantFrom('low', 'high'),
     user: fc.stringMatching(/^[a-z0-9_-]{1,20}$/),

@@ -4,7 +4,7 @@
  * @module
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { checkStrictSchema, demand, Refused } from './model-provider-checks.ts';
+import { checkEnforcedSchema, checkTools, demand, Refused } from './model-provider-checks.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: nobody has checked it yet
 type Unchecked = any;
@@ -62,7 +62,7 @@ export function withoutBetaFields(body: Unchecked, headers: IncomingHttpHeaders)
 
 /** Refuses, with Refused, what a body of the right shape must not say to this model in this version. */
 export function checkVendorBody(body: Unchecked, headers: IncomingHttpHeaders, models: VendorModels | undefined): void {
-  const { model, max_tokens, tools = [], output_config, stream } = body;
+  const { model, max_tokens, stream } = body;
   if (models !== undefined) {
     demand(Object.hasOwn(models, model), 'model', model);
     const most = models[model]!;
@@ -74,22 +74,19 @@ export function checkVendorBody(body: Unchecked, headers: IncomingHttpHeaders, m
       demand(body[name] === undefined, name, 'Extra inputs are not permitted');
   }
   demand(stream !== undefined || max_tokens > 0, 'max_tokens', 'Input should be greater than or equal to 1');
-  for (const [index, tool] of tools.entries()) checkTool(tool, `tools.${index}.custom.input_schema`);
-  if (output_config?.format !== undefined) {
-    const { schema } = output_config.format;
-    checkStrictSchema(schema, 'output_config.format.schema', false);
-  }
   checkLifetimes(body);
 }
 
-const PROPERTY = /^[a-zA-Z0-9_.-]{1,64}$/;
-
-function checkTool({ input_schema: schema, strict }: Unchecked, path: string): void {
-  const unions = ['oneOf', 'allOf', 'anyOf'].filter((name) => Object.hasOwn(schema, name));
-  demand(unions.length === 0, path, 'input_schema does not support oneOf, allOf, or anyOf at the top level');
-  const odd = Object.keys(schema.properties ?? {}).find((name) => !PROPERTY.test(name));
-  demand(odd === undefined, `${path}.properties`, `Property keys should match pattern '${PROPERTY.source}'`);
-  if (strict === true) checkStrictSchema(schema, path, false);
+/** Refuses, with Refused, schemas that the vendor does not take: those of tools, and that of the answer. */
+export function checkVendorSchemas(tools: Unchecked[], output_config: Unchecked): void {
+  const own = tools.filter(({ input_schema }) => input_schema !== undefined);
+  checkTools(
+    own.map(({ name, input_schema, strict }) => ({ name, schema: input_schema, strict })),
+    'messages',
+  );
+  if (output_config?.format !== undefined) {
+    checkEnforcedSchema(output_config.format.schema, 'output_config.format.schema', 'messages');
+  }
 }
 
 /** What is kept for an hour must come before what is kept for five minutes: tools, then system, then messages. */

@@ -6,8 +6,9 @@ import {
   ANY_OBJECT,
   between,
   COUNT,
+  checkEnforcedSchema,
   checker,
-  checkStrictSchema,
+  checkTools,
   demand,
   either,
   FLAG,
@@ -157,7 +158,7 @@ function checkFiles(messages: Checked[]): void {
 
 function checkFormat({ response_format, messages }: Checked): void {
   const { schema, strict } = response_format?.json_schema ?? {};
-  if (strict) checkStrictSchema(schema, 'response_format', true);
+  if (strict) checkEnforcedSchema(schema, 'response_format', 'functions');
   if (response_format?.type !== 'json_object') return;
   demand(/json/i.test(JSON.stringify(messages)), 'messages', "must contain the word 'json' in some form");
 }
@@ -181,8 +182,11 @@ export function checkChat(body: Checked): void {
   );
   demand(tools || parallel_tool_calls === undefined, 'parallel_tool_calls', "only allowed when 'tools' are specified.");
   demand(stream || !stream_options, 'stream_options', "only allowed when 'stream' is enabled.");
-  for (const [index, tool] of (tools ?? []).entries())
-    if (tool.function?.strict) checkStrictSchema(tool.function.parameters, `tools.${index}`, true);
+  const functions = (tools ?? []).flatMap((tool: Checked) => tool.function ?? []);
+  checkTools(
+    functions.map(({ name, parameters, strict }: Checked) => ({ name, schema: parameters, strict })),
+    'functions',
+  );
   const chosen = tool_choice?.function?.name;
   const known = (tools ?? []).some((tool: Checked) => tool.function?.name === chosen);
   demand(chosen === undefined || known, 'tool_choice', `'${chosen}' is no tool`);

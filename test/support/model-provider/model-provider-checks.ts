@@ -3,6 +3,7 @@
  * @module
  */
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 
 /** A request the provider refuses. */
 export class Refused extends Error {
@@ -69,6 +70,7 @@ export function kinds(tag: string, shapes: Shapes): Shape {
   };
 }
 
+const ajv2020 = new Ajv2020({ strict: false, validateFormats: false, logger: false });
 const ajv = new Ajv({ discriminator: true, strict: false, allowUnionTypes: true });
 
 function placeOf({ instancePath, params }: ErrorObject): string {
@@ -97,19 +99,136 @@ export function checker(shape: Shape): (value: unknown) => void {
   };
 }
 
-/** Checks a schema that shall be obeyed to the letter: closed objects, and all of their keys required where asked. */
-export function checkStrictSchema(schema: unknown, param: string, all_required: boolean): void {
-  if (Array.isArray(schema)) for (const one of schema) checkStrictSchema(one, param, all_required);
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return;
-  const { type, properties, required, additionalProperties } = schema as Record<string, unknown>;
-  if (type === 'object') {
-    demand(additionalProperties === false, param, "'additionalProperties' is required to be supplied and to be false");
-    const keys = Object.keys((properties as object | undefined) ?? {});
-    const named = new Set(Array.isArray(required) ? required : []);
-    const missing = all_required ? keys.find((key) => !named.has(key)) : undefined;
-    demand(missing === undefined, param, `'required' must include every key in properties. Missing '${missing}'`);
+/** Whose rules for schemas: those of the Messages API, or those of functions in chat completions and Responses. */
+export type SchemaApi = 'messages' | 'functions';
+
+/** What the guides on structured outputs of both vendors, and the error messages of their APIs, say of schemas that are enforced. */
+const ENFORCED: Readonly<Record<SchemaApi, { readonly keywords: string; readonly formats: string }>> = {
+  messages: {
+    keywords:
+      'type title description enum const anyOf $ref properties required additionalProperties items minItems format',
+    formats: 'date-time time date duration email hostname ipv4 ipv6 uuid uri',
+  },
+  functions: {
+    keywords:
+      'type title description enum const anyOf $ref properties required additionalProperties items minItems maxItems format pattern minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum multipleOf',
+    formats: 'date-time time date duration email hostname ipv4 ipv6 uuid',
+  },
+};
+
+type Schema = Readonly<Record<string, unknown>>;
+type Place = (schema: Schema, param: string) => void;
+
+const isSchema = (value: unknown): value is Schema =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Every schema in a schema, the definitions too. */
+function visit(value: unknown, param: string, see: Place): void {
+  if (!isSchema(value)) return;
+  see(value, param);
+  for (const key of ['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames'])
+    visit(value[key], `${param}.${key}`, see);
+  for (const key of ['anyOf', 'oneOf', 'allOf', 'prefixItems'])
+    if (Array.isArray(value[key])) for (const [i, one] of value[key].entries()) visit(one, `${param}.${key}.${i}`, see);
+  for (const key of ['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
+    for (const [name, one] of Object.entries(isSchema(value[key]) ? value[key] : {}))
+      visit(one, `${param}.${key}.${name}`, see);
+}
+
+const META_SCHEMA = 'https://json-schema.org/draft/2020-12/schema';
+
+function checkDraft(schema: Schema, param: string): void {
+  const is_valid = ajv2020.validateSchema({ ...schema, $schema: META_SCHEMA });
+  demand(is_valid, param, 'JSON schema is invalid. It must match JSON Schema draft 2020-12');
+}
+
+/** Refuses a schema that the model shall be held to where the API cannot. */
+export function checkEnforcedSchema(root: unknown, param: string, api: SchemaApi): void {
+  demand(isSchema(root), param, 'expected a schema');
+  checkDraft(root, param);
+  const keywords = new Set(ENFORCED[api].keywords.split(' '));
+  const references = new Map<string, string[]>();
+  visit(root, param, (schema, at) => {
+    const { type, properties = {}, required = [], items, format, minItems } = schema;
+    const inside = /\.(?:\$defs|definitions)\.[^.]+/.exec(at)?.[0] ?? '';
+    for (const key of Object.keys(schema)) {
+      if (schema === root && (key === '$defs' || key === 'definitions')) continue;
+      demand(keywords.has(key), at, `For '${String(type)}' type, property '${key}' is not supported`);
+    }
+    if (schema.$ref !== undefined) {
+      demand(Object.keys(schema).length === 1, at, `$ref cannot have keywords ${Object.keys(schema)}`);
+      const name = /^#\/(?:\$defs|definitions)\/[^/]+$/.exec(String(schema.$ref))?.[0];
+      demand(name !== undefined || (api === 'functions' && schema.$ref === '#'), at, 'external or odd $ref');
+      if (name !== undefined)
+        references.set(inside, [...(references.get(inside) ?? []), name.slice(1).replaceAll('/', '.')]);
+      return;
+    }
+    const is_said = type !== undefined || schema.anyOf !== undefined || (api === 'messages' && 'enum' in schema);
+    demand(is_said, at, "schema must have a 'type' key");
+    if (Array.isArray(schema.enum)) {
+      demand(schema.enum.length > 0, at, 'enum must not be empty');
+      demand(!schema.enum.some((value) => typeof value === 'object' && value !== null), at, 'complex types in enum');
+    }
+    if (format !== undefined)
+      demand(ENFORCED[api].formats.split(' ').includes(String(format)), at, `'${format}' is not a valid format`);
+    if (api === 'messages')
+      demand(minItems === undefined || minItems === 0 || minItems === 1, at, 'minItems other than 0 and 1');
+    if (api === 'functions' && type === 'array') demand(isSchema(items), at, 'array schema missing items');
+    if (type !== 'object') return;
+    demand(schema.additionalProperties === false, at, "'additionalProperties' must be explicitly set to false");
+    const keys = Object.keys(properties as object);
+    const named = new Set(required as string[]);
+    demand(
+      [...named].every((key) => keys.includes(key)),
+      at,
+      'required has a key that is no property',
+    );
+    const missing = api === 'functions' ? keys.find((key) => !named.has(key)) : undefined;
+    demand(missing === undefined, at, `'required' must include every key in properties. Missing '${missing}'`);
+  });
+  if (api === 'functions') {
+    demand(root.type === 'object' && root.anyOf === undefined, param, 'schema must be of \'type: "object"\'');
+    return;
   }
-  for (const value of Object.values(schema)) checkStrictSchema(value, param, all_required);
+  const leads = (from: string, seen: readonly string[]): boolean =>
+    (references.get(from) ?? []).some((name) => seen.includes(name) || leads(`.${name.slice(1)}`, [...seen, name]));
+  demand(!leads('', []), param, 'Circular reference detected in schema definitions');
+}
+
+/** Refuses what either API refuses of a tool's schema, strict or not. */
+export function checkToolSchema(schema: unknown, param: string, api: SchemaApi): void {
+  demand(isSchema(schema) && schema.type === 'object', param, `schema must be of 'type: "object"'`);
+  const refused = api === 'messages' ? ['oneOf', 'allOf', 'anyOf'] : ['oneOf', 'anyOf', 'allOf', 'enum', 'not'];
+  const found = refused.filter((key) => Object.hasOwn(schema, key));
+  demand(found.length === 0, param, `schema does not support ${found} at the top level`);
+  checkDraft(schema, param);
+  if (api === 'messages') {
+    const odd = Object.keys(isSchema(schema.properties) ? schema.properties : {}).find(
+      (name) => !/^[a-zA-Z0-9_.-]{1,64}$/.test(name),
+    );
+    demand(odd === undefined, `${param}.properties`, "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'");
+    return;
+  }
+  demand(isSchema(schema.properties), param, 'In context=(), object schema missing properties');
+  visit(schema, param, ({ type, items }, at) => {
+    const is_list = type === 'array' || (Array.isArray(type) && type.includes('array'));
+    demand(!is_list || items !== undefined, at, 'array schema missing items');
+  });
+}
+
+/** Refuses tools of the same name, and the schemas of all that are no strict ones. */
+export function checkTools(
+  tools: readonly { readonly name: string; readonly schema: unknown; readonly strict: unknown }[],
+  api: SchemaApi,
+): void {
+  const names = tools.map(({ name }) => name);
+  demand(new Set(names).size === names.length, 'tools', 'Tool names must be unique.');
+  for (const [index, { schema, strict }] of tools.entries()) {
+    // A function without a schema has no arguments.
+    if (api === 'functions' && (schema ?? undefined) === undefined) continue;
+    checkToolSchema(schema, `tools.${index}`, api);
+    if (strict === true) checkEnforcedSchema(schema, `tools.${index}`, api);
+  }
 }
 
 /** Checks data in base64. */

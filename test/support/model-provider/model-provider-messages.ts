@@ -2,6 +2,8 @@
  * The Messages API of the scripted model provider: what it refuses, and what is in a request.
  * @module
  */
+
+import { checkVendorSchemas } from './messages-vendor.ts';
 import {
   ANY_OBJECT,
   between,
@@ -220,7 +222,7 @@ export function checkMessages(body: Checked): void {
   checkCalls(turns);
   checkThinking(body, turns);
   const names: string[] = (body.tools ?? []).map(({ name }: Checked) => name);
-  demand(new Set(names).size === names.length, 'tools', 'Tool names must be unique.');
+  checkVendorSchemas(body.tools ?? [], body.output_config);
   demand(
     body.tool_choice === undefined || names.length > 0,
     'tool_choice',

@@ -6,8 +6,9 @@ import {
   ANY_OBJECT,
   between,
   COUNT,
+  checkEnforcedSchema,
   checker,
-  checkStrictSchema,
+  checkTools,
   demand,
   either,
   FLAG,
@@ -204,10 +205,13 @@ export function checkResponses(body: Checked): void {
   const items = itemsOf(body);
   checkItems(items);
   checkCalls(items);
-  for (const [index, { type, strict, parameters }] of (body.tools ?? []).entries())
-    if (type === 'function' && strict) checkStrictSchema(parameters, `tools.${index}`, true);
+  const functions = (body.tools ?? []).filter(({ type }: Checked) => type === 'function');
+  checkTools(
+    functions.map(({ name, parameters, strict }: Checked) => ({ name, schema: parameters, strict })),
+    'functions',
+  );
   const format = body.text?.format;
-  if (format?.strict) checkStrictSchema(format.schema, 'text.format', true);
+  if (format?.strict) checkEnforcedSchema(format.schema, 'text.format', 'functions');
   const said_json = /json/i.test(JSON.stringify([body.input, body.instructions]));
   demand(
     format?.type !== 'json_object' || said_json,

@@ -38,8 +38,21 @@ function renameTurn(turn: Turn, rename: (name: string) => string): Turn {
   return { ...turn, parts: turn.parts.map(renamed) };
 }
 
-/** Gives tools names that an upstream of this protocol takes, everywhere in the conversation, and remembers the others. */
-export function renameTools(conversation: Conversation, to: Protocol, notes: Notes): RenamedTools {
+/** The first tool of each name. */
+function uniqueTools(conversation: Conversation, notes: Notes): Conversation {
+  const { tools } = conversation;
+  const first = new Map(tools.toReversed().map((tool) => [tool.name, tool]));
+  if (first.size === tools.length) return conversation;
+  notes.note('duplicate_tool');
+  return { ...conversation, tools: tools.filter((tool) => first.get(tool.name) === tool) };
+}
+
+/**
+ * Gives tools names that an upstream of this protocol takes, no two of them the same, everywhere in the conversation, and remembers
+ * the others.
+ */
+export function renameTools(given: Conversation, to: Protocol, notes: Notes): RenamedTools {
+  const conversation = uniqueTools(given, notes);
   const length_max = LENGTH_MAX[to];
   const names = new Set(namesIn(conversation));
   const fits = (name: string) => name.length <= length_max && /^[A-Za-z0-9_-]+$/.test(name);

@@ -1,0 +1,296 @@
+/** Schemas of tools and answers, whatever they are: each API takes what becomes of them, and they mean what they meant. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import fc from 'fast-check';
+import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import type { Json } from '../../../engine/protocols/translation/adapter.ts';
+import { HeldSet } from '../../../engine/protocols/translation/features/held-schemas.ts';
+import { writeSchema } from '../../../engine/protocols/translation/features/tool-schemas.ts';
+import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { checkEnforcedSchema, checkToolSchema } from '../../support/model-provider/model-provider-checks.ts';
+import { times } from '../../support/times.ts';
+
+const apiOf = (protocol: Protocol) => (protocol === 'messages' ? 'messages' : 'functions');
+
+const KEYS = ['a', 'b', 'c d', '__proto__', '$x'];
+const keys = fc.constantFrom(...KEYS);
+const scalars = fc.constantFrom<unknown>('x', 'y', 1, 2.5, true, null);
+const REFERENCES = [
+  '#/$defs/a',
+  '#/$defs/b',
+  '#/definitions/a',
+  '#',
+  '#/properties/a',
+  '#/$defs/none',
+  'https://x.test',
+];
+
+/** JSON Schema that is right; with what a language model is rarely told, too. */
+const schemas: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ schema: Record<string, unknown> }>((tie) => {
+  const below = tie('schema');
+  const map = fc.dictionary(keys, below, { maxKeys: 3, noNullPrototype: true });
+  const keywords = {
+    type: fc.oneof(
+      fc.constantFrom('object', 'array', 'string', 'number', 'integer', 'boolean', 'null'),
+      fc.uniqueArray(fc.constantFrom('object', 'array', 'string', 'null'), { minLength: 1, maxLength: 3 }),
+    ),
+    properties: map,
+    required: fc.uniqueArray(keys, { maxLength: 3 }),
+    additionalProperties: fc.oneof(fc.boolean(), below),
+    patternProperties: fc.dictionary(fc.constantFrom('^a', 'b$'), below, { maxKeys: 1, noNullPrototype: true }),
+    items: below,
+    prefixItems: fc.array(below, { minLength: 1, maxLength: 2 }),
+    anyOf: fc.array(below, { minLength: 1, maxLength: 3 }),
+    oneOf: fc.array(below, { minLength: 1, maxLength: 2 }),
+    allOf: fc.array(below, { minLength: 1, maxLength: 2 }),
+    not: below,
+    enum: fc.uniqueArray(scalars, { minLength: 1, maxLength: 3 }),
+    const: scalars,
+    minimum: fc.integer({ min: -2, max: 2 }),
+    multipleOf: fc.constantFrom(1, 2),
+    minLength: fc.nat(2),
+    maxItems: fc.nat(2),
+    minItems: fc.nat(2),
+    uniqueItems: fc.boolean(),
+    pattern: fc.constantFrom('^x', 'y'),
+    format: fc.constantFrom('date', 'uri', 'uri-reference'),
+    description: fc.constantFrom('Words', ''),
+    title: fc.constant('Title'),
+    default: scalars,
+    $ref: fc.constantFrom(...REFERENCES.slice(0, 5)),
+    $defs: map,
+  };
+  return {
+    schema: fc.oneof(
+      { maxDepth: 4, depthSize: 'small' },
+      fc.constantFrom<Record<string, unknown>[]>({ type: 'string' }, { type: 'integer' }, { type: 'boolean' }, {}),
+      fc
+        .record(keywords, { requiredKeys: [], noNullPrototype: true })
+        .chain((all) =>
+          fc
+            .subarray(Object.keys(all), { maxLength: 5 })
+            .map((kept) => Object.fromEntries(Object.entries(all).filter(([key]) => kept.includes(key)))),
+        ),
+      map.map((properties) => ({ type: 'object', properties, required: Object.keys(properties) })),
+      map.map((properties) => ({ type: 'object', properties, additionalProperties: false })),
+    ),
+  };
+}).schema;
+
+const definitions = fc.record(
+  {
+    $defs: fc.dictionary(fc.constantFrom('a', 'b'), schemas, { noNullPrototype: true }),
+    definitions: fc.dictionary(fc.constantFrom('a'), schemas, { noNullPrototype: true }),
+  },
+  { requiredKeys: [], noNullPrototype: true },
+);
+const roots = fc.tuple(schemas, definitions).map(([schema, more]) => ({ ...schema, ...more }));
+
+/** Anything at all where a keyword of JSON Schema stands. */
+const hostile: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ value: unknown; schema: Record<string, unknown> }>(
+  (tie) => ({
+    value: fc.oneof(
+      { maxDepth: 5, depthSize: 'small' },
+      fc.constantFrom<unknown>(
+        null,
+        true,
+        false,
+        0,
+        -1,
+        1.5,
+        '',
+        'string',
+        'STRING',
+        'any',
+        '(',
+        [],
+        {},
+        ...REFERENCES,
+      ),
+      fc.array(tie('value'), { maxLength: 3 }),
+      tie('schema'),
+    ),
+    schema: fc.dictionary(
+      fc.constantFrom(
+        ...[
+          'type',
+          'properties',
+          'required',
+          'items',
+          'additionalProperties',
+          'anyOf',
+          'oneOf',
+          'allOf',
+          'not',
+          'enum',
+        ],
+        ...['const', '$ref', '$defs', 'definitions', 'prefixItems', 'additionalItems', 'minimum', 'exclusiveMinimum'],
+        ...['minItems', 'pattern', 'format', 'description', 'title', '$schema', 'default', '__proto__', 'a'],
+      ),
+      tie('value'),
+      { maxKeys: 5, noNullPrototype: true },
+    ),
+  }),
+).schema;
+
+function tool(parameters: Json, to: Protocol, strict?: boolean) {
+  const notes = new Notes();
+  const set = new HeldSet(to, notes);
+  return { ...set.tool({ name: 't', parameters, ...(strict && { strict }) }), notes: notes.names };
+}
+
+const ajv = new Ajv2020({
+  strict: false,
+  validateFormats: false,
+  validateSchema: false,
+  logger: false,
+  addUsedSchema: false,
+});
+
+/** The function that tells whether a value is valid; `undefined` for a schema that no validator reads. */
+function validator(schema: Json): ((value: unknown) => boolean | undefined) | undefined {
+  try {
+    const validate = ajv.compile({ ...schema });
+    return (value) => {
+      try {
+        return validate(value) as boolean;
+      } catch {
+        // A schema that refers to itself and nothing else.
+        return undefined;
+      }
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+const values: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 3, depthSize: 'small' },
+    scalars,
+    fc.array(tie('value'), { maxLength: 2 }),
+    fc.dictionary(keys, tie('value'), { maxKeys: 3, noNullPrototype: true }),
+  ),
+})).value;
+const objects = fc.dictionary(keys, values, { maxKeys: 4, noNullPrototype: true });
+
+for (const to of PROTOCOLS) {
+  describe(`at ${to} upstreams`, () => {
+    for (const [which, any] of [
+      ['right', roots],
+      ['hostile', hostile],
+    ] as const) {
+      test(`a ${which} schema becomes one that the API takes: of a tool, strict or not, and of an answer`, () => {
+        let held = 0;
+        fc.assert(
+          fc.property(any, (schema) => {
+            checkToolSchema(tool(schema, to).schema, 'tool', apiOf(to));
+            const strict = tool(schema, to, true);
+            checkToolSchema(strict.schema, 'tool', apiOf(to));
+            if (strict.strict) checkEnforcedSchema(strict.schema, 'strict', apiOf(to));
+            const answer = new HeldSet(to, new Notes()).answer({ kind: 'json_schema', schema });
+            if (answer === undefined) return;
+            checkEnforcedSchema(answer, 'answer', apiOf(to));
+            held++;
+          }),
+          { numRuns: times(60) },
+        );
+        if (which === 'right') assert.ok(held > times(2), `only ${held} schemas could be held to`);
+      });
+    }
+
+    test('what was written is written again the same', () => {
+      fc.assert(
+        fc.property(hostile, (schema) => {
+          const once = writeSchema(schema, to, new Notes());
+          const notes = new Notes();
+          assert.deepEqual(writeSchema(once, to, notes), once);
+          assert.deepEqual(notes.names, []);
+        }),
+        { numRuns: times(40) },
+      );
+    });
+
+    test('a tool that is not strict may be called as before, and only so where nothing was noted', () => {
+      fc.assert(
+        fc.property(roots, fc.array(objects, { minLength: 1, maxLength: 10 }), (schema, calls) => {
+          const { schema: written, notes } = tool(schema, to);
+          const [before, after] = [validator({ allOf: [schema], ...pick(schema) }), validator(written)];
+          if (before === undefined || after === undefined || notes.includes('schema_alternatives')) return;
+          for (const call of calls) {
+            if (before(call))
+              assert.notEqual(after(call), false, `${JSON.stringify(call)} is refused by ${JSON.stringify(written)}`);
+            if (notes.length === 0 && !Object.hasOwn(schema, '$ref')) assert.equal(after(call), before(call));
+          }
+        }),
+        { numRuns: times(40) },
+      );
+    });
+
+    test('what the model is held to is what was asked for, where no constraint was only told', () => {
+      fc.assert(
+        fc.property(roots, fc.array(values, { minLength: 1, maxLength: 20 }), (schema, said) => {
+          const notes = new Notes();
+          const written = new HeldSet(to, notes).answer({ kind: 'json_schema', schema });
+          if (written === undefined || notes.names.includes('schema_constraints')) return;
+          const [before, after] = [validator(schema), validator(written)];
+          if (before === undefined || after === undefined) return;
+          for (const value of said) {
+            // Of alternatives, exactly one or at least one may be meant.
+            if (after(value) && !JSON.stringify(schema).includes('oneOf'))
+              assert.notEqual(before(value), false, JSON.stringify({ value, written }));
+          }
+        }),
+        { numRuns: times(60) },
+      );
+    });
+  });
+}
+
+/** Definitions stay at the root, where references look for them. */
+function pick({ $defs, definitions: more }: Json): Json {
+  return { ...($defs !== undefined && { $defs }), ...(more !== undefined && { definitions: more }) };
+}
+
+test('a schema that is very deep, very wide, or goes in circles takes no time to speak of', () => {
+  let deep: Json = { type: 'string' };
+  for (let level = 0; level < 900; level++) deep = { type: 'object', properties: { a: deep } };
+  const wide = {
+    type: 'object',
+    properties: Object.fromEntries(Array.from({ length: 40_000 }, (_, i) => [`p${i}`, {}])),
+  };
+  const chain = Object.fromEntries(
+    Array.from({ length: 9000 }, (_, i) => [
+      `d${i}`,
+      { type: 'object', properties: { n: { $ref: `#/$defs/d${i + 1}` } } },
+    ]),
+  );
+  // Each level is twice the one below.
+  const doubling = Object.fromEntries(
+    Array.from({ length: 60 }, (_, i) => {
+      const next = { $ref: `#/$defs/d${i + 1}`, description: 'x' };
+      return [`d${i}`, { type: 'object', properties: { a: next, b: next } }];
+    }),
+  );
+  const circle = {
+    anyOf: Array.from({ length: 50 }, () => ({ $ref: '#' })),
+    type: 'object',
+    properties: wide.properties,
+  };
+  const again = { allOf: [{ $ref: '#' }, { $ref: '#' }], type: 'object' };
+  for (const schema of [
+    deep,
+    wide,
+    { $ref: '#/$defs/d0', $defs: chain },
+    { $ref: '#/$defs/d0', $defs: doubling },
+    circle,
+    again,
+  ]) {
+    for (const to of PROTOCOLS) {
+      tool(schema, to);
+      tool(schema, to, true);
+      new HeldSet(to, new Notes()).answer({ kind: 'json_schema', schema });
+    }
+  }
+});
