@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream';
 import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { exchange } from '../kit/net/exchange.ts';
 import { formatNetworkError } from '../kit/net/format-network-error.ts';
+import { wayTo } from '../kit/net/way.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { readAll } from '../kit/read-all.ts';
 import { Unreachable } from './errors.ts';
@@ -36,11 +38,45 @@ export type Ask = (
   },
 ) => Promise<HttpAnswer>;
 
+/** `fetch` where nothing stands between here and a gateway; else one request through the proxy that the environment names. */
+const fetchByWay =
+  (env: NodeJS.ProcessEnv): Fetch =>
+  async (input, init = {}) => {
+    const url = String(input);
+    const { proxy } = wayTo(new URL(url), env);
+    if (proxy === undefined) return globalThis.fetch(url, init);
+    const { method = 'GET', body, signal } = init;
+    const sent = new Request(url, { ...init, signal: null });
+    const answer = await exchange(url, {
+      method,
+      headers: Object.fromEntries(sent.headers),
+      ...(body === null || body === undefined ? {} : { body: Buffer.from(await sent.arrayBuffer()) }),
+      seconds: TIMEOUT_SECONDS,
+      bytes_max: BODY_BYTES_MAX + 1,
+      proxy,
+      ...(signal && { signal }),
+    });
+    if (answer.ending === 'cut') throw Object.assign(new Error('the answer is cut'), { code: 'ECONNRESET' });
+    if (answer.ending === 'too_late') throw new DOMException('the answer is not complete in time', 'TimeoutError');
+    const headers = new Headers();
+    for (const [name, value] of Object.entries(answer.headers)) {
+      for (const one of [value ?? []].flat()) headers.append(name, one);
+    }
+    const has_body = answer.body.length > 0 && ![204, 205, 304].includes(answer.status);
+    return new Response(has_body ? Buffer.from(answer.body) : null, { status: answer.status, headers });
+  };
+
 /** Makes the function that talks to gateways. */
 export function createAsk(
-  options: { readonly fetch?: Fetch | undefined; readonly timeout_seconds?: number } = {},
+  options: {
+    readonly fetch?: Fetch | undefined;
+    readonly timeout_seconds?: number;
+    /** Its variables may name a proxy. */
+    readonly env?: NodeJS.ProcessEnv;
+  } = {},
 ): Ask {
-  const { fetch = globalThis.fetch, timeout_seconds = TIMEOUT_SECONDS } = options;
+  const { env = process.env, timeout_seconds = TIMEOUT_SECONDS } = options;
+  const { fetch = fetchByWay(env) } = options;
   const user_agent = `appscli/${programVersion()}`;
   return async (method, url, { headers = {}, form, json, signal: stop } = {}) => {
     const time = AbortSignal.timeout(timeout_seconds * 1000);

@@ -171,6 +171,11 @@ export interface GatewayFile {
     readonly type: 'vendor' | 'compat';
     readonly protocols?: readonly ('chat' | 'responses')[];
     readonly base_url: string;
+    readonly append_v1?: boolean;
+    readonly query?: Readonly<Record<string, string>>;
+    readonly proxy?: string | {
+      readonly url_env: string;
+    };
     readonly api_key_env?: string;
     readonly auth_token_env?: string;
     readonly profile?: string;

@@ -20,6 +20,7 @@ import { openSightings } from '../identity/sessions/sightings.ts';
 import { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { everyInBackground, systemClock } from '../kit/clock.ts';
 import { explainListenError } from '../kit/net/listen-error.ts';
+import { configuredWay, describeWay, wayTo } from '../kit/net/way.ts';
 import { waitAtMost } from '../kit/wait-at-most.ts';
 import { DatabaseLedger } from '../money/ledger/ledger.ts';
 import { startRetention } from '../money/ledger/retention.ts';
@@ -176,6 +177,11 @@ export async function startGateway(options: {
     const pipelines = loaded.pipelines.map(({ name }) => name);
     log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
     tellStarted(telemetry, pipelines.length, config);
+    for (const { name, proxy } of config.upstreams) {
+      const way = configuredWay(proxy, secret);
+      if (way.proxy !== undefined)
+        log.info({ upstream: name, way: describeWay(way) }, 'requests leave through a proxy');
+    }
     note('start', { config, loaded, needs_restart: [] }, []);
     void opened.tellStart();
     return { url, database: opened.database, reload: () => reloader.reload('signal'), close };
@@ -251,6 +257,7 @@ async function openServices(
     database,
     clock,
     log,
+    wayTo: (url: URL) => wayTo(url, env),
     access_tokens,
     revocations,
     sightings: opened('session tokens in use', openSightings({ database, log })),

@@ -1,5 +1,6 @@
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../contract/config.ts';
 import type { Clock, Log } from '../contract/services.ts';
+import type { Way } from '../kit/net/way.ts';
 import type { Database } from '../store/database.ts';
 import { type Admission, admit, isVerified, mayStay, type Person } from './provider/admit.ts';
 import type { DecidingGroups } from './provider/deciding-groups.ts';
@@ -53,6 +54,8 @@ export interface IdentityFoundation {
   catchUp(): Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
+  /** How the addresses of the identity provider are reached; directly where nothing is said. */
+  readonly wayTo?: (url: URL) => Way;
 }
 
 /**
@@ -63,7 +66,7 @@ export interface IdentityFoundation {
 export function createIdentity(
   config: GatewayConfig,
   secret: (name: string) => string,
-  { database, revocations, sightings, key_holders, catchUp, clock, log }: IdentityFoundation,
+  { database, revocations, sightings, key_holders, catchUp, clock, log, wayTo }: IdentityFoundation,
   groups?: DecidingGroups,
 ): Identity | undefined {
   const { auth } = config;
@@ -98,7 +101,7 @@ export function createIdentity(
     .announce(key_ids)
     .catch((error) => log.debug({ err: error }, 'which signing keys this gateway has is said later'));
   return {
-    provider: new OpenIdProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock }),
+    provider: new OpenIdProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock, wayTo }),
     tokens,
     sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, marks }),
     console_sessions: createConsoleSessions({ database, clock, marks }),

@@ -3,6 +3,7 @@ import type { GatewayConfig, Profile, RouteUpstream, RoutingRuleConfig, Upstream
 import type { GatewayFile } from '../contract/config-files.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { deepFreeze } from '../kit/freeze.ts';
+import { decidingVariable } from '../kit/net/way.ts';
 import { shapeModel } from '../money/prices/known-models.ts';
 import { namesMeant } from '../money/prices/model-names.ts';
 import { isWritten, type MapNode } from '../source/node.ts';
@@ -29,13 +30,17 @@ export function ownBoundary(
 }
 
 /** Only the Messages protocol has a call that counts tokens. */
-function shapeUpstream(upstream: GatewayFile['upstreams'][number], profile: Profile | undefined): UpstreamConfig {
+function shapeUpstream(
+  upstream: GatewayFile['upstreams'][number],
+  { profile, env }: { readonly profile: Profile | undefined; readonly env: NodeJS.ProcessEnv },
+): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
   const count_tokens = type === 'vendor' && supports.count_tokens;
   const { unproven_reasoning = false } = supports;
   const unsigned_reasoning = supports.unproven_reasoning ?? !checksSignatures(upstream.base_url);
   return {
     ...upstream,
+    ...shapeProxy(upstream, env),
     profile,
     protocols,
     honours: honouredBy(upstream),
@@ -43,6 +48,16 @@ function shapeUpstream(upstream: GatewayFile['upstreams'][number], profile: Prof
     state_boundary: upstream.state_boundary ?? ownBoundary(upstream),
     supports: { ...supports, count_tokens, unproven_reasoning, unsigned_reasoning },
   };
+}
+
+/** Where gateway.yaml names no proxy, the environment may. */
+function shapeProxy(
+  { base_url, proxy }: GatewayFile['upstreams'][number],
+  env: NodeJS.ProcessEnv,
+): Pick<UpstreamConfig, 'proxy'> {
+  if (proxy !== undefined) return { proxy };
+  const variable = decidingVariable(new URL(base_url), env);
+  return variable?.is_proxy ? { proxy: { url_env: variable.name } } : {};
 }
 
 /** A field that is said to be the only bound it takes is one that it keeps to. */
@@ -102,10 +117,12 @@ export interface ConfigSource {
   /** Of gateway.yaml, where the embedded database lives by default. */
   readonly directory: string;
   readonly profiles: LoadedProfiles;
+  /** Its variables may name proxies. */
+  readonly env: NodeJS.ProcessEnv;
 }
 
 /** The configuration stages see, from a validated gateway.yaml. */
-export function shapeConfig(value: unknown, { root, directory, profiles }: ConfigSource): GatewayConfig {
+export function shapeConfig(value: unknown, { root, directory, profiles, env }: ConfigSource): GatewayConfig {
   // Conditions have their named rules expanded by now.
   const { rules: _, ...raw } = value as GatewayFile;
   const routing = shapeRouting(raw.routing);
@@ -121,7 +138,9 @@ export function shapeConfig(value: unknown, { root, directory, profiles }: Confi
     ...from_lists,
     server: { ...raw.server, profile: profiles.server },
     database: shapeDatabase(raw.database, directory),
-    upstreams: raw.upstreams.map((upstream, index) => shapeUpstream(upstream, profiles.upstreams[index])),
+    upstreams: raw.upstreams.map((upstream, index) =>
+      shapeUpstream(upstream, { profile: profiles.upstreams[index], env }),
+    ),
     models: raw.models.map((model, index) =>
       shapeModel(model, raw.upstreams, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
     ),

@@ -15,6 +15,7 @@ import { factNames } from './link/known-names.ts';
 import { linkGateway } from './link/link-gateway.ts';
 import { checkPrices } from './link/link-money.ts';
 import { checkRoutes } from './link/link-routes.ts';
+import { linkWays } from './link/link-ways.ts';
 import { type PolicySource, policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
 
@@ -102,12 +103,13 @@ export function checkGateway(
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
   linkGateway(root, names, findings);
+  linkWays(root, options);
   linkGroups(root, fact_names.get('principal.groups'), findings);
   allowWarnings(root, findings);
   const profiles = loadProfiles(root, file, options);
   const config =
     validated.ok && findings.errors() === before
-      ? shapeConfig(validated.value, { root, directory: dirname(file), profiles })
+      ? shapeConfig(validated.value, { root, directory: dirname(file), profiles, env: options.env })
       : undefined;
   if (config !== undefined) checkPrices(config, root, findings);
   if (config !== undefined) checkRoutes(config, root, findings);

@@ -1,4 +1,5 @@
 import { type Exchange, exchange } from '../kit/net/exchange.ts';
+import type { Way } from '../kit/net/way.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { isTimeout, NoAnswerInTime } from './no-answer.ts';
 import { NotAsked } from './not-asked.ts';
@@ -14,8 +15,8 @@ export interface AskOptions {
   readonly seconds: number;
   /** For everything together. */
   readonly total_seconds: number;
-  /** Its proxy variables are followed, as clients follow them. */
-  readonly proxy_env?: NodeJS.ProcessEnv;
+  /** How the gateway is reached; directly where nothing is said. Raises UnusableProxy. */
+  readonly wayTo?: (url: URL) => Way;
   /** Certificates to trust, in PEM, in place of the usual ones. */
   readonly ca?: readonly string[];
 }
@@ -56,13 +57,14 @@ export function createAsker(options: AskOptions): Asker {
     const { method = given.json === undefined && given.body === undefined ? 'GET' : 'POST' } = given;
     const body = given.body ?? (given.json === undefined ? undefined : JSON.stringify(given.json));
     try {
-      const answer = await exchange(`${root_url}${given.path}`, {
+      const url = `${root_url}${given.path}`;
+      const answer = await exchange(url, {
         method,
         headers: headersOf(given, options, body !== undefined),
         ...(body === undefined ? {} : { body }),
         seconds,
         signal: stopped.signal,
-        ...(options.proxy_env === undefined ? {} : { proxy_env: options.proxy_env }),
+        proxy: options.wayTo?.(new URL(url)).proxy,
         ...(options.ca === undefined ? {} : { ca: options.ca }),
       });
       stopped.signal.throwIfAborted();

@@ -1,4 +1,6 @@
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
+import { proxyCredential } from '../kit/net/tunnel.ts';
+import { parseProxy, proxyProblem, proxyVariables } from '../kit/net/way.ts';
 import type { Loaded } from '../source/spec.ts';
 
 /** Every environment variable a configuration refers to, by the key that does: those that end in `_env`, at any depth. */
@@ -25,6 +27,20 @@ function tellingParts(value: string): string[] {
   return [...new Set([value, encodeURIComponent(value.toWellFormed()), ...lines, ...privateMembers(value)])];
 }
 
+const isProxy = (address: string) => proxyProblem(address) === undefined;
+
+/** The texts that would give away the password in the address of a proxy; none where it has none. */
+function passwordOf(address: string): string[] {
+  if (!isProxy(address)) return [];
+  const { 'proxy-authorization': header } = proxyCredential(parseProxy(address, ''));
+  if (header === undefined) return [];
+  const pair = header.slice('Basic '.length);
+  const password = Buffer.from(pair, 'base64')
+    .toString()
+    .replace(/^[^:]*:/, '');
+  return [pair, password, encodeURIComponent(password.toWellFormed())].filter((part) => part !== '');
+}
+
 function privateMembers(value: string): string[] {
   try {
     const key = JSON.parse(value) as Readonly<Record<string, unknown>> | null;
@@ -48,6 +64,10 @@ export function createSecrets(
   hide: (secret: string) => void,
 ): (name: string) => string {
   const values = new Map<string, string>();
+  // Host and port of a proxy are no secret.
+  const proxies = new Set(
+    (config?.upstreams ?? []).flatMap(({ proxy }) => (typeof proxy === 'object' ? proxy.url_env : [])),
+  );
   const entries = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
   for (const { key, name } of namedSecrets([config, entries.map(({ options }) => options)])) {
     const value = env[name];
@@ -58,8 +78,13 @@ export function createSecrets(
         { exit_code: EXIT_CONFIGURATION },
       );
     }
-    for (const part of tellingParts(value)) hide(part);
+    const is_proxy = proxies.has(name) && isProxy(value);
+    for (const part of is_proxy ? passwordOf(value) : tellingParts(value)) hide(part);
     values.set(name, value);
+  }
+  // Servers that no key names a proxy for are reached through these.
+  for (const name of [...proxyVariables('https:'), ...proxyVariables('http:')]) {
+    for (const part of passwordOf(env[name] ?? '')) hide(part);
   }
   return (name) => {
     const value = values.get(name);

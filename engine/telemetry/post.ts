@@ -1,6 +1,16 @@
 import http, { type IncomingHttpHeaders } from 'node:http';
 import https from 'node:https';
 import { createSecureContext, getCACertificates } from 'node:tls';
+import {
+  NoTunnel,
+  openTlsTunnelInTime,
+  optionsTo,
+  PROXY_REFUSES,
+  placeOf,
+  writtenForProxy,
+} from '../kit/net/tunnel.ts';
+import { TunnelAgent } from '../kit/net/tunnel-agent.ts';
+import { DIRECT, type Way } from '../kit/net/way.ts';
 import { readAll } from '../kit/read-all.ts';
 
 /** An answer to a POST. */
@@ -36,8 +46,12 @@ export interface PostTls {
   readonly key?: string | undefined;
 }
 
-/** Opens a way to one origin, on connections of its own. Redirects are answers like others. Raises Error for a certificate that is none. */
-export function openPost(origin: string, { ca, certificate, key }: PostTls): { readonly post: Post; close(): void } {
+/** Opens a way to one origin, directly or through an HTTP proxy, on connections of its own. Redirects are answers like others. Raises Error for a certificate that is none. */
+export function openPost(
+  origin: string,
+  { ca, certificate, key }: PostTls,
+  { proxy }: Pick<Way, 'proxy'> = DIRECT,
+): { readonly post: Post; close(): void } {
   const is_tls = origin.startsWith('https:');
   const pool = { keepAlive: true, maxSockets: CONNECTIONS };
   const tls = {
@@ -46,12 +60,27 @@ export function openPost(origin: string, { ca, certificate, key }: PostTls): { r
     ...(key && { key }),
   };
   if (is_tls) createSecureContext(tls);
-  const agent = is_tls ? new https.Agent({ ...pool, ...tls }) : new http.Agent(pool);
-  const { request } = is_tls ? https : http;
+  const place = placeOf(new URL(origin));
+  const for_proxy = writtenForProxy(new URL(origin), proxy);
+  const is_secure = (for_proxy?.proxy.protocol ?? new URL(origin).protocol) === 'https:';
+  const agentOf = (): http.Agent => {
+    if (is_tls && proxy !== undefined) return new TunnelAgent(pool, () => openTlsTunnelInTime(place, proxy, tls));
+    if (is_tls) return new https.Agent({ ...pool, ...tls });
+    return is_secure ? new https.Agent(pool) : new http.Agent(pool);
+  };
+  const agent = agentOf();
+  const { request } = is_secure ? https : http;
   const post: Post = (path, headers, body, signal) =>
     new Promise((resolve, reject) => {
       const framed = { ...headers, 'content-length': body.length };
-      const sent = request(origin + path, { method: 'POST', agent, headers: framed, signal }, (answer) => {
+      const by_proxy = for_proxy && { ...optionsTo(for_proxy.proxy), path: origin + path };
+      const options = { method: 'POST', agent, headers: { ...framed, ...for_proxy?.headers }, signal, ...by_proxy };
+      const sent = request(origin + path, options, (answer) => {
+        if (for_proxy !== undefined && answer.statusCode === PROXY_REFUSES) {
+          answer.destroy();
+          reject(new NoTunnel(PROXY_REFUSES, for_proxy.proxy, answer.headers));
+          return;
+        }
         // A body that is let go of before its end fails, and an error that nobody listens to ends the process.
         answer.on('error', () => {});
         // Its status has said what became of the batch, whatever comes of the rest.

@@ -4,6 +4,7 @@ import { askedIn, type Protocol, protocolOf } from '../contract/protocol.ts';
 import type { CompressedBody } from '../contract/request-body.ts';
 import type { Services } from '../contract/services.ts';
 import type { DrainLimits } from '../contract/stage.ts';
+import { configuredWay } from '../kit/net/way.ts';
 import { spellBound } from '../protocols/body/output-bound.ts';
 import { definitionOf } from '../protocols/definitions.ts';
 import type { ForwardContext } from './attempts/forward-context.ts';
@@ -48,7 +49,7 @@ export function createTarget(upstream: UpstreamConfig, { config, clock, secret }
   return {
     config: upstream,
     pathOf: upstreamPaths(upstream),
-    transport: openTransport(upstream, { connect_seconds, clock }),
+    transport: openTransport(upstream, { connect_seconds, clock, proxy: configuredWay(upstream.proxy, secret).proxy }),
     credential: upstreamCredential(upstream, secret),
     fixed_headers: fixedHeaders(upstream, secret),
     credential_name: upstream.api_key_env ?? upstream.auth_token_env,

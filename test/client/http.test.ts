@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { createAsk } from '../../engine/client/http.ts';
 import { CERTIFICATES } from '../support/certificates.ts';
+import { startForwardProxy } from '../support/net/forward-proxy.ts';
 import { startScriptedGateway } from './scripted-gateway.ts';
 
 test('an answer that does not come, or not to its end, is given up', async () => {
@@ -57,4 +58,40 @@ test('a certificate nobody verifies is named, with what to do about it', async (
 test('http at an https address says so', async () => {
   const gateway = await startScriptedGateway();
   await assert.rejects(createAsk()('GET', gateway.url.replace('http:', 'https:')), { message: /does not speak TLS/ });
+});
+
+test('a form and JSON go through the proxy of the environment, and answers come back, large ones excepted', async () => {
+  const seen: string[] = [];
+  const behind = createPlainServer((req, res) => {
+    let body = '';
+    req.on('data', (chunk) => {
+      body += chunk;
+    });
+    req.on('end', () => {
+      seen.push(`${req.method} ${req.headers.host} ${req.headers['content-type']} ${body}`);
+      res.setHeader('retry-after', '7');
+      if (req.url === '/large') res.end('x'.repeat(1024 * 1024 + 1));
+      else res.writeHead(req.url === '/none' ? 204 : 200).end(req.url === '/none' ? undefined : '{"a":1}');
+    });
+  });
+  await new Promise<void>((resolve) => behind.listen(0, '127.0.0.1', resolve));
+  const servers = { 'gateway.example': (behind.address() as AddressInfo).port };
+  const proxy = await startForwardProxy({ servers, credential: { name: 'ada', password: 'planted-word' } });
+  const ask = createAsk({ env: { HTTP_PROXY: proxy.url } });
+  const url = 'http://gateway.example/token';
+  const answer = { status: 200, kind: 'json', body: { a: 1 }, retry_after_seconds: 7 };
+  assert.deepEqual(await ask('POST', url, { form: { a: 'b c' } }), answer);
+  assert.deepEqual(await ask('PUT', url, { json: { a: 'b' }, headers: { authorization: 'Bearer x' } }), answer);
+  assert.equal((await ask('GET', 'http://gateway.example/none')).kind, 'empty');
+  await assert.rejects(ask('GET', 'http://gateway.example/large'), { exit_code: 69, message: /more than 1 MiB/ });
+  assert.deepEqual(seen.slice(0, 2), [
+    'POST gateway.example application/x-www-form-urlencoded;charset=UTF-8 a=b+c',
+    'PUT gateway.example application/json {"a":"b"}',
+  ]);
+  assert.equal(proxy.passed.length, 4);
+  const refused = createAsk({ env: { HTTP_PROXY: proxy.url.replace('planted', 'other') } })('GET', url);
+  await assert.rejects(refused, { message: new RegExp(`the proxy ${proxy.host} answers with status 407`) });
+  await proxy.close();
+  behind.closeAllConnections();
+  behind.close();
 });

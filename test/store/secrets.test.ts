@@ -46,6 +46,23 @@ test('every value is hidden from the log before anybody can get it', () => {
   assert.deepEqual(hidden, ['one', 'two']);
 });
 
+test('of the address of a proxy only the password is hidden, in every form, also where no key names the proxy', () => {
+  const address = 'http://ada:p%40ss%3Aword@proxy.example.com:3128';
+  const forms = [Buffer.from('ada:p@ss:word').toString('base64'), 'p@ss:word', 'p%40ss%3Aword'];
+  const hiddenOf = (env: Record<string, string>, proxy?: object) => {
+    const hidden: string[] = [];
+    const upstreams = [{ name: 'main', ...proxy }];
+    createSecrets({ ...loaded, config: { upstreams } as unknown as GatewayConfig }, env, (one) => hidden.push(one));
+    return hidden;
+  };
+  const by_key = { proxy: { url_env: 'PROXY_URL' } };
+  assert.deepEqual(hiddenOf({ PROXY_URL: address }, by_key), forms);
+  assert.deepEqual(hiddenOf({ PROXY_URL: 'http://proxy.example.com:3128' }, by_key), []);
+  assert.deepEqual(hiddenOf({ PROXY_URL: 'no proxy at all' }, by_key), ['no proxy at all', 'no%20proxy%20at%20all']);
+  for (const name of ['HTTPS_PROXY', 'https_proxy', 'HTTP_PROXY', 'http_proxy', 'ALL_PROXY', 'all_proxy'])
+    assert.deepEqual([...new Set(hiddenOf({ [name]: address.replace('http://', '') }))], forms, name);
+});
+
 test('a value with a line break is refused by name, never by value', () => {
   for (const value of ['planted\n', ' planted', 'plan\tted', 'plänted']) {
     assert.throws(

@@ -18,11 +18,11 @@ export function renderLive(
 }
 
 function renderText(check: LiveCheck, width: number, color: boolean): string {
-  const { name, ok, what, help, warnings = [], notes = [], duration_ms } = check;
+  const { name, ok, what, help, warnings = [], notes = [], duration_ms, way } = check;
   const state = (ok ? 'ok' : 'failed').padEnd(STATE_WIDTH);
   const painted = color ? `\x1b[${ok ? GREEN : RED};1m${state}\x1b[0m` : state;
   const indent = ' '.repeat(STATE_WIDTH + width + 2);
-  const said = `${printable(what)} (${duration_ms} ms)`;
+  const said = `${printable(what)} (${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
   const more = [
     ...(help === undefined ? [] : [`help: ${help}`]),
     ...warnings.map((text) => `warning: ${text}`),

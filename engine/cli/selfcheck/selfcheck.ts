@@ -1,4 +1,5 @@
 import { clientNames } from '../../client-files/names.ts';
+import { wayTo } from '../../kit/net/way.ts';
 import { printableLines } from '../../kit/text/printable.ts';
 import type { SelfCheck, SelfCheckOutcome } from '../../selfcheck/check.ts';
 import { CHECKS } from '../../selfcheck/checks.ts';
@@ -65,7 +66,7 @@ export async function selfcheck(
     header_prefixes,
     seconds: given.timeout,
     total_seconds: given.timeout * TOTAL_FACTOR,
-    proxy_env: context.env,
+    wayTo: (url) => wayTo(url, context.env),
   });
   const known: Omit<Subject, 'model'> = {
     ...asker,

@@ -66,14 +66,13 @@ const prefixesOf = ({ desk }: Inquiry) => [...new Set(['vendor', desk.names.mess
 
 function openAsker(inquiry: Inquiry, token: string, ca: readonly string[] | undefined): Asker {
   const { root_url, way, seconds } = inquiry;
-  const proxy = way.proxy?.href;
   return createAsker({
     root_url,
     token,
     header_prefixes: prefixesOf(inquiry),
     seconds,
     total_seconds: TOTAL_SECONDS,
-    proxy_env: proxy === undefined ? {} : { HTTPS_PROXY: proxy, HTTP_PROXY: proxy },
+    wayTo: () => ({ proxy: way.proxy, by: way.variable ?? '' }),
     ...(ca === undefined ? {} : { ca }),
   });
 }

@@ -1,6 +1,6 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
-import { isException } from '../../kit/net/proxy-variables.ts';
+import { isException, proxyVariables } from '../../kit/net/way.ts';
 import { printableLine } from '../../kit/text/printable.ts';
 
 /** How requests to an address leave this machine, by its variables. */
@@ -18,8 +18,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 /** Reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, in small letters too, as clients do. */
 export function wayOut(root_url: string, env: Environment): WayOut {
   const url = new URL(root_url);
-  const names = [url.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY', 'ALL_PROXY'];
-  const set = names.flatMap((name) => [name.toLowerCase(), name]).filter((name) => (env[name] ?? '') !== '');
+  const set = proxyVariables(url.protocol).filter((name) => (env[name] ?? '') !== '');
   const variable = set[0];
   if (variable === undefined) return { proxy: undefined, variable: undefined, outcome: undefined };
   const exceptions = env.no_proxy || env.NO_PROXY || '';

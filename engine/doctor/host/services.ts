@@ -2,11 +2,13 @@ import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import type { OidcConfig, UpstreamConfig } from '../../contract/config.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { openTunnel, placeOf } from '../../kit/net/tunnel.ts';
+import { type Way, wayTo } from '../../kit/net/way.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { type ClockReading, clockIn } from './clock.ts';
-import { type Host, placeOf } from './host.ts';
+import { type Host, placeOf as placeInFile } from './host.ts';
 import { diagnosisOf } from './live/as-diagnosis.ts';
-import { checkUpstream } from './live/check-live.ts';
+import { checkUpstream, upstreamWay } from './live/check-live.ts';
 import { withListedModels } from './live/listed-models.ts';
 import type { ProbeAnswer } from './live/probe.ts';
 import { checkProvider } from './live/provider.ts';
@@ -23,7 +25,7 @@ export interface FoundService {
 export function examineServices(host: Host): Promise<FoundService>[] {
   const { config, env, timeout_seconds } = host;
   const collectors = telemetryTrials(config, env, timeout_seconds).map(async ([title, attempt]) => {
-    const base = { id: 'telemetry.reach', title, where: placeOf(host, '/telemetry') };
+    const base = { id: 'telemetry.reach', title, where: placeInFile(host, '/telemetry') };
     return { diagnoses: [diagnosisOf(base, await attempt())] };
   });
   return [
@@ -38,7 +40,7 @@ async function examineProvider(host: Host): Promise<FoundService> {
   const { auth } = config;
   const oidc = auth?.oidc;
   if (auth === undefined || oidc === undefined) return { diagnoses: [] };
-  const base = { id: 'provider.reach', title: 'identity provider', where: placeOf(host, '/auth/oidc') };
+  const base = { id: 'provider.reach', title: 'identity provider', where: placeInFile(host, '/auth/oidc') };
   const ahead: number[] = [];
   const seen = ({ headers }: ProbeAnswer) =>
     ahead.push(...[clockIn(headers, machine.now())].filter((ms) => ms !== undefined));
@@ -50,6 +52,7 @@ async function examineProvider(host: Host): Promise<FoundService> {
       url: oidc.issuer_url,
       where: base.where,
       ca: authoritiesOf(oidc),
+      wayThere: () => wayTo(new URL(oidc.issuer_url), env),
     }),
   ]);
   const [first] = ahead;
@@ -72,7 +75,7 @@ function authoritiesOf({ ca_file }: OidcConfig): readonly string[] | undefined {
 async function examineUpstream(host: Host, upstream: UpstreamConfig, index: number): Promise<FoundService> {
   const { config, env, timeout_seconds, machine } = host;
   const { name, base_url, api_key_env, auth_token_env } = upstream;
-  const where = placeOf(host, `/upstreams/${index}`);
+  const where = placeInFile(host, `/upstreams/${index}`);
   const base = { id: 'upstream.reach', title: `upstream ${name}`, where };
   const ahead: number[] = [];
   const seen = ({ headers }: ProbeAnswer) =>
@@ -90,6 +93,7 @@ async function examineUpstream(host: Host, upstream: UpstreamConfig, index: numb
       url: base_url,
       where,
       ca: undefined,
+      wayThere: () => upstreamWay(upstream, env),
     }),
   ]);
   const reach: Diagnosis =
@@ -107,17 +111,23 @@ async function examineUpstream(host: Host, upstream: UpstreamConfig, index: numb
   };
 }
 
+const timeout = (seconds: number) => AbortSignal.timeout(seconds * 1000);
+
 async function examineCertificate(
   { timeout_seconds, machine }: Host,
   asked: Pick<Diagnosis, 'id' | 'title' | 'where'> & {
     readonly url: string;
     readonly ca: readonly string[] | undefined;
+    readonly wayThere: () => Way | Error;
   },
 ): Promise<Diagnosis[]> {
-  const { url, ca, ...base } = asked;
+  const { url, ca, wayThere, ...base } = asked;
   if (!url.startsWith('https:')) return [];
   try {
-    const shown = await lookAtCertificate(url, { seconds: timeout_seconds, ca });
+    const way = wayThere();
+    if (way instanceof Error) return [];
+    const through = way.proxy && (await openTunnel(placeOf(new URL(url)), way.proxy, timeout(timeout_seconds)));
+    const shown = await lookAtCertificate(url, { seconds: timeout_seconds, ca, through });
     const judged = judgeValidity(
       shown,
       machine.now(),

@@ -1,5 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import { connect, type PeerCertificate } from 'node:tls';
 import { printableLine } from '../../kit/text/printable.ts';
 import type { Diagnosis } from '../diagnosis.ts';
@@ -25,14 +25,22 @@ const NAME_MAX = 100;
 /** Shakes hands with a server over TLS and looks at its certificate; sends nothing. Rejects with the error of the network. */
 export function lookAtCertificate(
   url: string,
-  { seconds, ca }: { readonly seconds: number; readonly ca?: readonly string[] | undefined },
+  {
+    seconds,
+    ca,
+    through,
+  }: {
+    readonly seconds: number;
+    readonly ca?: readonly string[] | undefined;
+    /** A connection to it that is open already. */
+    readonly through?: Socket | undefined;
+  },
 ): Promise<ShownCertificate> {
   const { hostname, port } = new URL(url);
   const host = hostname.replace(/^\[|\]$/g, '');
   return new Promise((resolve, reject) => {
     const socket = connect({
-      host,
-      port: Number(port || 443),
+      ...(through === undefined ? { host, port: Number(port || 443) } : { socket: through, host }),
       rejectUnauthorized: false,
       ...(isIP(host) === 0 ? { servername: host } : {}),
       ...(ca === undefined ? {} : { ca: [...ca] }),

@@ -22,6 +22,7 @@ import {
 import type { OidcConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { DIRECT, type Way } from '../../kit/net/way.ts';
 import { createRequestLimit, type RequestLimit } from '../sessions/request-limits.ts';
 import { promptForAccount } from './account-prompt.ts';
 import { completeClaims, isTold, VERIFIED, wantedClaims } from './claims.ts';
@@ -69,6 +70,8 @@ interface ProviderOptions {
   readonly redirect_uri: string;
   readonly log: Log;
   readonly clock: Clock;
+  /** How each of its addresses is reached; directly where nothing is said. */
+  readonly wayTo?: ((url: URL) => Way) | undefined;
 }
 
 /**
@@ -90,7 +93,7 @@ export class OpenIdProvider implements IdentityProvider {
   #keys: ExportedJWKSCache | undefined;
 
   /** Raises StartError for a private key or `ca_file` that can't be used. */
-  constructor({ oidc, secret, redirect_uri, log, clock }: ProviderOptions) {
+  constructor({ oidc, secret, redirect_uri, log, clock, wayTo = () => DIRECT }: ProviderOptions) {
     const { timeout_seconds, ca_file } = oidc;
     this.#oidc = oidc;
     this.#redirect_uri = redirect_uri;
@@ -98,7 +101,7 @@ export class OpenIdProvider implements IdentityProvider {
     this.#clock = clock;
     this.#own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
     this.#authentication = clientAuthentication(oidc, this.#own_secret);
-    this.#fetch = createProviderFetch({ ca_file, timeout_seconds, clock });
+    this.#fetch = createProviderFetch({ ca_file, timeout_seconds, clock, wayTo });
     this.#discover = renewHourly(() => readDiscovery(oidc, this.#fetch), { clock, log });
     this.#early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
     this.#wanted = wantedClaims(oidc);

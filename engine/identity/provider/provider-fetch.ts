@@ -1,10 +1,12 @@
 import { getCACertificates } from 'node:tls';
-import { Agent, type Dispatcher } from 'undici';
+import { Agent, buildConnector, type Dispatcher } from 'undici';
 import type { Clock } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { openTlsTunnelInTime, placeOf } from '../../kit/net/tunnel.ts';
+import type { Way } from '../../kit/net/way.ts';
 import { readAll } from '../../kit/read-all.ts';
 import { ProviderError } from './provider.ts';
 
@@ -30,11 +32,13 @@ export function createProviderFetch(options: {
   readonly ca_file?: string | undefined;
   readonly timeout_seconds: number;
   readonly clock: Clock;
+  /** How each of its addresses is reached. Raises UnusableProxy. */
+  readonly wayTo: (url: URL) => Way;
 }): ProviderFetch {
-  const { ca_file, timeout_seconds, clock } = options;
+  const { ca_file, timeout_seconds, clock, wayTo } = options;
   const ca = ca_file === undefined ? undefined : [...getCACertificates('default'), ...certificatesIn(ca_file)];
   // No connection is kept: one that the provider is just closing would lose a code or refresh token that is good once.
-  const agent = new Agent({ allowH2: false, pipelining: 0, ...(ca !== undefined && { connect: { ca } }) });
+  const agent = new Agent({ allowH2: false, pipelining: 0, connect: connectorBy(wayTo, ca) });
   return async (url, { method, headers, body }) => {
     const { origin, pathname, search } = new URL(url);
     const what = `${method} ${origin}${pathname}`;
@@ -60,6 +64,29 @@ export function createProviderFetch(options: {
     } finally {
       timer.close();
     }
+  };
+}
+
+/** Connects to a provider directly or through a proxy; plain HTTP is for providers on this machine, which no proxy reaches. */
+function connectorBy(wayTo: (url: URL) => Way, ca: string[] | undefined): buildConnector.connector {
+  const connectDirectly = buildConnector({ allowH2: false, ...(ca && { ca }) });
+  return (options, done) => {
+    const url = new URL(`${options.protocol}//${options.host}`);
+    let proxy: URL | undefined;
+    try {
+      ({ proxy } = wayTo(url));
+    } catch (error) {
+      done(error as Error, null);
+      return;
+    }
+    if (proxy === undefined) {
+      connectDirectly(options, done);
+      return;
+    }
+    openTlsTunnelInTime(placeOf(url), proxy, { ALPNProtocols: ['http/1.1'], ...(ca && { ca }) }).then(
+      (socket) => done(null, socket),
+      (error) => done(error, null),
+    );
   };
 }
 

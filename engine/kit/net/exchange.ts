@@ -2,8 +2,15 @@ import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, ty
 import { request as askSecure } from 'node:https';
 import type { Socket } from 'node:net';
 import { growingBuffer } from './growing-buffer.ts';
-import { proxyFor } from './proxy-variables.ts';
-import { openTunnel, optionsTo, placeOf, proxyCredential } from './tunnel.ts';
+import {
+  NoTunnel,
+  openTunnel,
+  optionsTo,
+  PROXY_REFUSES,
+  ProxyUnreachable,
+  placeOf,
+  writtenForProxy,
+} from './tunnel.ts';
 
 /** One request that an unknown server is asked. */
 export interface ExchangeRequest {
@@ -18,8 +25,8 @@ export interface ExchangeRequest {
   readonly ca?: readonly string[];
   /** The certificate of this very server, in PEM, to trust in place of authorities whatever it is for, and the name it is asked by. */
   readonly pinned?: { readonly certificate: string; readonly name: string };
-  /** Its HTTPS_PROXY, HTTP_PROXY and NO_PROXY are followed; without it no proxy is used. */
-  readonly proxy_env?: NodeJS.ProcessEnv;
+  /** The HTTP proxy that it goes through. */
+  readonly proxy?: URL | undefined;
   /** Whether the body is wanted; else the connection is closed after the head. True where nothing is said. */
   readonly read_body?: boolean;
   readonly signal?: AbortSignal;
@@ -52,7 +59,7 @@ const BYTES_MAX = 1024 * 1024;
 
 /**
  * Sends one request on a connection of its own and keeps when everything arrived. No redirect is followed, size and time are
- * bounded. Rejects with the error of the network, or the reason of a signal, where no head of an answer came in time.
+ * bounded. Rejects with the error of the network, of a proxy, or the reason of a signal, where no head of an answer came in time.
  */
 export async function exchange(url: string, given: ExchangeRequest): Promise<Exchange> {
   const time = new AbortController();
@@ -64,9 +71,16 @@ export async function exchange(url: string, given: ExchangeRequest): Promise<Exc
   const signal = given.signal === undefined ? time.signal : AbortSignal.any([time.signal, given.signal]);
   try {
     const started = performance.now();
-    const proxy = proxyFor(new URL(url), given.proxy_env ?? {});
-    if (proxy === undefined || !isSecure(url)) {
-      return await send(url, given, { signal, started, way: proxy === undefined ? {} : byProxy(url, proxy) });
+    const { proxy } = given;
+    if (proxy === undefined) return await send(url, given, { signal, started, way: {} });
+    const for_proxy = writtenForProxy(new URL(url), proxy);
+    if (for_proxy !== undefined) {
+      const way = { ...optionsTo(proxy), path: url, own_headers: for_proxy.headers };
+      const answer = await send(url, given, { signal, started, way }).catch((error) => {
+        throw signal.aborted ? error : new ProxyUnreachable(proxy, error);
+      });
+      if (answer.status === PROXY_REFUSES) throw new NoTunnel(PROXY_REFUSES, proxy, answer.headers);
+      return answer;
     }
     const socket = await openTunnel(placeOf(new URL(url)), proxy, signal);
     return await send(url, given, { signal, started, way: { socket } }).finally(() => socket.destroy());
@@ -79,12 +93,6 @@ const isSecure = (url: string) => /^https:/i.test(url);
 
 /** What a request needs besides, where it goes through a proxy. */
 type WayThere = RequestOptions & { readonly socket?: Socket; readonly own_headers?: Readonly<Record<string, string>> };
-
-/** How a request is handed to a proxy that reads it, with its whole address. */
-function byProxy(url: string, proxy: URL): WayThere {
-  const { host } = new URL(url);
-  return { ...optionsTo(proxy), path: url, own_headers: { host, ...proxyCredential(proxy) } };
-}
 
 function send(
   url: string,

@@ -1,3 +1,6 @@
+import { NoTunnel, ProxyUnreachable } from './tunnel.ts';
+import { UnusableProxy } from './way.ts';
+
 const REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'the connection was cut',
@@ -21,13 +24,15 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
   HPE_HEADER_OVERFLOW: 'the headers of its answer are too large',
   HPE_INVALID_CONSTANT: 'it does not speak HTTP',
-  ERR_PROXY_TUNNEL: 'the proxy that HTTPS_PROXY names opens no way to it',
-  ERR_PROXY_INVALID_CONFIG: 'HTTPS_PROXY or HTTP_PROXY holds no address of a proxy',
   ERR_INVALID_CHAR: 'the credential holds a character that no HTTP header can carry',
 };
 
 /** Why a request got no answer, in a few words without credentials. */
 export function formatNetworkError(error: unknown, timeout_seconds: number): string {
+  // They name the proxy and never its credential.
+  if (error instanceof NoTunnel || error instanceof UnusableProxy) return error.message;
+  if (error instanceof ProxyUnreachable)
+    return `no way through the proxy ${error.proxy}: ${REASONS[error.code] ?? `error ${error.code}`}`;
   const { name, code = '' } = (error ?? {}) as { name?: string; code?: string };
   if (name === 'TimeoutError' || name === 'AbortError') return `no answer within ${timeout_seconds} seconds`;
   return REASONS[code] ?? (/^HPE_/.test(code) ? 'it does not speak HTTP' : code === '' ? 'it failed' : `error ${code}`);

@@ -8,7 +8,7 @@ import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf }
 import type { KnownNames } from '../annotations.ts';
 import { linkAllowed } from './link-allowed.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
-import { linkHeaders, namesCredential } from './link-headers.ts';
+import { linkHeaders, linkQuery, namesCredential } from './link-headers.ts';
 import { reportExclusive, reportTwins } from './link-keys.ts';
 import { linkMetrics } from './link-metrics.ts';
 import { linkMoney } from './link-money.ts';
@@ -91,6 +91,7 @@ function checkUpstream(upstream: Node, findings: Findings): void {
   checkEncryption(upstream, findings);
   linkAllowed(upstream, findings);
   linkHeaders(upstream, findings);
+  linkQuery(upstream, findings);
   const name = childOf(upstream, 'name');
   if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) return;
   findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
@@ -125,12 +126,18 @@ function checkProtocols(upstream: Node, findings: Findings): void {
   });
 }
 
+/** Whether the base URL is said to be complete: nothing of the version of a path is put behind it. */
+function isComplete(upstream: Node): boolean {
+  const append = childOf(upstream, 'append_v1');
+  return append?.kind === 'scalar' && append.value === false;
+}
+
 /** A base URL that ends where the paths of requests begin. */
 function checkApiPath(upstream: Node, findings: Findings): void {
   const node = childOf(upstream, 'base_url');
   const url = textOf(node) ?? '';
   const path = (isCompat(upstream) ? COMPAT_API_PATH : VENDOR_API_PATH).exec(url)?.[1];
-  if (node === undefined || path === undefined) return;
+  if (node === undefined || path === undefined || (path === '/v1' && isComplete(upstream))) return;
   findings.report('W7031', node.mark, `the path of a request is added to this URL, which has ${path} already`, {
     help: `leave it out: ${url.slice(0, url.lastIndexOf(path))}`,
   });

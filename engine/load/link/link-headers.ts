@@ -1,3 +1,4 @@
+import { fieldRule } from '../../protocols/body/field-rules.ts';
 import { quote } from '../../source/describe.ts';
 import { looksSecret } from '../../source/diagnostics/secrets.ts';
 import type { Findings } from '../../source/findings.ts';
@@ -34,6 +35,29 @@ export function linkHeaders(upstream: Node, findings: Findings): void {
           help: `write \`${key}: { value_env: ${variableFor(key)} }\` and put the value into the environment`,
         },
       );
+    }
+  }
+}
+
+/** Names of query parameters that hold secrets, which servers and proxies write into their logs. */
+const SECRET_PARAMETER =
+  /^code$|(?:^|[-_.])(?:(?:api)?key|token|secret|password|passwd|pwd|auth|authorization|credentials?|jwt|sig|signature)$/i;
+
+/** Finds query parameters of an upstream that decide what limits and bills have to know, and secrets among them. */
+export function linkQuery(upstream: Node, findings: Findings): void {
+  for (const { key, key_mark, value } of entriesOf(childOf(upstream, 'query'))) {
+    const decides = fieldRule(key, true)?.decides;
+    const text = textOf(value);
+    if (text !== undefined && (SECRET_PARAMETER.test(key) || looksSecret(text))) {
+      findings.hide(value);
+      findings.report('C4081', value.mark, `the query parameter ${quote(key)} holds a secret`, {
+        expected: 'a parameter that may be seen in logs, such as api-version',
+        help: 'name the variable of a key with api_key_env or auth_token_env, or in headers with value_env',
+      });
+    } else if (decides === 'model' || decides === 'price') {
+      const message = `the query parameter ${quote(key)} cannot be set for an upstream: it decides over the ${decides}, and limits and bills would not know`;
+      const help = 'say in `models` and `prices` what is asked for and what it costs';
+      findings.report('C4080', key_mark, message, { help });
     }
   }
 }

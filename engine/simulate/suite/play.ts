@@ -41,7 +41,8 @@ function confine(loaded: Loaded, doors: readonly number[], behind_proxy: boolean
   const { tls: _, ...server } = config.server;
   const upstreams = config.upstreams.map((upstream, i) => {
     const path = new URL(upstream.base_url).pathname.replace(/\/$/, '');
-    return { ...upstream, base_url: `http://127.0.0.1:${doors[i]}/${i}${path}` };
+    const { proxy: _, ...reached } = upstream;
+    return { ...reached, base_url: `http://127.0.0.1:${doors[i]}/${i}${path}` };
   });
   const trusted_proxies = behind_proxy ? [...server.trusted_proxies, '127.0.0.1'] : server.trusted_proxies;
   return { ...loaded, config: { ...config, server: { ...server, listen: '127.0.0.1:0', trusted_proxies }, upstreams } };

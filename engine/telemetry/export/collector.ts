@@ -23,7 +23,7 @@ const compress = promisify(gzip);
 export function openCollector(target: Target): Collector {
   const { url, protocol, compression, timeout_seconds } = target;
   const { origin, pathname, search } = new URL(url);
-  const { post, close } = openPost(origin, tlsOf(target));
+  const { post, close } = openPost(origin, tlsOf(target), target.way);
   const headers = {
     ...target.headers,
     'content-type': protocol === 'http/json' ? 'application/json' : 'application/x-protobuf',

@@ -3,6 +3,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import type { Log } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import type { RedactingLog } from '../../kit/log.ts';
+import { describeWay } from '../../kit/net/way.ts';
 import type { SpanSink } from '../spans.ts';
 import { type OpenSignals, openSignals, type SignalContext } from './open-signals.ts';
 import { type Destination, type ExportSettings, exportSettings } from './settings.ts';
@@ -106,7 +107,9 @@ function hideCredentials({ traces, metrics, logs }: ExportSettings, log: Exporte
 }
 
 function placeOf(destination: Destination): string | undefined {
-  return typeof destination === 'object' ? publicUrl(destination.url) : destination;
+  if (typeof destination !== 'object') return destination;
+  const { url, way } = destination;
+  return way?.proxy === undefined ? publicUrl(url) : `${publicUrl(url)} ${describeWay(way)}`;
 }
 
 function cannotStart(error: unknown): never {

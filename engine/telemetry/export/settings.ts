@@ -1,6 +1,7 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { urlProblem } from '../../kit/net/addresses.ts';
+import { DIRECT, wayTo } from '../../kit/net/way.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import { CONVENTIONS, conventionsOf } from '../conventions.ts';
 import { parseHeaderList } from '../header-list.ts';
@@ -179,7 +180,17 @@ function targetOf(signal: Signal, url: string, otlp: Otlp | undefined, env: Env)
     ca_file: otlp?.ca_file ?? own('CERTIFICATE'),
     certificate_file: own('CLIENT_CERTIFICATE'),
     key_file: own('CLIENT_KEY'),
+    ...wayOf(url, env),
   };
+}
+
+function wayOf(url: string, env: Env): Pick<Target, 'way'> {
+  try {
+    const way = wayTo(new URL(url), env);
+    return way === DIRECT ? {} : { way };
+  } catch (error) {
+    throw wrong((error as Error).message);
+  }
 }
 
 function protocolOf(signal: Signal, env: Env): Target['protocol'] {

@@ -1,3 +1,5 @@
+import type { Way } from '../../kit/net/way.ts';
+
 /** What is told: by the names that OTLP has for them. */
 export type Signal = 'traces' | 'metrics' | 'logs';
 
@@ -12,6 +14,8 @@ export interface Target {
   readonly ca_file?: string | undefined;
   readonly certificate_file?: string | undefined;
   readonly key_file?: string | undefined;
+  /** How it is reached; directly where nothing is said. */
+  readonly way?: Way | undefined;
 }
 
 /** A URL as logs and metrics tell it: without a query, in which there might be a key. */

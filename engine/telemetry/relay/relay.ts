@@ -2,6 +2,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import type { Clock, Log, Principal } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
+import { type Way, wayTo } from '../../kit/net/way.ts';
 import { createTurns } from '../../kit/turns.ts';
 import { parseHeaderList } from '../header-list.ts';
 import type { Metrics } from '../metrics.ts';
@@ -156,7 +157,7 @@ function openOutlet(
   const ca = ca_file === undefined ? undefined : certificatesIn(ca_file);
   const headers = headersOf(config, env);
   const base = url.replace(/\/v1\/(?:traces|metrics|logs)\/?(?=$|\?)/, '');
-  const { post, close } = openPost(new URL(base).origin, { ca });
+  const { post, close } = openPost(new URL(base).origin, { ca }, wayOf(base, env));
   const deliver = createDeliver({ url: base, headers, timeout_seconds, compression, post, clock });
   const destination = new Destination({ name, deliver, clock, log, metrics });
   return {
@@ -191,6 +192,14 @@ function headersOf({ headers_env }: DestinationConfig, env: NodeJS.ProcessEnv): 
       `the environment variable ${headers_env} (telemetry.forward_to) cannot be used: ${(error as Error).message}`,
       { exit_code: EXIT_CONFIGURATION, cause: error },
     );
+  }
+}
+
+function wayOf(url: string, env: NodeJS.ProcessEnv): Way {
+  try {
+    return wayTo(new URL(url), env);
+  } catch (error) {
+    throw new StartError((error as Error).message, { exit_code: EXIT_CONFIGURATION });
   }
 }
 

@@ -3,6 +3,7 @@ import { StageError } from '../../contract/errors.ts';
 import type { AttemptEffect, Certainty } from '../../contract/forwarding.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { isPlain } from '../../kit/media-type.ts';
+import { NoTunnel, ProxyUnreachable } from '../../kit/net/tunnel.ts';
 import { type AttemptOutcome, FAILOVER_TABLE } from '../failover-table.ts';
 
 /** An attempt that was not served, with what the client gets if nothing better follows. */
@@ -82,7 +83,8 @@ export function describeFailure(error: NodeJS.ErrnoException, name: string, is_s
     const message = `The upstream "${name}" dropped the connection before it answered.`;
     return new StageError('upstream_failed', message, { details });
   }
-  const why = error.code === undefined ? '' : ` (${error.code})`;
+  const is_of_proxy = error instanceof NoTunnel || error instanceof ProxyUnreachable;
+  const why = is_of_proxy ? `: ${error.message}` : error.code === undefined ? '' : ` (${error.code})`;
   return new StageError('upstream_unreachable', `No connection to the upstream "${name}"${why}.`, { details });
 }
 

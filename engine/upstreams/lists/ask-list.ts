@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import { exchange } from '../../kit/net/exchange.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { configuredWay } from '../../kit/net/way.ts';
 import { fixedHeaders } from '../fixed-headers.ts';
 import { describeTranslated, messagesHeaders, upstreamCredential } from '../upstream-headers.ts';
 import { upstreamPaths } from '../upstream-path.ts';
@@ -40,10 +41,11 @@ export async function askForList(upstream: UpstreamConfig, asking: Asking): Prom
   let after: string | undefined;
   try {
     const headers = headersFor(upstream, asking);
+    const { proxy } = configuredWay(upstream.proxy, asking.secret);
     for (let pages = 0; pages < PAGES_MAX; pages++) {
       const left = (deadline - performance.now()) / 1000;
       if (left <= 0) return { why: `no answer within ${seconds} seconds` };
-      const page = await askForPage(urlOf(upstream, after), headers, { ...asking, seconds: left });
+      const page = await askForPage(urlOf(upstream, after), headers, { ...asking, seconds: left, proxy });
       if (typeof page === 'string') return { why: page };
       const before = ids.size;
       for (const id of page.ids) ids.add(id);
@@ -65,8 +67,8 @@ function urlOf(upstream: UpstreamConfig, after: string | undefined): string {
     ...(upstream.type === 'vendor' && { limit: '1000' }),
     ...(after !== undefined && { after_id: after }),
   }).toString();
-  const path = upstreamPaths(upstream)('/v1/models');
-  return new URL(query === '' ? path : `${path}?${query}`, upstream.base_url).href;
+  const path = query === '' ? '/v1/models' : `/v1/models?${query}`;
+  return new URL(upstreamPaths(upstream)(path), upstream.base_url).href;
 }
 
 function headersFor(upstream: UpstreamConfig, { server, secret }: Asking): Record<string, string> {
@@ -82,8 +84,12 @@ function headersFor(upstream: UpstreamConfig, { server, secret }: Asking): Recor
   };
 }
 
-async function askForPage(url: string, headers: Record<string, string>, { seconds, signal }: Asking) {
-  const answer = await exchange(url, { headers, seconds, bytes_max: PAGE_BYTES_MAX, ...(signal && { signal }) });
+async function askForPage(
+  url: string,
+  headers: Record<string, string>,
+  { seconds, signal, proxy }: Asking & { readonly proxy: URL | undefined },
+) {
+  const answer = await exchange(url, { headers, seconds, bytes_max: PAGE_BYTES_MAX, proxy, ...(signal && { signal }) });
   const { status, ending } = answer;
   if (status >= 300 && status < 400) return `it redirects (status ${status}), and redirects are not followed`;
   if (status !== 200) return `it answers with status ${status}`;

@@ -172,7 +172,8 @@ function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
     one.base_url === other.base_url &&
     one.api_key_env === other.api_key_env &&
     one.auth_token_env === other.auth_token_env &&
-    isDeepStrictEqual(one.headers, other.headers)
+    one.append_v1 === other.append_v1 &&
+    isDeepStrictEqual([one.headers, one.query], [other.headers, other.query])
   );
 }
 

@@ -1,6 +1,7 @@
 import net, { type Socket } from 'node:net';
-import tls from 'node:tls';
+import tls, { type TLSSocket } from 'node:tls';
 import { Client, type Dispatcher } from 'undici';
+import { openTlsTunnel, ProxyUnreachable, placeOf } from '../../kit/net/tunnel.ts';
 import { Announcements } from './announcements.ts';
 import type { Reachability } from './reachability.ts';
 
@@ -13,6 +14,8 @@ const BEFORE_CLOSING_MS = 1000;
 /** How often an idle connection is probed, so that one that is dead is noticed. */
 const PROBE_MS = 1000;
 
+const TLS = { ALPNProtocols: ['http/1.1'] };
+
 /** How a request on its way is steered. */
 export type Controller = Dispatcher.DispatchController;
 
@@ -22,6 +25,7 @@ export type Handler = Dispatcher.DispatchHandler;
 /** Whom connections belong to. */
 export interface ConnectionOwner {
   readonly url: URL;
+  readonly proxy: URL | undefined;
   readonly reachability: Reachability;
   /** What a server gave the last TLS connection, so that the next one is made faster. */
   tls_session: Buffer | undefined;
@@ -38,6 +42,7 @@ export class Connection {
   closed = false;
   readonly #owner: ConnectionOwner;
   readonly #client: Client;
+  #opening: AbortController | undefined;
   #announcements: Announcements | undefined;
 
   constructor(owner: ConnectionOwner) {
@@ -69,7 +74,9 @@ export class Connection {
   /** Without an error of its own undici would take the end of a body that has no length for a good one, and end the process. */
   destroy(): void {
     this.closed = true;
-    this.socket?.destroy(new Error('the connection is not used any more'));
+    const reason = new Error('the connection is not used any more');
+    this.socket?.destroy(reason);
+    this.#opening?.abort(reason);
   }
 
   #connect(callback: Connected): void {
@@ -78,40 +85,80 @@ export class Connection {
       callback(hungUp(), null);
       return;
     }
-    const socket = this.#open();
-    this.socket = socket;
-    this.#announcements = new Announcements(socket);
+    const { url, proxy } = this.#owner;
+    if (proxy !== undefined && url.protocol === 'https:') {
+      this.#connectThrough(proxy, callback);
+      return;
+    }
+    const socket = this.#open(proxy ?? url);
+    this.#take(socket);
     let told = false;
     const tell = (error: Error | undefined) => {
       if (told) return;
       told = true;
       if (error === undefined) callback(null, socket);
-      else callback(error, null);
+      else callback(proxy === undefined ? error : new ProxyUnreachable(proxy, error), null);
     };
     socket.on('error', tell);
-    socket.once('close', () => {
-      this.closed = true;
-      tell(hungUp());
-      this.#owner.onClosed(this);
-    });
+    socket.once('close', () => tell(hungUp()));
     const refusal = this.#owner.reachability.watch(socket, () => tell(undefined));
     if (refusal !== undefined) socket.destroy(refusal);
   }
 
-  #open(): Socket {
-    const { url } = this.#owner;
-    const is_secure = url.protocol === 'https:';
-    const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
-    const port = Number(url.port || (is_secure ? 443 : 80));
-    const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: PROBE_MS };
-    if (!is_secure) return net.connect(options);
+  /** Over TLS there is no proxy that reads requests: it opens a way to the upstream, and TLS is spoken with that. */
+  #connectThrough(proxy: URL, callback: Connected): void {
+    const opening = new AbortController();
+    this.#opening = opening;
+    const trial = this.#owner.reachability.begin((error) => opening.abort(new ProxyUnreachable(proxy, error)));
+    const fail = (error: Error) => {
+      this.closed = true;
+      callback(error, null);
+      this.#owner.onClosed(this);
+    };
+    if (trial instanceof Error) {
+      queueMicrotask(() => fail(trial));
+      return;
+    }
+    const { url, tls_session: session } = this.#owner;
+    const options = { ...TLS, ...(session && { session }), signal: opening.signal };
+    openTlsTunnel(placeOf(url), proxy, options).then(
+      (socket) => {
+        trial.ready();
+        this.#keepSessions(socket);
+        this.#take(socket);
+        callback(null, socket);
+      },
+      (error) => {
+        trial.over();
+        fail(error);
+      },
+    );
+  }
+
+  #take(socket: Socket): void {
+    this.socket = socket;
+    this.#announcements = new Announcements(socket);
+    socket.once('close', () => {
+      this.closed = true;
+      this.#owner.onClosed(this);
+    });
+  }
+
+  /** @param to the upstream, or a proxy that reads requests to it */
+  #open(to: URL): Socket {
+    const options = { ...placeOf(to), noDelay: true, keepAlive: true, keepAliveInitialDelay: PROBE_MS };
+    if (to.protocol !== 'https:') return net.connect(options);
     const { tls_session: session } = this.#owner;
-    const servername = net.isIP(host) === 0 ? host : '';
-    const socket = tls.connect({ ...options, servername, ALPNProtocols: ['http/1.1'], ...(session && { session }) });
+    const servername = net.isIP(options.host) === 0 ? options.host : '';
+    const socket = tls.connect({ ...options, ...TLS, servername, ...(session && { session }) });
+    this.#keepSessions(socket);
+    return socket;
+  }
+
+  #keepSessions(socket: TLSSocket): void {
     socket.on('session', (given) => {
       this.#owner.tls_session = given;
     });
-    return socket;
   }
 }
 

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock } from '../../contract/services.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
+import { type ForProxy, NoTunnel, PROXY_REFUSES, writtenForProxy } from '../../kit/net/tunnel.ts';
 import { Connection, type ConnectionOwner, type Controller, type Handler, hungUp } from './connection.ts';
 import { createReachability, type Reachability } from './reachability.ts';
 import { ReceivedAnswer } from './received-answer.ts';
@@ -21,6 +22,8 @@ export function createDirectTransport(options: TransportOptions): Transport {
 
 class DirectTransport implements Transport, ConnectionOwner {
   readonly url: URL;
+  readonly proxy: URL | undefined;
+  readonly for_proxy: ForProxy | undefined;
   readonly clock: Clock;
   readonly reachability: Reachability;
   tls_session: Buffer | undefined;
@@ -28,8 +31,10 @@ class DirectTransport implements Transport, ConnectionOwner {
   /** The one used last is used next, so that those that are too many are closed by the upstream. */
   readonly #idle: Connection[] = [];
 
-  constructor({ url, connect_seconds, clock }: TransportOptions) {
+  constructor({ url, proxy, connect_seconds, clock }: TransportOptions) {
     this.url = url;
+    this.proxy = proxy;
+    this.for_proxy = writtenForProxy(url, proxy);
     this.clock = clock;
     this.reachability = createReachability({ connect_seconds, clock });
   }
@@ -108,7 +113,12 @@ class DirectSending implements Sending, Handler {
   }
 
   #send({ method, path, headers, body }: OutgoingRequest): void {
-    this.#connection.send({ method, path, headers, body }, this);
+    const { for_proxy } = this.#transport;
+    const written =
+      for_proxy === undefined
+        ? { method, path, headers, body }
+        : { method, path: for_proxy.origin + path, headers: { ...headers, ...for_proxy.headers }, body };
+    this.#connection.send(written, this);
   }
 
   get body_is_sent(): boolean {
@@ -144,9 +154,22 @@ class DirectSending implements Sending, Handler {
     // Nobody asked for another protocol.
     if (status === 101) controller.abort(hungUp());
     if (status < 200 || this.#over) return;
+    const { for_proxy } = this.#transport;
+    if (status === PROXY_REFUSES && for_proxy !== undefined) {
+      this.#refuseProxy(new NoTunnel(status, for_proxy.proxy, headers));
+      return;
+    }
     this.#end();
     this.#received = new ReceivedAnswer(controller, status, headers, message);
     this.#resolve(this.#received);
+  }
+
+  /** Nothing of the request has gone on to the upstream. */
+  #refuseProxy(error: NoTunnel): void {
+    this.attempts = 0;
+    this.#end();
+    this.#reject(error);
+    this.#connection.destroy();
   }
 
   onResponseData(_controller: Controller, chunk: Buffer): void {

@@ -4,12 +4,24 @@ import http, {
   type IncomingMessage,
   type ServerResponse,
 } from 'node:http';
-import https from 'node:https';
+import https, { type AgentOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
 import { createProxyServer } from 'http-proxy-3';
 import type { Clock } from '../../contract/services.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
+import {
+  type ForProxy,
+  NoTunnel,
+  openTlsTunnel,
+  optionsTo,
+  PROXY_REFUSES,
+  ProxyUnreachable,
+  placeOf,
+  writtenForProxy,
+} from '../../kit/net/tunnel.ts';
+import { TunnelAgent } from '../../kit/net/tunnel-agent.ts';
 import { createReachability, type Reachability } from './reachability.ts';
 import {
   IDLE_CONNECTIONS_MAX,
@@ -26,14 +38,27 @@ const NO_RESPONSE = { on() {}, headersSent: false, finished: true } as unknown a
 const NO_SOCKET = { destroyed: false };
 
 /** Creates the transport to one upstream over http-proxy-3 and Node's own HTTP client. */
-export function createProxyTransport({ url, connect_seconds, clock }: TransportOptions): Transport {
-  const { Agent } = url.protocol === 'https:' ? https : http;
-  const agent = new Agent({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: 'lifo' });
+export function createProxyTransport({ url, proxy: passed, connect_seconds, clock }: TransportOptions): Transport {
+  const reachability = createReachability({ connect_seconds, clock });
+  const for_proxy = writtenForProxy(url, passed);
+  const target = for_proxy === undefined ? url : new URL(for_proxy.proxy.origin);
+  const agentOf = (settings: AgentOptions) => {
+    if (passed !== undefined && for_proxy === undefined)
+      return new TunnelAgent(settings, () => openWatched(url, passed, reachability));
+    if (for_proxy === undefined)
+      return url.protocol === 'https:' ? new https.Agent(settings) : new http.Agent(settings);
+    // Node would ask the proxy for the certificate of the host that the request is for.
+    const { servername } = optionsTo(target);
+    const agent =
+      target.protocol === 'https:' ? new https.Agent({ ...settings, servername }) : new http.Agent(settings);
+    writeWhole(agent, for_proxy);
+    return agent;
+  };
+  const agent = agentOf({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: 'lifo' });
   // The agent has one destination. Node would put its name together from all connection options at every request.
   agent.getName = () => url.origin;
   /** For requests that must not get a connection that somebody had before. */
-  const fresh = new Agent();
-  const reachability = createReachability({ connect_seconds, clock });
+  const fresh = agentOf({});
   const proxy = createProxyServer({});
   proxy.on('proxyReq', (request, req, _res, _options, socket) => asAttempt(req).onSocket(request, socket));
   proxy.on('proxyRes', (response, req) => asAttempt(req).onResponse(response));
@@ -43,9 +68,9 @@ export function createProxyTransport({ url, connect_seconds, clock }: TransportO
       attempt as unknown as IncomingMessage,
       NO_RESPONSE,
       {
-        target: url,
+        target,
         agent: is_first ? agent : fresh,
-        changeOrigin: true,
+        changeOrigin: for_proxy === undefined,
         prependPath: false,
         // The path and query travel as received; parsing them as a URL would re-encode them.
         toProxy: true,
@@ -57,7 +82,7 @@ export function createProxyTransport({ url, connect_seconds, clock }: TransportO
   };
   return {
     send(request) {
-      const attempt = new Attempt(request, { clock, reachability, dispatch });
+      const attempt = new Attempt(request, { clock, reachability, for_proxy, dispatch });
       dispatch(attempt, true);
       return attempt;
     },
@@ -68,6 +93,31 @@ export function createProxyTransport({ url, connect_seconds, clock }: TransportO
   };
 }
 
+/** Has requests written for a proxy that reads them; http-proxy-3 takes every path for one that begins with a slash. */
+function writeWhole(agent: http.Agent, { origin }: ForProxy): void {
+  const adding = agent as unknown as { addRequest(request: { path: string }, options: object): void };
+  const { addRequest } = adding;
+  adding.addRequest = (request, options) => {
+    request.path = origin + request.path;
+    addRequest.call(agent, request, options);
+  };
+}
+
+/** Opens a connection through a proxy, in the time that connections may take. */
+async function openWatched(url: URL, proxy: URL, reachability: Reachability): Promise<TLSSocket> {
+  const opening = new AbortController();
+  const trial = reachability.begin((error) => opening.abort(new ProxyUnreachable(proxy, error)));
+  if (trial instanceof Error) throw trial;
+  try {
+    const socket = await openTlsTunnel(placeOf(url), proxy, { signal: opening.signal });
+    trial.ready();
+    return socket;
+  } catch (error) {
+    trial.over();
+    throw error;
+  }
+}
+
 function asAttempt(req: IncomingMessage): Attempt {
   return req as unknown as Attempt;
 }
@@ -76,6 +126,7 @@ function asAttempt(req: IncomingMessage): Attempt {
 interface Surroundings {
   readonly clock: Clock;
   readonly reachability: Reachability;
+  readonly for_proxy: ForProxy | undefined;
   readonly dispatch: (attempt: Attempt, is_first: boolean) => void;
 }
 
@@ -102,9 +153,10 @@ class Attempt implements Sending {
   constructor({ method, path, headers, body }: OutgoingRequest, surroundings: Surroundings) {
     const { promise, resolve, reject } = Promise.withResolvers<UpstreamResponse>();
     this.method = method;
+    const { for_proxy } = surroundings;
     this.url = path;
     // The proxy adds to them.
-    this.headers = { ...headers };
+    this.headers = { ...headers, ...for_proxy?.headers };
     this.answer = promise;
     this.#body = body;
     this.#surroundings = surroundings;
@@ -144,6 +196,15 @@ class Attempt implements Sending {
 
   onResponse(response: IncomingMessage): void {
     if (this.#over) return void response.destroy();
+    const { for_proxy } = this.#surroundings;
+    if (for_proxy !== undefined && response.statusCode === PROXY_REFUSES) {
+      // Nothing of the request has gone on to the upstream.
+      this.attempts = 0;
+      response.destroy();
+      this.#end();
+      this.#reject(new NoTunnel(PROXY_REFUSES, for_proxy.proxy, response.headers));
+      return;
+    }
     this.#end();
     if (this.#request?.writableFinished === false) response.once('end', this.#stopSending);
     this.#resolve(response);
@@ -157,7 +218,9 @@ class Attempt implements Sending {
       return;
     }
     this.#end();
-    this.#reject(error);
+    const { for_proxy } = this.#surroundings;
+    const is_proxys = for_proxy !== undefined && this.attempts === 0;
+    this.#reject(is_proxys ? new ProxyUnreachable(for_proxy.proxy, error) : error);
   }
 
   get body_is_sent(): boolean {

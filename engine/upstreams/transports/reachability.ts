@@ -16,6 +16,18 @@ export interface Reachability {
    * @returns why this connection is not even tried.
    */
   watch(socket: Socket, onReady: () => void): Error | undefined;
+  /**
+   * The same for a connection that is not one socket yet, as through a proxy.
+   * @param end called when it is not ready in time.
+   * @returns who is told when it is ready, or over; or why it is not even tried.
+   */
+  begin(end: (error: Error) => void): Trial | Error;
+}
+
+/** A connection that is being made. */
+export interface Trial {
+  ready(): void;
+  over(): void;
 }
 
 /** Creates what is known of the connections to one upstream: at first nothing. */
@@ -24,28 +36,43 @@ export function createReachability(options: { readonly connect_seconds: number; 
   const connect_ms = connect_seconds * 1000;
   let suspected_until = -Infinity;
   let probing = false;
+  const begin: Reachability['begin'] = (end) => {
+    const is_probe = clock.monotonic() < suspected_until;
+    if (is_probe && probing) return notInTime();
+    if (is_probe) probing = true;
+    const timer = clock.after(is_probe ? Math.min(connect_ms, PROBE_MS) : connect_ms, () => {
+      suspected_until = clock.monotonic() + SUSPICION_MS;
+      end(notInTime());
+    });
+    timer.unref();
+    const over = () => {
+      timer.close();
+      if (is_probe) probing = false;
+    };
+    return {
+      over,
+      ready() {
+        over();
+        suspected_until = -Infinity;
+      },
+    };
+  };
   return {
+    begin,
     watch(socket, onReady) {
-      const is_probe = clock.monotonic() < suspected_until;
-      if (is_probe && probing) return notInTime();
-      if (is_probe) probing = true;
-      const timer = clock.after(is_probe ? Math.min(connect_ms, PROBE_MS) : connect_ms, () => {
-        suspected_until = clock.monotonic() + SUSPICION_MS;
-        socket.destroy(notInTime());
-      });
-      timer.unref();
+      const trial = begin((error) => socket.destroy(error));
+      if (trial instanceof Error) return trial;
       const ready = 'encrypted' in socket ? 'secureConnect' : 'connect';
-      const stop = () => {
-        timer.close();
-        if (is_probe) probing = false;
-        socket.off(ready, onConnected).off('close', stop);
+      const onClose = () => {
+        trial.over();
+        socket.off(ready, onConnected);
       };
       const onConnected = () => {
-        stop();
-        suspected_until = -Infinity;
+        trial.ready();
+        socket.off('close', onClose);
         onReady();
       };
-      socket.once(ready, onConnected).once('close', stop);
+      socket.once(ready, onConnected).once('close', onClose);
       return undefined;
     },
   };

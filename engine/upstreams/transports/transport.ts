@@ -13,7 +13,7 @@ export interface OutgoingRequest {
 
 /** A request on its way. */
 export interface Sending {
-  /** The head of the answer. Rejects with Node's error, ECONNECT_TIMEOUT, or what `abandon` was given. */
+  /** The head of the answer. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or what `abandon` was given. */
   readonly answer: Promise<UpstreamResponse>;
   /** How often it was sent, as far as any of it may have reached the upstream; 0 while nothing has. */
   readonly attempts: number;
@@ -39,6 +39,8 @@ export interface Transport {
 /** What a transport is made from. */
 export interface TransportOptions {
   readonly url: URL;
+  /** The HTTP proxy in between: it opens a tunnel to an https URL, and reads requests for others. */
+  readonly proxy?: URL | undefined;
   /** The longest a connection may take, TLS included; see `createReachability` for upstreams that are known not to answer. */
   readonly connect_seconds: number;
   readonly clock: Clock;

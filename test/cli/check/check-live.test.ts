@@ -357,7 +357,7 @@ test('the command prints one line each, changes nothing in the database, and fai
   const empty = await run(env);
   assert.equal(empty.exit_code, 0, empty.stdout + empty.stderr);
   assert.match(empty.stdout, /^ok {6}database {7}PostgreSQL \d+\.\d+, no tables yet; .* \(\d+ ms\)$/m);
-  assert.match(empty.stdout, /^ok {6}upstream main {2}answers with status 200 \(\d+ ms\)$/m);
+  assert.match(empty.stdout, /^ok {6}upstream main {2}answers with status 200 \(\d+ ms, directly\)$/m);
   assert.match(empty.stderr, /live: 2 of 2/);
   assert.match((await run(env)).stdout, /no tables yet/);
 

@@ -5,7 +5,7 @@ import { examineMessages } from '../../../engine/doctor/clients/messages.ts';
 import { judgeClock } from '../../../engine/doctor/gateway/clock.ts';
 import { wayOut } from '../../../engine/doctor/gateway/proxy-variables.ts';
 import { sessionEnd, tokenTextProblem } from '../../../engine/doctor/gateway/token-text.ts';
-import { isException } from '../../../engine/kit/net/proxy-variables.ts';
+import { isException } from '../../../engine/kit/net/way.ts';
 import { times } from '../../support/times.ts';
 import { deskWith, FOLDER } from '../support.ts';
 

@@ -4,8 +4,9 @@ import type { LiveOutcome } from './live-check.ts';
 /** What came of a live check as a diagnosis; one that found only doubts is a warning. */
 export function diagnosisOf(
   base: Pick<Diagnosis, 'id' | 'title' | 'where'>,
-  { ok, what, help, warnings = [], notes = [] }: LiveOutcome,
+  { ok, what, help, warnings = [], notes: more = [], way }: LiveOutcome,
 ): Diagnosis {
+  const notes = way === undefined ? more : [...more, `reached ${way}`];
   if (!ok)
     return {
       ...base,

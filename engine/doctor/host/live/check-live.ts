@@ -1,5 +1,6 @@
 import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../../contract/config.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
+import { configuredWay, describeWay, UnusableProxy, type Way, wayTo } from '../../../kit/net/way.ts';
 import { fixedHeaders } from '../../../upstreams/fixed-headers.ts';
 import { upstreamPaths } from '../../../upstreams/upstream-path.ts';
 import { withListedModels } from './listed-models.ts';
@@ -59,6 +60,8 @@ export async function checkUpstream(
 ): Promise<LiveOutcome> {
   const { type, base_url, api_key_env, auth_token_env } = upstream;
   const url = new URL(upstreamPaths(upstream)('/v1/models'), base_url).href;
+  const way = upstreamWay(upstream, env);
+  if (way instanceof Error) return { ok: false, what: way.message, help: 'correct the address of the proxy' };
   const key = api_key_env === undefined ? undefined : env[api_key_env];
   const token = auth_token_env === undefined ? undefined : env[auth_token_env];
   const headers = {
@@ -69,17 +72,35 @@ export async function checkUpstream(
     ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
   };
   try {
-    const answer = await probe(url, { headers, timeout_seconds, read_body: false });
+    const answer = await probe(url, { headers, timeout_seconds, read_body: false, proxy: way.proxy });
     seen(answer);
-    return judgeUpstream(answer, api_key_env ?? auth_token_env);
+    return { ...judgeUpstream(answer, api_key_env ?? auth_token_env, upstream), way: describeWay(way) };
   } catch (error) {
     const what = formatNetworkError(error, timeout_seconds);
-    const help = /credential/.test(what) ? `set ${api_key_env ?? auth_token_env} again` : `is ${base_url} right?`;
-    return { ok: false, what, help };
+    const help = /proxy/.test(what)
+      ? `is the proxy of ${way.by} right?`
+      : /credential/.test(what)
+        ? `set ${api_key_env ?? auth_token_env} again`
+        : `is ${base_url} right?`;
+    return { ok: false, what, help, way: describeWay(way) };
   }
 }
 
-function judgeUpstream({ status, headers }: ProbeAnswer, variable: string | undefined): LiveOutcome {
+/** The way to an upstream, with what decided it; why there is none where it names no proxy that can be used. */
+export function upstreamWay({ base_url, proxy }: UpstreamConfig, env: NodeJS.ProcessEnv): Way | UnusableProxy {
+  try {
+    return proxy === undefined ? wayTo(new URL(base_url), env) : configuredWay(proxy, (name) => env[name] ?? '');
+  } catch (error) {
+    if (error instanceof UnusableProxy) return error;
+    throw error;
+  }
+}
+
+function judgeUpstream(
+  { status, headers }: ProbeAnswer,
+  variable: string | undefined,
+  upstream: UpstreamConfig,
+): LiveOutcome {
   const failed = (what: string, help: string): LiveOutcome => ({ ok: false, what, help });
   if (status === 401 || status === 403) {
     if (variable === undefined)
@@ -99,5 +120,16 @@ function judgeUpstream({ status, headers }: ProbeAnswer, variable: string | unde
   if (/html/i.test(headers['content-type'] ?? '')) {
     return failed(`it answers with a web page (status ${status})`, 'is base_url the address of the API?');
   }
-  return { ok: true, what: `answers with status ${status}` };
+  const what = `answers with status ${status}`;
+  return status === 404 ? { ok: true, what, notes: [notFound(upstream)] } : { ok: true, what };
+}
+
+/** Not every API lists its models, and some have no version in their paths. */
+function notFound(upstream: UpstreamConfig): string {
+  const asked = `there is no list of models at ${upstreamPaths(upstream)('/v1/models').replace(/\?.*/, '')}`;
+  const advice =
+    upstream.append_v1 === false
+      ? 'if requests get this status too, is base_url right, and does /v1 belong to its paths after all (append_v1)?'
+      : 'if requests get this status too, base_url may be complete as it is: write append_v1: false';
+  return `${asked}; ${advice}`;
 }

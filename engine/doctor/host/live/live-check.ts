@@ -9,6 +9,8 @@ export interface LiveOutcome {
   readonly warnings?: readonly string[];
   /** What is worth knowing. */
   readonly notes?: readonly string[];
+  /** How it was reached, where HTTP is spoken: directly, or through which proxy. */
+  readonly way?: string;
 }
 
 /** One thing outside the configuration, and whether it is as the configuration needs it. */

@@ -17,10 +17,12 @@ export async function probe(
     readonly read_body: boolean;
     /** Certificates to trust, in PEM, in place of the usual ones. */
     readonly ca?: readonly string[];
+    /** The HTTP proxy that it goes through. */
+    readonly proxy?: URL | undefined;
   },
 ): Promise<ProbeAnswer> {
-  const { headers, timeout_seconds: seconds, read_body, ca } = options;
-  const asked = { headers: { accept: 'application/json', ...headers }, seconds, read_body, ...(ca && { ca }) };
+  const { headers, timeout_seconds: seconds, read_body, ca, proxy } = options;
+  const asked = { headers: { accept: 'application/json', ...headers }, seconds, read_body, proxy, ...(ca && { ca }) };
   const answer = await exchange(url, asked);
   if (answer.ending === 'too_large') throw new Error('the answer is too large');
   if (answer.ending === 'too_late') throw new DOMException('the answer is not complete in time', 'TimeoutError');

@@ -6,6 +6,7 @@ import { otherMethod, secretMethod } from '../../../identity/provider/client-aut
 import { type IdentityProvider, ProviderError, type SignInAttempt } from '../../../identity/provider/provider.ts';
 import { OpenIdProvider } from '../../../identity/provider/provider-client.ts';
 import { systemClock } from '../../../kit/clock.ts';
+import { wayTo } from '../../../kit/net/way.ts';
 import type { LiveOutcome } from './live-check.ts';
 import type { ProbeAnswer } from './probe.ts';
 
@@ -125,6 +126,7 @@ function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeou
     redirect_uri,
     log: SILENT,
     clock: systemClock,
+    wayTo: (url) => wayTo(url, env),
   });
 }
 

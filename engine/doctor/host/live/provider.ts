@@ -4,6 +4,7 @@ import type { AuthConfig, GatewayConfig, OidcConfig } from '../../../contract/co
 import { secretMethod } from '../../../identity/provider/client-authentication.ts';
 import { redirectUriOf } from '../../../identity/provider/issuer.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
+import { describeWay, UnusableProxy, wayTo } from '../../../kit/net/way.ts';
 import type { LiveOutcome } from './live-check.ts';
 import { type ProbeAnswer, probe } from './probe.ts';
 import { checkClient } from './provider-client.ts';
@@ -25,6 +26,25 @@ export async function checkProvider(
   timeout_seconds: number,
   seen: (answer: ProbeAnswer) => void = () => {},
 ): Promise<LiveOutcome> {
+  try {
+    const way = describeWay(wayTo(new URL(auth.oidc.issuer_url), env));
+    return { ...(await askProvider(config, auth, { env, timeout_seconds, seen })), way };
+  } catch (error) {
+    if (!(error instanceof UnusableProxy)) throw error;
+    return { ok: false, what: error.message, help: `correct ${error.by}` };
+  }
+}
+
+async function askProvider(
+  config: GatewayConfig,
+  auth: AuthConfig & { readonly oidc: OidcConfig },
+  how: {
+    readonly env: NodeJS.ProcessEnv;
+    readonly timeout_seconds: number;
+    readonly seen: (answer: ProbeAnswer) => void;
+  },
+): Promise<LiveOutcome> {
+  const { env, timeout_seconds, seen } = how;
   const { oidc } = auth;
   let ca: readonly string[] | undefined;
   try {
@@ -34,7 +54,7 @@ export async function checkProvider(
   }
   // The gateway waits no longer than this, however long the check may take.
   const patience_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
-  const ask = createAsk(ca, patience_seconds, seen);
+  const ask = createAsk({ ca, env, timeout_seconds: patience_seconds, seen });
   const url = `${oidc.issuer_url.replace(/\/$/, '')}/.well-known/openid-configuration`;
   const found = await ask(url, 'discovery document', `is ${oidc.issuer_url} right?`);
   if ('ok' in found) return found;
@@ -52,6 +72,7 @@ export async function checkProvider(
       headers: { accept: 'text/html' },
       timeout_seconds: patience_seconds,
       read_body: true,
+      proxy: wayTo(new URL(page), env).proxy,
       ...(ca && { ca }),
     });
   const client = await checkClient({ oidc, env, redirect_uri, document, timeout_seconds: patience_seconds, look });
@@ -66,20 +87,28 @@ export async function checkProvider(
 
 type Ask = (url: string, what: string, remedy: string) => Promise<LiveOutcome | { readonly document: Discovery }>;
 
-function createAsk(
-  ca: readonly string[] | undefined,
-  timeout_seconds: number,
-  seen: (answer: ProbeAnswer) => void,
-): Ask {
+function createAsk({
+  ca,
+  env,
+  timeout_seconds,
+  seen,
+}: {
+  readonly ca: readonly string[] | undefined;
+  readonly env: NodeJS.ProcessEnv;
+  readonly timeout_seconds: number;
+  readonly seen: (answer: ProbeAnswer) => void;
+}): Ask {
   return async (url, what, remedy) => {
     let answer: ProbeAnswer;
     try {
-      answer = await probe(url, { timeout_seconds, read_body: true, ...(ca && { ca }) });
+      const { proxy } = wayTo(new URL(url), env);
+      answer = await probe(url, { timeout_seconds, read_body: true, proxy, ...(ca && { ca }) });
       seen(answer);
     } catch (error) {
       const reason = formatNetworkError(error, timeout_seconds);
-      const untrusted = /not trusted/.test(reason) ? 'name the certificate of its authority with ca_file' : remedy;
-      return { ok: false, what: reason, help: untrusted };
+      if (/not trusted/.test(reason))
+        return { ok: false, what: reason, help: 'name the certificate of its authority with ca_file' };
+      return { ok: false, what: reason, help: /proxy/.test(reason) ? 'is the proxy of HTTPS_PROXY right?' : remedy };
     }
     if (answer.status !== 200) {
       return { ok: false, what: `no ${what} (status ${answer.status})`, help: `it is looked for at ${url}` };

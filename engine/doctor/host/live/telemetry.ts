@@ -1,4 +1,5 @@
 import type { GatewayConfig } from '../../../contract/config.ts';
+import { DIRECT, describeWay, UnusableProxy, wayTo } from '../../../kit/net/way.ts';
 import { printableLine } from '../../../kit/text/printable.ts';
 import { type ProbeAnswer, probeCollector } from '../../../telemetry/export/probe.ts';
 import { type ExportSettings, exportSettings } from '../../../telemetry/export/settings.ts';
@@ -25,12 +26,13 @@ export function telemetryTrials(
   timeout_seconds: number,
 ): readonly TelemetryTrial[] {
   const tryAt = (signal: Signal, target: Target, variable: string) => async () => {
+    const way = describeWay(target.way ?? DIRECT);
     try {
       const given = { ...target, timeout_seconds };
-      return judge(signal, target, variable, await probeCollector(signal, given, telemetry.resource ?? {}));
+      return { ...judge(signal, target, variable, await probeCollector(signal, given, telemetry.resource ?? {})), way };
     } catch (error) {
       const { message } = error as Error;
-      return { ok: false, what: message, help: helpWith(message, target) };
+      return { ok: false, what: message, help: helpWith(message, target), way };
     }
   };
   const own = settingsOf(telemetry, env);
@@ -70,8 +72,10 @@ function destinationTarget(
   base.pathname = `${base.pathname.replace(/\/(?:v1\/(?:traces|metrics|logs))?\/*$/, '')}/v1/${signal}`;
   try {
     const headers = parseHeaderList(headers_env === undefined ? '' : (env[headers_env] ?? ''));
-    return { url: base.href, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file };
+    const way = wayTo(base, env);
+    return { url: base.href, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file, way };
   } catch (error) {
+    if (error instanceof UnusableProxy) return error;
     return new Error(`the environment variable ${headers_env} cannot be read: ${(error as Error).message}`);
   }
 }
@@ -83,6 +87,7 @@ function helpWith(problem: string, { url, ca_file }: Target): string {
       ? 'name a file with the certificate of its authority in ca_file'
       : 'does the file of ca_file hold the certificate of its authority?';
   }
+  if (/proxy/.test(problem)) return 'is the proxy right that HTTPS_PROXY or HTTP_PROXY names?';
   if (/does not speak TLS/.test(problem)) return 'does it want http://?';
   if (/was cut|does not speak HTTP/.test(problem)) {
     return 'does it want https://, or is it a port for gRPC? The usual one for HTTP is 4318';

@@ -1,18 +1,25 @@
 /** Codes about what upstreams are sent, and about routes to them. */
 export const UPSTREAM_CODES = {
   C4080: {
-    title: 'The header cannot be set for an upstream',
+    title: 'The header or query parameter cannot be set for an upstream',
     explanation:
-      'The same `headers` go with every request to an upstream. Some headers differ by connection, body or trace, carry the credential that has a key of its own, or decide over models and prices, which limits and bills have to know.',
+      'The same `headers` and `query` go with every request to an upstream. Some headers differ by connection, body or trace, carry the credential that has a key of its own, or decide over models and prices, which limits and bills have to know.',
     example:
       'upstreams:\n  - name: main\n    base_url: https://api.example.com\n    api_key_env: UPSTREAM_KEY\n    headers: { content-type: text/plain }',
   },
   C4081: {
-    title: 'A header holds a secret that is written out',
+    title: 'A header or query parameter holds a secret that is written out',
     explanation:
-      'Secrets come from environment variables: `value_env` names the one that holds the value of the header.',
+      'Secrets come from environment variables: `value_env` names the one that holds the value of the header. Query parameters hold none: addresses are written into logs.',
     example:
       'upstreams:\n  - name: main\n    base_url: https://api.example.com\n    headers: { x-api-token: swordfish }   # x-api-token: { value_env: UPSTREAM_TOKEN }',
+  },
+  C4082: {
+    title: 'The proxy cannot be used',
+    explanation:
+      'Requests go through HTTP proxies, reached over http or https. The address has a scheme, a host and a port, and nothing behind them; one with a name and a password stands in an environment variable.',
+    example:
+      'upstreams:\n  - { name: main, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY, proxy: socks5://proxy.example.com:1080 }',
   },
   W7240: {
     title: 'Requests leave whose cost nobody knows',

@@ -1,0 +1,159 @@
+import { BlockList, isIP } from 'node:net';
+import { isLoopbackUrl } from './addresses.ts';
+
+/** Environment variables by name. */
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** How a server is reached. */
+export interface Way {
+  /** The HTTP proxy in between; `undefined` where it is reached directly. Holds the proxy's credential, so it is never shown. */
+  readonly proxy: URL | undefined;
+  /** The variable or key that decides it; empty where none does. */
+  readonly by: string;
+}
+
+/** Directly, as nothing says otherwise. */
+export const DIRECT: Way = { proxy: undefined, by: '' };
+
+/** A variable or key that names no proxy that can be used. Its message never repeats the value, which may hold a password. */
+export class UnusableProxy extends Error {
+  override readonly name = 'UnusableProxy';
+  readonly code = 'ERR_PROXY_INVALID_CONFIG';
+  /** The variable or key. */
+  readonly by: string;
+
+  constructor(by: string, problem: string) {
+    super(`${by} ${problem}`);
+    this.by = by;
+  }
+}
+
+/** The variables that name a proxy for a scheme, the first that is set first. Lower case comes first, as in curl. */
+export function proxyVariables(protocol: string): readonly string[] {
+  return [protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY', 'ALL_PROXY'].flatMap((name) => [
+    name.toLowerCase(),
+    name,
+  ]);
+}
+
+const firstSet = (names: readonly string[], env: Env) => names.find((name) => (env[name] ?? '').trim() !== '');
+
+/**
+ * The variable that says how a URL is reached, and whether by a proxy: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY names it,
+ * each in either case. `undefined` where none does, and for the machine itself, which no proxy reaches.
+ */
+export function decidingVariable(
+  url: URL,
+  env: Env,
+): { readonly name: string; readonly is_proxy: boolean } | undefined {
+  const name = firstSet(proxyVariables(url.protocol), env);
+  if (name === undefined || isLoopbackUrl(url.href)) return undefined;
+  const exceptions = firstSet(['no_proxy', 'NO_PROXY'], env);
+  const is_exception = exceptions !== undefined && isException(url, env[exceptions]!) !== 'no';
+  return is_exception ? { name: exceptions, is_proxy: false } : { name, is_proxy: true };
+}
+
+/** The way to a URL by the environment. Raises UnusableProxy. */
+export function wayTo(url: URL, env: Env): Way {
+  const variable = decidingVariable(url, env);
+  if (variable === undefined) return DIRECT;
+  const { name: by, is_proxy } = variable;
+  return { proxy: is_proxy ? parseProxy(env[by]!, by) : undefined, by };
+}
+
+/** What a key `proxy` says: `none`, the address of a proxy, or the variable that holds it. */
+export type ProxySetting = string | { readonly url_env: string };
+
+/** The way that a key `proxy` says; directly without one. Raises UnusableProxy. */
+export function configuredWay(proxy: ProxySetting | undefined, secret: (variable: string) => string): Way {
+  if (proxy === undefined) return DIRECT;
+  if (typeof proxy === 'object') return { proxy: parseProxy(secret(proxy.url_env), proxy.url_env), by: proxy.url_env };
+  const by = 'upstreams[].proxy';
+  return { proxy: proxy === 'none' ? undefined : parseProxy(proxy, by), by };
+}
+
+/** The way to a URL in words without a credential: `directly`, `through the proxy proxy.example.com:3128 (HTTPS_PROXY)`. */
+export function describeWay({ proxy, by }: Way): string {
+  const way = proxy === undefined ? 'directly' : `through the proxy ${proxyHost(proxy)}`;
+  return by === '' ? way : `${way} (${by})`;
+}
+
+/** Host and port of a proxy, without its credential. */
+export function proxyHost({ hostname, port, protocol }: URL): string {
+  return `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`;
+}
+
+/**
+ * The address of a proxy; one without a scheme is an HTTP proxy, as in curl.
+ * @param by the variable or key that holds it. Raises UnusableProxy.
+ */
+export function parseProxy(text: string, by: string): URL {
+  const problem = proxyProblem(text);
+  if (problem !== undefined) throw new UnusableProxy(by, problem);
+  return new URL(withScheme(text));
+}
+
+/** What is wrong with the address of a proxy, after the name of what holds it; never repeats the text. */
+export function proxyProblem(text: string): string | undefined {
+  const full = withScheme(text);
+  if (/\s/.test(text.trim())) return 'holds a space';
+  if (/^socks/i.test(full)) return 'names a SOCKS proxy, which the gateway does not use: name an HTTP proxy';
+  if (!URL.canParse(full)) return 'is not the address of a proxy, such as http://proxy.example.com:3128';
+  const { protocol, hostname, pathname, search, hash } = new URL(full);
+  if (protocol !== 'http:' && protocol !== 'https:') return 'has a scheme that is neither http nor https';
+  if (hostname === '') return 'names no host';
+  if (pathname !== '/' || search !== '' || hash !== '')
+    return 'has something behind host and port: write @ : / ? # in a password as %40 %3A %2F %3F %23';
+  return undefined;
+}
+
+const withScheme = (text: string) => (text.includes('://') ? text.trim() : `http://${text.trim()}`);
+
+/** More entries than any list has that somebody wrote. */
+const ENTRIES_MAX = 1000;
+
+/** Whether NO_PROXY names an address: for all clients, for some (they read names without a dot and ranges differently), or for none. */
+export function isException(url: URL, no_proxy: string): 'yes' | 'some' | 'no' {
+  const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  const verdicts = no_proxy
+    .split(/[,\s]+/)
+    .filter((entry) => entry !== '')
+    .slice(0, ENTRIES_MAX)
+    .map((entry) => matches(entry.toLowerCase(), host.toLowerCase(), port));
+  return verdicts.includes('yes') ? 'yes' : verdicts.includes('some') ? 'some' : 'no';
+}
+
+/** An entry is `*`, a name, `.name` or `*.name` for what is below it, an address, or a range; all but `*` and ranges may have a port. */
+function matches(entry: string, host: string, port: string): 'yes' | 'some' | 'no' {
+  if (entry === '*') return 'yes';
+  if (entry.includes('/')) return inRange(entry, host) ? 'some' : 'no';
+  const [, name = entry, wanted_port] = isIP(entry) === 6 ? [] : (/^(\[[^\]]+\]|[^[\]]*):(\d{1,5})$/.exec(entry) ?? []);
+  if (wanted_port !== undefined && wanted_port !== port) return 'no';
+  const wanted = canonical(name);
+  if (wanted === host) return 'yes';
+  const suffix = wanted.replace(/^\*?\./, '');
+  // To some clients a dot in front leaves the name itself out.
+  if (suffix === host) return 'some';
+  if (isIP(host) !== 0 || !host.endsWith(`.${suffix}`)) return 'no';
+  // A name alone means its subdomains to some clients, and only itself to others.
+  return /^\*?\./.test(wanted) ? 'yes' : 'some';
+}
+
+/** Addresses of IPv6 and names in other scripts have several spellings; URLs have one. */
+function canonical(name: string): string {
+  const address = name.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+  const prefix = /^\*?\./.exec(address)?.[0] ?? '';
+  const url = `http://${isIP(address) === 6 ? `[${address}]` : address.slice(prefix.length)}`;
+  return URL.canParse(url) ? prefix + new URL(url).hostname.replace(/^\[|\]$/g, '') : address;
+}
+
+function inRange(range: string, host: string): boolean {
+  const [address = '', bits = ''] = range.split('/');
+  const family = isIP(address);
+  if (family === 0 || family !== isIP(host) || !/^\d{1,3}$/.test(bits) || Number(bits) > (family === 4 ? 32 : 128))
+    return false;
+  const list = new BlockList();
+  list.addSubnet(address, Number(bits), family === 4 ? 'ipv4' : 'ipv6');
+  return list.check(host, family === 4 ? 'ipv4' : 'ipv6');
+}

@@ -1,0 +1,177 @@
+/** What `check --live`, `doctor --config` and commands for people say of the way to a server, through proxies and without. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, beforeEach, test } from 'node:test';
+import tls from 'node:tls';
+import { examineAll } from '../../doctor/host/support.ts';
+import { createProject } from '../../load/support/project.ts';
+import { CERTIFICATES } from '../../support/certificates.ts';
+import { freePort } from '../../support/free-port.ts';
+import { type ForwardProxy, startForwardProxy, startTlsFront } from '../../support/net/forward-proxy.ts';
+import { cli, startCli } from '../support.ts';
+
+const { first, second } = CERTIFICATES;
+const CREDENTIAL = { name: 'gateway', password: 'planted-proxy-password' };
+
+const trusted = tls.getCACertificates('default');
+const closing: { close(): unknown }[] = [];
+const opened = <T extends { close(): unknown }>(one: T): T => {
+  closing.unshift(one);
+  return one;
+};
+/** Method, address and path of the requests that have come. */
+const asked: string[] = [];
+let server: Server;
+let port: number;
+let proxy: ForwardProxy;
+let away: string;
+let project: ReturnType<typeof createProject>;
+
+before(async () => {
+  tls.setDefaultCACertificates([...trusted, first.cert, second.cert]);
+  server = opened(
+    createServer((req, res) => {
+      asked.push(`${req.method} ${req.headers.host}${req.url}`);
+      req.resume();
+      res.setHeader('content-type', 'application/json');
+      res.statusCode = /v1\/models/.test(req.url!) && /nothing/.test(req.url!) ? 404 : 200;
+      const at = (path: string) => `https://${second.name}${path}`;
+      const discovery = {
+        issuer: at(''),
+        authorization_endpoint: at('/authorize'),
+        token_endpoint: at('/token'),
+        jwks_uri: at('/jwks'),
+        response_types_supported: ['code'],
+      };
+      res.end(JSON.stringify(/well-known/.test(req.url!) ? discovery : { data: [], keys: [{ kty: 'RSA' }] }));
+    }),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  port = (server.address() as AddressInfo).port;
+  const fronts = [opened(await startTlsFront(port, first)), opened(await startTlsFront(port, second))];
+  const servers = { [first.name]: fronts[0]!.port, [second.name]: fronts[1]!.port, 'plain.example': port };
+  proxy = opened(await startForwardProxy({ servers, credential: CREDENTIAL }));
+  away = `127.0.0.1:${await freePort()}`;
+  project = createProject({
+    'gateway.yaml': `
+server: { listen: "127.0.0.1:0", public_url: "http://127.0.0.1" }
+auth:
+  oidc: { issuer_url: "https://${second.name}", client_id: gateway, client_secret_env: OIDC_SECRET, allowed_email_domains: [example.com] }
+  session: { signing_key_env: SIGNING_KEY }
+telemetry: { otlp: { endpoint: "https://${first.name}/v1/traces", metrics: false } }
+upstreams:
+  - { name: tunnel, type: compat, base_url: "https://${first.name}/v1", api_key_env: KEY, query: { api-version: "2024-10-21" } }
+  - { name: plain, type: compat, base_url: "http://plain.example/inference", api_key_env: KEY, append_v1: false }
+  - { name: here, type: compat, base_url: "http://127.0.0.1:${port}/nothing", api_key_env: KEY }
+  - { name: none, type: compat, base_url: "http://127.0.0.1:${port}", api_key_env: KEY, proxy: none }
+  - { name: refused, type: compat, base_url: "https://${first.name}", api_key_env: KEY, proxy: "http://${proxy.host}" }
+  - { name: away, type: compat, base_url: "https://${first.name}", api_key_env: KEY, proxy: { url_env: AWAY } }
+models: [{ id: gpt-5 }]
+routing: { default_upstream: tunnel }
+`,
+  });
+  closing.unshift({ close: () => project.remove() });
+});
+after(async () => {
+  for (const one of closing) await one.close();
+  tls.setDefaultCACertificates(trusted);
+});
+beforeEach(() => {
+  asked.length = 0;
+  proxy.passed.length = 0;
+});
+
+const environment = () => ({
+  PATH: process.env.PATH,
+  KEY: 'sk-planted-key',
+  OIDC_SECRET: 'planted-oidc-secret',
+  SIGNING_KEY: 'k'.repeat(64),
+  HTTPS_PROXY: proxy.url,
+  HTTP_PROXY: proxy.url,
+  AWAY: `http://somebody:planted-proxy-password@${away}`,
+});
+
+test('check --live tells the way to each server, and reaches it that way', async () => {
+  const { exit_code, stdout, stderr } = await cli(['check', '--config', project.path('gateway.yaml'), '--live'], {
+    env: environment(),
+  });
+  assert.equal(exit_code, 1, stderr);
+  const by = (variable: string) => `through the proxy ${proxy.host} \\(${variable}\\)`;
+  const OK = 'answers with status 200 \\(\\d+ ms, ';
+  const lines = [
+    `ok upstream tunnel ${OK}${by('HTTPS_PROXY')}\\)`,
+    `ok upstream plain ${OK}${by('HTTP_PROXY')}\\)`,
+    'ok upstream here answers with status 404 \\(\\d+ ms, directly\\) note: there is no list of models at /nothing/v1/models; .* write append_v1: false',
+    `ok upstream none ${OK}directly \\(upstreams\\[\\]\\.proxy\\)\\)`,
+    `failed upstream refused the proxy ${proxy.host} answers with status 407: it wants a name and a password.*${by('upstreams\\[\\]\\.proxy')}`,
+    `failed upstream away no way through the proxy ${away}: connection refused \\(\\d+ ms, through the proxy ${away} \\(AWAY\\)\\)`,
+    `identity provider .* \\(\\d+ ms, ${by('HTTPS_PROXY')}\\)`,
+    `ok telemetry traces takes one span \\(status 200\\) \\(\\d+ ms, ${by('HTTPS_PROXY')}\\)`,
+  ];
+  const flat = stdout.replace(/\s+/g, ' ');
+  for (const line of lines) assert.match(flat, new RegExp(line), `${line}\n${stdout}`);
+  assert.ok(!(stdout + stderr).includes(CREDENTIAL.password));
+  assert.ok(asked.includes(`GET ${first.name}/v1/models?api-version=2024-10-21`), String(asked));
+  assert.ok(asked.includes('GET plain.example/inference/models'), String(asked));
+  assert.ok(proxy.passed.some(({ target }) => target === 'http://plain.example/inference/models'));
+});
+
+test('doctor --config tells the way and reads certificates behind the proxy', async () => {
+  const results = await examineAll(project.path('gateway.yaml'), environment());
+  const found = results.find(({ title }) => title === 'upstream tunnel')!;
+  assert.equal(found.verdict, 'ok', JSON.stringify(found));
+  assert.ok(found.details!.includes(`reached through the proxy ${proxy.host} (HTTPS_PROXY)`), JSON.stringify(found));
+  const certificate = results.find(({ title }) => title === 'certificate of the upstream tunnel');
+  assert.equal(certificate?.verdict, 'ok', JSON.stringify(certificate));
+  assert.ok(!JSON.stringify(results).includes(CREDENTIAL.password));
+});
+
+test('a proxy of the environment that cannot be used is told at load, at what would go through it', async () => {
+  const run = async (env: Record<string, string | undefined>) =>
+    (await cli(['check', '--config', project.path('gateway.yaml'), '--live'], { env: { ...environment(), ...env } }))
+      .stdout;
+  const socks = await run({ HTTPS_PROXY: 'socks5h://gateway:planted-proxy-password@proxy.example:1080' });
+  assert.match(
+    socks.replace(/\s+/g, ' '),
+    /error\[C4082\]: requests to first\.example\.com go through the proxy of HTTPS_PROXY, which names a SOCKS proxy/,
+  );
+  assert.ok(!socks.includes(CREDENTIAL.password));
+  const odd = await run({ HTTPS_PROXY: undefined, ALL_PROXY: 'http://gateway:planted#proxy-password@proxy.example' });
+  assert.match(
+    odd.replace(/\s+/g, ' '),
+    /error\[C4082\]: requests to first\.example\.com go through the proxy of ALL_PROXY, which/,
+  );
+  assert.match(
+    await run({ AWAY: 'socks5://x:planted-proxy-password@y' }),
+    /error\[C4082\]: the environment variable AWAY names a SOCKS/,
+  );
+  const excepted = await run({ HTTPS_PROXY: 'socks5://proxy.example', NO_PROXY: `${first.name}, second.example.com` });
+  assert.doesNotMatch(excepted, /C4082/);
+});
+
+test('a command of a person reaches a gateway through the proxy, and says so where that refuses', async () => {
+  const ca = createProject({ 'ca.pem': first.cert });
+  after(() => ca.remove());
+  const login = (env: Record<string, string | undefined>) =>
+    startCli(['login', '--base-url', `https://${first.name}`], {
+      env: { PATH: process.env.PATH, HOME: ca.path('.'), NODE_EXTRA_CA_CERTS: ca.path('ca.pem'), ...env },
+    }).ended;
+  const there = await login({ HTTPS_PROXY: proxy.url });
+  assert.notEqual(there.exit_code, 0);
+  assert.ok(
+    asked.some((line) => line.includes(`${first.name}/.well-known/`)),
+    `${asked}\n${there.stderr}`,
+  );
+  const refused = await login({ HTTPS_PROXY: `http://gateway:other-planted@${proxy.host}` });
+  assert.equal(refused.exit_code, 69, refused.stderr);
+  assert.match(
+    refused.stderr.replace(/\s+/g, ' '),
+    new RegExp(
+      `no answer from https://${first.name}: the proxy ${proxy.host} answers with status 407: it refuses the name`,
+    ),
+  );
+  assert.ok(!(there.stderr + refused.stderr).includes('planted'));
+});

@@ -1,0 +1,479 @@
+/** Servers that are reached through the HTTP proxies of a company: upstreams, the identity provider, collectors, lists of models. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import tls from 'node:tls';
+import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
+import { freePort } from '../../support/free-port.ts';
+import { bootGateway, mainUpstream, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import {
+  answerJson,
+  EVENT_STREAM,
+  message,
+  messageEvents,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { type ForwardProxy, startForwardProxy, startTlsFront } from '../../support/net/forward-proxy.ts';
+import { until } from '../../support/until.ts';
+import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
+import { ledgerRows } from '../support/state.ts';
+
+/** Names that only the proxies know. */
+const SECURE = CERTIFICATES.first.name;
+const PLAIN = 'models.corp.example';
+const OTHER = CERTIFICATES.second.name;
+
+const CREDENTIAL = { name: 'gateway', password: 'pl@nted:proxy#password' };
+const SPELLINGS = [
+  CREDENTIAL.password,
+  encodeURIComponent(CREDENTIAL.password),
+  Buffer.from(`${CREDENTIAL.name}:${CREDENTIAL.password}`).toString('base64'),
+];
+
+const TRANSPORTS = ['direct', 'proxy'] as const;
+
+const trusted = tls.getCACertificates('default');
+const closing: { close(): Promise<void> }[] = [];
+const opened = <T extends { close(): Promise<void> }>(one: T): T => {
+  closing.unshift(one);
+  return one;
+};
+
+let upstream: ScriptedUpstream;
+let other: Server;
+/** Paths that the other server was asked for. */
+const asked: string[] = [];
+let ports: Readonly<Record<string, number>>;
+let gateway: TestGateway;
+let people = 0;
+const proxies = {} as Record<
+  'corporate' | 'open' | 'secure' | 'wants' | 'ntlm' | 'forbids' | 'broken' | 'away',
+  ForwardProxy
+>;
+
+const MODEL = {
+  context_window: 200_000,
+  max_output_tokens: 64_000,
+  pricing: { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 },
+};
+
+/** An upstream, how it is reached, and what comes of it. */
+interface Row {
+  readonly scheme: 'https' | 'http' | 'loopback';
+  /** `undefined`: the environment decides. */
+  readonly key?: () => unknown;
+  /** Which proxy it is reached through; absent where directly. */
+  readonly through?: keyof typeof proxies;
+  /** What a caller is told where the proxy passes nothing on; HOST stands for its host and port. */
+  readonly refused?: RegExp;
+}
+
+const address = (name: keyof typeof proxies) => () => new URL(proxies[name].url).origin;
+const WANTS = /the proxy HOST answers with status 407: it wants a name and a password in its address/;
+const AWAY = /no way through the proxy HOST \(ECONNREFUSED\)/;
+
+const ROWS = {
+  environment: { scheme: 'https', through: 'corporate' },
+  plain: { scheme: 'http', through: 'corporate' },
+  loopback: { scheme: 'loopback' },
+  none: { scheme: 'loopback', key: () => 'none' },
+  'by key': { scheme: 'https', key: address('open'), through: 'open' },
+  'plain by key': { scheme: 'http', key: address('open'), through: 'open' },
+  'by variable': { scheme: 'https', key: () => ({ url_env: 'OTHER_PROXY' }), through: 'corporate' },
+  'over TLS': { scheme: 'https', key: address('secure'), through: 'secure' },
+  'plain over TLS': { scheme: 'http', key: address('secure'), through: 'secure' },
+  'no credential': { scheme: 'https', key: address('wants'), through: 'wants', refused: WANTS },
+  'plain without a credential': { scheme: 'http', key: address('wants'), through: 'wants', refused: WANTS },
+  'another credential': {
+    scheme: 'https',
+    key: () => ({ url_env: 'WRONG_PROXY' }),
+    through: 'wants',
+    refused: /the proxy HOST answers with status 407: it refuses the name and the password in its address/,
+  },
+  ntlm: {
+    scheme: 'https',
+    key: address('ntlm'),
+    through: 'ntlm',
+    refused: /the proxy HOST answers with status 407: it wants Negotiate or NTLM, and gets Basic at most/,
+  },
+  forbidden: {
+    scheme: 'https',
+    key: address('forbids'),
+    through: 'forbids',
+    refused: /the proxy HOST answers with status 403: have the server allowed in it/,
+  },
+  broken: {
+    scheme: 'https',
+    key: address('broken'),
+    through: 'broken',
+    refused: /the proxy HOST answers with status 502: can it reach the server/,
+  },
+  away: { scheme: 'https', key: address('away'), refused: AWAY },
+  'plain away': { scheme: 'http', key: address('away'), refused: AWAY },
+} as const satisfies Readonly<Record<string, Row>>;
+const ROW_LIST = Object.entries(ROWS) as [string, Row][];
+
+/** By its port a proxy shows which upstream it was asked for. */
+const portOf = (name: string, transport: string) =>
+  (transport === 'direct' ? 7000 : 8000) + ROW_LIST.findIndex(([each]) => each === name);
+
+function baseUrl(name: string, { scheme }: Row, transport: string): string {
+  if (scheme === 'loopback') return upstream.url;
+  return `${scheme}://${scheme === 'https' ? SECURE : PLAIN}:${portOf(name, transport)}`;
+}
+
+const modelOf = (name: string, transport: string) => `${name}-by-${transport}`;
+
+before(async () => {
+  tls.setDefaultCACertificates([
+    ...trusted,
+    CERTIFICATES.first.cert,
+    CERTIFICATES.second.cert,
+    LOOPBACK_CERTIFICATE.cert,
+  ]);
+  upstream = opened(await startUpstream());
+  other = createServer((req, res) => {
+    asked.push(req.url!);
+    req.resume();
+    const issuer = `https://${OTHER}`;
+    const at = (path: string) => `${issuer}/${path}`;
+    res.setHeader('content-type', 'application/json');
+    res.end(
+      req.url === '/.well-known/openid-configuration'
+        ? JSON.stringify({
+            issuer,
+            authorization_endpoint: at('authorize'),
+            token_endpoint: at('token'),
+            jwks_uri: at('jwks'),
+            response_types_supported: ['code'],
+            subject_types_supported: ['public'],
+            id_token_signing_alg_values_supported: ['ES256'],
+          })
+        : '{}',
+    );
+  });
+  other.listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  opened({
+    async close() {
+      other.close();
+      other.closeAllConnections();
+    },
+  });
+  const { port: other_port } = other.address() as AddressInfo;
+  const secure = opened(await startTlsFront(Number(new URL(upstream.url).port), CERTIFICATES.first));
+  const secure_other = opened(await startTlsFront(other_port, CERTIFICATES.second));
+  ports = {
+    [SECURE]: secure.port,
+    [PLAIN]: Number(new URL(upstream.url).port),
+    localhost: Number(new URL(upstream.url).port),
+    [OTHER]: secure_other.port,
+    'collector.corp.example': other_port,
+  };
+  const start = async (name: keyof typeof proxies, more: Omit<Parameters<typeof startForwardProxy>[0], 'servers'>) => {
+    proxies[name] = opened(await startForwardProxy({ servers: ports, ...more }));
+  };
+  await start('corporate', { credential: CREDENTIAL });
+  await start('open', {});
+  await start('secure', { tls: { ...LOOPBACK_CERTIFICATE, host: 'localhost' } });
+  await start('wants', { credential: CREDENTIAL });
+  await start('ntlm', { refuses: 407, authenticate: 'Negotiate, NTLM' });
+  await start('forbids', { refuses: 403 });
+  await start('broken', { refuses: 502 });
+  const host = `127.0.0.1:${await freePort()}`;
+  proxies.away = { url: `http://${host}`, host, passed: [], open: new Set(), async close() {} };
+
+  const both = TRANSPORTS.flatMap((transport) =>
+    ROW_LIST.map(([name, row]) => ({ name, row, transport, model: modelOf(name, transport) })),
+  );
+  gateway = await bootGateway({
+    upstream_url: upstream.url,
+    real_log: true,
+    env: {
+      HTTPS_PROXY: proxies.corporate.url,
+      HTTP_PROXY: proxies.corporate.url,
+      OTHER_PROXY: proxies.corporate.url,
+      WRONG_PROXY: proxies.wants.url.replace('//gateway:', '//somebody:'),
+      NO_PROXY: 'intern.example',
+      OIDC_SECRET: 'oidc-secret',
+      SIGNING_KEY: 'k'.repeat(64),
+    },
+    config: {
+      server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } },
+      auth: {
+        oidc: {
+          issuer_url: `https://${OTHER}`,
+          client_id: 'gateway',
+          client_secret_env: 'OIDC_SECRET',
+          allowed_email_domains: ['example.com'],
+        },
+        session: { signing_key_env: 'SIGNING_KEY' },
+      },
+      telemetry: {
+        otlp: { endpoint: `https://${OTHER}/v1/traces`, metrics: false },
+        forward_to: [{ url: 'http://collector.corp.example/otlp', metrics: true, names: ['*'] }],
+      },
+      upstreams: both.map(({ name, row, transport, model }) => ({
+        ...mainUpstream(baseUrl(name, row, transport)),
+        ...(row.key && { proxy: row.key() }),
+        name: model,
+        transport,
+        on_client_abort: 'cancel',
+      })),
+      models: [...both.map(({ model }) => model), ...TRANSPORTS.map((transport) => `fallback-by-${transport}`)].map(
+        (id) => ({ ...MODEL, id }),
+      ),
+      routing: {
+        default_upstream: both[0]!.model,
+        attempts: { seconds: 60 },
+        rules: [
+          ...both.map(({ model }) => ({ name: model, models: [model], upstream: model })),
+          ...TRANSPORTS.map((transport) => ({
+            name: `fallback-by-${transport}`,
+            models: [`fallback-by-${transport}`],
+            upstreams: [modelOf('forbidden', transport), modelOf('by key', transport)],
+          })),
+        ],
+      },
+    },
+  });
+  opened(gateway);
+});
+after(async () => {
+  for (const one of closing) await one.close();
+  tls.setDefaultCACertificates(trusted);
+});
+beforeEach(() => {
+  upstream.requests.length = 0;
+  upstream.script = answerJson(message());
+});
+
+/** Somebody nobody knows yet. */
+const newToken = () => gateway.newToken({ user: `person-${++people}@example.com` });
+
+const ask = async (model: string): Promise<Response> =>
+  send(gateway.url, { headers: bearer(await newToken()), body: messagesBody({ model }) });
+
+const passedOn = ({ passed }: Pick<ForwardProxy, 'passed'>) =>
+  passed.map(({ method, target }) => `${method} ${target}`);
+
+for (const transport of TRANSPORTS) {
+  /** What proxies were asked for of an upstream, by their names. */
+  const seenOf = (name: string) =>
+    Object.entries(proxies).flatMap(([proxy, { passed }]) =>
+      passed.filter(({ target }) => target.includes(`:${portOf(name, transport)}`)).map((one) => ({ ...one, proxy })),
+    );
+
+  describe(`an upstream behind a proxy, transport: ${transport}`, () => {
+    for (const [name, row] of ROW_LIST.filter(([, { refused }]) => refused === undefined)) {
+      const { scheme, through } = row;
+      test(`${name}: is reached ${through === undefined ? 'directly' : `through ${through}`}, on a connection that is kept`, async () => {
+        const served = async () => {
+          const response = await ask(modelOf(name, transport));
+          assert.equal(response.status, 200, response.body.toString());
+          return seenOf(name).length;
+        };
+        const [first, second] = [await served(), await served()];
+        assert.equal(upstream.requests.length, 2);
+        const base = new URL(baseUrl(name, row, transport));
+        for (const { headers, url } of upstream.requests) {
+          assert.deepEqual([url, headers.host], ['/v1/messages', base.host]);
+          assert.equal(headers['x-api-key'], UPSTREAM_KEY);
+          assert.equal(headers['proxy-authorization'], undefined);
+        }
+        const seen = seenOf(name);
+        if (through === undefined) return assert.deepEqual(seen, []);
+        const target = scheme === 'https' ? `CONNECT ${base.host}` : `POST ${base.origin}/v1/messages`;
+        for (const one of seen) assert.deepEqual([one.proxy, `${one.method} ${one.target}`], [through, target]);
+        assert.ok(first > 0);
+        // One that only passes bytes on is not asked again, and sees no key.
+        if (scheme === 'https') assert.deepEqual([second, seen[0]!.key], [first, undefined]);
+      });
+    }
+
+    for (const [name, { refused, key, through }] of ROW_LIST.filter(([, row]) => row.refused !== undefined)) {
+      test(`${name}: nothing was sent, and the error names the proxy and what to do`, async () => {
+        const response = await ask(modelOf(name, transport));
+        assert.equal(response.status, 502, response.body.toString());
+        const { error } = JSON.parse(response.body.toString());
+        const host = through === undefined ? new URL(String(key!())).host : proxies[through].host;
+        assert.match(error.message, new RegExp(refused!.source.replace('HOST', host.replaceAll('.', '\\.'))));
+        assert.equal(upstream.requests.length, 0);
+        const id = response.headers['x-gateway-request-id'];
+        const rows = await ledgerRows(gateway.database);
+        assert.ok(rows.every(({ request_id }) => request_id !== id));
+      });
+    }
+
+    test('one that passes nothing on gives way to the next upstream of the route', async () => {
+      const response = await ask(`fallback-by-${transport}`);
+      assert.equal(response.status, 200, response.body.toString());
+      assert.ok(seenOf('forbidden').length > 0);
+      assert.equal(upstream.requests.length, 1);
+    });
+
+    test('streams come as they are written, and a client that leaves takes the tunnel along', async () => {
+      let go = () => {};
+      const goes_on = new Promise<void>((resolve) => {
+        go = resolve;
+      });
+      // The end never comes.
+      const [first, ...rest] = messageEvents().slice(0, 6);
+      upstream.script = async ({ res }) => {
+        res.writeHead(200, [...EVENT_STREAM]);
+        res.write(first!);
+        await goes_on;
+        for (const event of rest) res.write(event);
+      };
+      const token = await newToken();
+      const { head, abort } = open(gateway.url, {
+        headers: bearer(token),
+        body: messagesBody({ model: modelOf('over TLS', transport), stream: true }),
+      });
+      let text = '';
+      const answer = await head;
+      answer.on('data', (chunk: Buffer) => {
+        text += chunk.toString();
+      });
+      answer.on('error', () => {});
+      await until('the first event is there', () => text.includes('message_start'));
+      assert.equal(text.includes('content_block_delta'), false);
+      go();
+      await until('the last of them is there', () => text.includes('there.'));
+      const open_before = proxies.secure.open.size;
+      assert.ok(open_before > 0);
+      abort();
+      await until('the tunnel is closed', () => proxies.secure.open.size < open_before);
+      await until('the upstream knows', () => upstream.requests[0]!.cancelled === true);
+    });
+  });
+}
+
+describe('what else a gateway asks for, behind a proxy', () => {
+  test('the identity provider is asked through a tunnel', async () => {
+    const begin = () =>
+      send(gateway.url, {
+        method: 'POST',
+        path: '/oauth/device_authorization',
+        headers: ['content-type', 'application/x-www-form-urlencoded'],
+        body: 'client_id=appscli',
+      });
+    const grant = JSON.parse((await begin()).body.toString());
+    const { pathname, search } = new URL(grant.verification_uri_complete);
+    await send(gateway.url, { method: 'GET', path: pathname + search });
+    await send(gateway.url, {
+      method: 'POST',
+      path: pathname,
+      headers: ['content-type', 'application/x-www-form-urlencoded', 'origin', 'http://127.0.0.1'],
+      body: `user_code=${grant.user_code}`,
+    });
+    await until('the provider was asked', () => asked.includes('/.well-known/openid-configuration'));
+    assert.ok(passedOn(proxies.corporate).includes(`CONNECT ${OTHER}:443`));
+  });
+
+  test('collectors get what they are to get, over TLS and without', async () => {
+    await ask(modelOf('loopback', 'direct'));
+    const metrics = {
+      resourceMetrics: [{ scopeMetrics: [{ metrics: [{ name: 'tokens', sum: { dataPoints: [{}] } }] }] }],
+    };
+    const { status, body } = await send(gateway.url, {
+      path: '/v1/metrics',
+      headers: bearer(await newToken()),
+      body: JSON.stringify(metrics),
+    });
+    assert.ok(status < 300, `${status} ${body}`);
+    await until(
+      'spans and metrics are there',
+      () => asked.includes('/v1/traces') && asked.includes('/otlp/v1/metrics'),
+    );
+    const seen = passedOn(proxies.corporate);
+    assert.ok(seen.includes('POST http://collector.corp.example/otlp/v1/metrics'), String(seen));
+  });
+
+  test('the log says who is reached through which proxy, and nothing tells its password', async () => {
+    const log = gateway.logs.join('\n');
+    const { host } = proxies.corporate;
+    assert.match(log, new RegExp(`"upstream":"plain-by-direct","way":"through the proxy ${host} \\(HTTP_PROXY\\)"`));
+    assert.match(
+      log,
+      new RegExp(`"upstream":"by variable-by-proxy","way":"through the proxy ${host} \\(OTHER_PROXY\\)"`),
+    );
+    assert.match(log, new RegExp(`"traces":"https://${OTHER}/v1/traces through the proxy ${host} \\(HTTPS_PROXY\\)"`));
+    const rows = await gateway.database.knex('audit_log').select('*');
+    const told = log + JSON.stringify(rows);
+    for (const spelling of SPELLINGS) assert.equal(told.includes(spelling), false, spelling);
+  });
+});
+
+describe('addresses that are more than a root', () => {
+  let one: TestGateway;
+  const all = { base: '/inference', append_v1: false, query: { 'api-version': '2024-10-21', team: 'a&b' } };
+  before(async () => {
+    upstream.lists.length = 0;
+    upstream.script = ({ res, received }) =>
+      received.method === 'GET'
+        ? void res
+            .setHeader('content-type', 'application/json')
+            .end('{"data":[{"id":"gpt-5"},{"id":"gpt-4o"},{"id":"claude-sonnet-4-5"}]}')
+        : answerJson(message())({ res, received, socket: received as never });
+    const chat = { ...mainUpstream(`http://${PLAIN}${all.base}`), append_v1: all.append_v1, query: all.query };
+    one = await bootGateway({
+      upstream_url: upstream.url,
+      env: { HTTP_PROXY: proxies.corporate.url },
+      config: {
+        upstreams: [
+          { ...chat, type: 'compat', protocols: ['chat'], supports: {}, transport: 'proxy' },
+          { ...chat, name: 'vendor', base_url: `http://${PLAIN}/api/v1`, query: { beta: 'true' } },
+          { ...mainUpstream(`http://${PLAIN}/api/v3`), name: 'keeps', type: 'compat', supports: {}, append_v1: true },
+        ],
+        models: undefined,
+        token_groups: [{ name: 'all', models: ['*'] }],
+        routing: {
+          default_upstream: 'main',
+          rules: [
+            { name: 'v', models: ['claude-sonnet-4-5'], upstream: 'vendor' },
+            { name: 'k', models: ['gpt-4o'], upstream: 'keeps' },
+          ],
+        },
+      },
+    });
+  });
+  after(() => one.close());
+
+  test('lists of models are asked for there, with the query, through the proxy', () => {
+    const lists = upstream.lists.map(({ url }) => url).toSorted();
+    assert.deepEqual(lists, [
+      '/api/v1/models?beta=true&limit=1000',
+      '/api/v3/v1/models',
+      '/inference/models?api-version=2024-10-21&team=a%26b',
+    ]);
+  });
+
+  /** What a client asks for, with which model, and what the upstream is asked. */
+  const PATHS: readonly (readonly [asked: string, model: string, sent: string])[] = [
+    ['/v1/chat/completions', 'gpt-5', '/inference/chat/completions?api-version=2024-10-21&team=a%26b'],
+    ['/v1/chat/completions?x=%41&y', 'gpt-5', '/inference/chat/completions?api-version=2024-10-21&team=a%26b&x=%41&y'],
+    [
+      '/v1/chat/completions?API-Version=1&x=1&api%2Dversion=2&team[]=3&te%61m=4;z&;team=5',
+      'gpt-5',
+      '/inference/chat/completions?api-version=2024-10-21&team=a%26b&x=1',
+    ],
+    ['/v1/messages', 'claude-sonnet-4-5', '/api/v1/messages?beta=true'],
+    ['/v1/messages?beta=false', 'claude-sonnet-4-5', '/api/v1/messages?beta=true'],
+    ['/v1/messages/count_tokens', 'claude-sonnet-4-5', '/api/v1/messages/count_tokens?beta=true'],
+    ['/v1/chat/completions?a=1', 'gpt-4o', '/api/v3/v1/chat/completions?a=1'],
+  ];
+  for (const [path, model, sent] of PATHS) {
+    test(`${path} of ${model} goes to ${sent}`, async () => {
+      upstream.script = answerJson({ ...message(), choices: [], input_tokens: 1 });
+      const body = messagesBody({ model });
+      const token = await one.newToken({ user: `person-${++people}@example.com` });
+      const { status, body: answer } = await send(one.url, { path, headers: bearer(token), body });
+      assert.equal(status, 200, answer.toString());
+      assert.equal(upstream.only().url, sent);
+    });
+  }
+});
