@@ -103,14 +103,15 @@ function last(events: readonly Json[], pick: (usage: Json) => unknown, most = MA
     if (Number.isInteger(found) && Number(found) >= 0 && Number(found) <= most) {
       count = is_complete ? Math.max(count ?? 0, Number(found)) : Number(found);
     }
-    is_complete ||= value.type === 'message_delta' && (value.delta as Json | undefined)?.stop_reason != null;
+    is_complete ||= value.type === 'message_stop' || (value.delta as Json | undefined)?.stop_reason != null;
   }
   return count;
 }
 
 /** Whether an event is of an answer: words, usage, the end. */
 function tells(value: Json): boolean {
-  if (value.type === 'content_block_delta' || (value.delta as Json | undefined)?.stop_reason != null) return true;
+  if (value.type === 'message_stop' || value.type === 'content_block_delta') return true;
+  if ((value.delta as Json | undefined)?.stop_reason != null) return true;
   const found = value.type === 'message_start' ? (value.message as Json).usage : value.usage;
   return typeof found === 'object' && found !== null;
 }
