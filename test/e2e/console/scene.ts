@@ -267,7 +267,10 @@ async function usedByPeople(gateway: TestGateway): Promise<void> {
   await send(gateway, token, HOSTILE);
   await send(gateway, refused, 'coder-1');
   // Each of a session of its own: none has a home at the other upstream.
-  for (let n = 0; n < SERVED_BY_SPARE; n++) await send(gateway, gateway.token, 'large-1', { session: `session-${n}` });
+  // What fails for one caller alone opens no breaker for others.
+  const callers = [gateway.token, await gateway.newToken({ user: 'zoe@example.com' })];
+  for (let n = 0; n < SERVED_BY_SPARE; n++)
+    await send(gateway, callers[n % 2]!, 'large-1', { session: `session-${n}` });
   const room = { user: 'ben@example.com', window: 'day', usd: 20, reason: HOSTILE, expires_in_seconds: 86_400 };
   await change('POST', '/admin/api/limits/grants', room);
   await change('PUT', '/admin/api/limits', { user: 'mallory@example.com', window: 'day', usd: 3, reason: HOSTILE });
