@@ -1,9 +1,9 @@
 import net, { type Socket } from 'node:net';
 import tls, { type TLSSocket } from 'node:tls';
 import { Client, type Dispatcher } from 'undici';
-import { openTlsTunnel, ProxyUnreachable, placeOf } from '../../kit/net/tunnel.ts';
+import { ProxyUnreachable, placeOf } from '../../kit/net/tunnel.ts';
 import { Announcements } from './announcements.ts';
-import type { Reachability } from './reachability.ts';
+import { openWatchedTunnel, type Reachability } from './reachability.ts';
 
 /** The longest time that a timer of Node can wait: upstreams close connections that they don't want to keep. */
 const FOREVER_MS = 2 ** 31 - 1;
@@ -107,30 +107,18 @@ export class Connection {
 
   /** Over TLS there is no proxy that reads requests: it opens a way to the upstream, and TLS is spoken with that. */
   #connectThrough(proxy: URL, callback: Connected): void {
-    const opening = new AbortController();
-    this.#opening = opening;
-    const trial = this.#owner.reachability.begin((error) => opening.abort(new ProxyUnreachable(proxy, error)));
-    const fail = (error: Error) => {
-      this.closed = true;
-      callback(error, null);
-      this.#owner.onClosed(this);
-    };
-    if (trial instanceof Error) {
-      queueMicrotask(() => fail(trial));
-      return;
-    }
-    const { url, tls_session: session } = this.#owner;
-    const options = { ...TLS, ...(session && { session }), signal: opening.signal };
-    openTlsTunnel(placeOf(url), proxy, options).then(
+    this.#opening = new AbortController();
+    const { url, reachability, tls_session: session } = this.#owner;
+    openWatchedTunnel({ url, proxy, reachability }, { ...TLS, ...(session && { session }) }, this.#opening).then(
       (socket) => {
-        trial.ready();
         this.#keepSessions(socket);
         this.#take(socket);
         callback(null, socket);
       },
       (error) => {
-        trial.over();
-        fail(error);
+        this.closed = true;
+        callback(error, null);
+        this.#owner.onClosed(this);
       },
     );
   }

@@ -7,22 +7,19 @@ import http, {
 import https, { type AgentOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
-import type { TLSSocket } from 'node:tls';
 import { createProxyServer } from 'http-proxy-3';
 import type { Clock } from '../../contract/services.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import {
   type ForProxy,
   NoTunnel,
-  openTlsTunnel,
   optionsTo,
   PROXY_REFUSES,
   ProxyUnreachable,
-  placeOf,
   writtenForProxy,
 } from '../../kit/net/tunnel.ts';
 import { TunnelAgent } from '../../kit/net/tunnel-agent.ts';
-import { createReachability, type Reachability } from './reachability.ts';
+import { createReachability, openWatchedTunnel, type Reachability } from './reachability.ts';
 import {
   IDLE_CONNECTIONS_MAX,
   type OutgoingRequest,
@@ -44,7 +41,7 @@ export function createProxyTransport({ url, proxy: passed, connect_seconds, cloc
   const target = for_proxy === undefined ? url : new URL(for_proxy.proxy.origin);
   const agentOf = (settings: AgentOptions) => {
     if (passed !== undefined && for_proxy === undefined)
-      return new TunnelAgent(settings, () => openWatched(url, passed, reachability));
+      return new TunnelAgent(settings, () => openWatchedTunnel({ url, proxy: passed, reachability }));
     if (for_proxy === undefined)
       return url.protocol === 'https:' ? new https.Agent(settings) : new http.Agent(settings);
     // Node would ask the proxy for the certificate of the host that the request is for.
@@ -101,21 +98,6 @@ function writeWhole(agent: http.Agent, { origin }: ForProxy): void {
     request.path = origin + request.path;
     addRequest.call(agent, request, options);
   };
-}
-
-/** Opens a connection through a proxy, in the time that connections may take. */
-async function openWatched(url: URL, proxy: URL, reachability: Reachability): Promise<TLSSocket> {
-  const opening = new AbortController();
-  const trial = reachability.begin((error) => opening.abort(new ProxyUnreachable(proxy, error)));
-  if (trial instanceof Error) throw trial;
-  try {
-    const socket = await openTlsTunnel(placeOf(url), proxy, { signal: opening.signal });
-    trial.ready();
-    return socket;
-  } catch (error) {
-    trial.over();
-    throw error;
-  }
 }
 
 function asAttempt(req: IncomingMessage): Attempt {

@@ -1,5 +1,7 @@
 import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import type { Clock } from '../../contract/services.ts';
+import { openTlsTunnel, ProxyUnreachable, placeOf, type TunnelTls } from '../../kit/net/tunnel.ts';
 
 /** For so long after a connection could not be made in time the next ones get less. */
 const SUSPICION_MS = 30_000;
@@ -76,6 +78,25 @@ export function createReachability(options: { readonly connect_seconds: number; 
       return undefined;
     },
   };
+}
+
+/** Opens a TLS connection through a proxy, in the time that connections may take. Rejects as `openTlsTunnel` does. */
+export async function openWatchedTunnel(
+  way: { readonly url: URL; readonly proxy: URL; readonly reachability: Reachability },
+  options: TunnelTls = {},
+  opening = new AbortController(),
+): Promise<TLSSocket> {
+  const { url, proxy, reachability } = way;
+  const trial = reachability.begin((error) => opening.abort(new ProxyUnreachable(proxy, error)));
+  if (trial instanceof Error) throw trial;
+  try {
+    const socket = await openTlsTunnel(placeOf(url), proxy, { ...options, signal: opening.signal });
+    trial.ready();
+    return socket;
+  } catch (error) {
+    trial.over();
+    throw error;
+  }
 }
 
 function notInTime(): Error {
