@@ -45,6 +45,21 @@ export function decompressor(name: string, options: Decompression = {}): Transfo
   return encoding && DECOMPRESSORS[encoding](options);
 }
 
+const DECOMPRESS: Readonly<
+  Record<ContentEncoding, (bytes: Uint8Array, bounds: { readonly maxOutputLength: number }) => Buffer>
+> = {
+  gzip: zlib.gunzipSync,
+  deflate: zlib.inflateSync,
+  br: zlib.brotliDecompressSync,
+  zstd: zlib.zstdDecompressSync,
+};
+
+/** Decompresses a few bytes at once; empty for an encoding that is not known here. Raises errors of zlib, also beyond `most` bytes. */
+export function decompressed(name: string, bytes: Uint8Array, most: number): Buffer {
+  const encoding = contentEncoding(name);
+  return encoding === undefined ? Buffer.alloc(0) : DECOMPRESS[encoding](bytes, { maxOutputLength: most });
+}
+
 /** Creates the decompressor of a known content encoding, which counts the bytes that it has read. */
 export function decompressorOf(encoding: ContentEncoding, options: Decompression) {
   return DECOMPRESSORS[encoding](options);

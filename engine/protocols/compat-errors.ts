@@ -1,7 +1,6 @@
 import { ERRORS, type ErrorCode, type ErrorDetails, type StageError } from '../contract/errors.ts';
 import { isShortWait } from '../kit/patience.ts';
 import { jsonText } from '../kit/text/printable.ts';
-import { own } from './error-meanings.ts';
 import {
   type ErrorName,
   errorHeaders,
@@ -10,6 +9,7 @@ import {
   type ProtocolErrors,
   shouldRetry,
 } from './errors.ts';
+import { own } from './read-json.ts';
 import type { Problem } from './translation/events.ts';
 
 /** What chat completions and Responses call each kind of error of the Messages protocol. */

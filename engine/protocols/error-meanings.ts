@@ -3,6 +3,8 @@
  * @module
  */
 
+import { own } from './read-json.ts';
+
 /** What an error means, whatever its status. */
 export type Meaning = keyof typeof MEANINGS;
 
@@ -264,21 +266,17 @@ export interface ErrorWords {
   readonly texts: readonly string[];
 }
 
-/** Longest name that is one: longer ones are texts. */
-const NAME_MAX = 100;
+/** The longest name of an error, in UTF-16 units; anything longer is a text. */
+export const NAME_MAX = 100;
 
 /** A name as the table has it: in lower case, without the namespace that some clouds put before it. */
 function plainName(name: string): string {
   return name.length > NAME_MAX ? '' : name.replace(/^.*#|:.*$/g, '').toLowerCase();
 }
 
-/** The own property of a table that hostile text may name. */
-export const own = <T>(table: Readonly<Record<string, T>>, key: string | undefined): T | undefined =>
-  key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
-
 /** What a name means; `undefined` where nobody knows. */
-export function meaningOfName(name: string | undefined): Meaning | undefined {
-  return name === undefined ? undefined : MEANING_OF_NAME.get(plainName(name));
+function meaningOfName(name: string): Meaning | undefined {
+  return MEANING_OF_NAME.get(plainName(name));
 }
 
 function isOfOutput(text: string): boolean {

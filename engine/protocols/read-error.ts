@@ -1,5 +1,5 @@
-import { parseBounded } from '../kit/json/bounded.ts';
-import type { ErrorWords } from './error-meanings.ts';
+import { tryParseBounded } from '../kit/json/bounded.ts';
+import { type ErrorWords, NAME_MAX } from './error-meanings.ts';
 import { isObject } from './read-json.ts';
 import type { Json } from './translation/adapter.ts';
 
@@ -18,9 +18,6 @@ export interface ReadError extends ErrorWords {
 /** The longest reason that stands where a protocol has its message, in UTF-16 units, and elsewhere. */
 const MESSAGE_MAX = 8000;
 const FOREIGN_TEXT_MAX = 1000;
-
-/** The longest name of an error, so that a whole page does not become one. */
-const NAME_MAX = 100;
 
 /** How far into an error is looked, and at how many of its parts. */
 const DEPTH_MAX = 8;
@@ -90,11 +87,7 @@ function statusIn(fields: Json): number | undefined {
 function parse(text: string): unknown {
   const json = /^(?:data|event|id)?:/.test(text) ? (/^data:(.*)$/m.exec(text)?.[1] ?? '') : text;
   if (json.length > PARSED_MAX || !/^\s*[{["]/.test(json)) return undefined;
-  try {
-    return parseBounded(json);
-  } catch {
-    return undefined;
-  }
+  return tryParseBounded(json);
 }
 
 const MARKUP = /^<(?:[!?]|[a-z][\w:-]{0,40}[\s/>])/i;

@@ -20,6 +20,11 @@ export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** The own property of a table, or of JSON, that hostile text may name. */
+export function own<T>(table: Readonly<Record<string, T>>, key: string | undefined): T | undefined {
+  return key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
+}
+
 /** Whether the value is absent; clients say null for it as well. */
 export function isAbsent(value: unknown): value is null | undefined {
   return value === undefined || value === null;

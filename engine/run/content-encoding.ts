@@ -26,7 +26,7 @@ const inTurn = createTurns();
 const NO_ENCODINGS: readonly ContentEncoding[] = [];
 
 /** The encodings of a body in the order in which they were applied, without `identity`. Raises invalid_encoding with status 415. */
-export function encodingsOf(content_encoding: string | undefined): readonly ContentEncoding[] {
+function encodingsOf(content_encoding: string | undefined): readonly ContentEncoding[] {
   if (content_encoding === undefined) return NO_ENCODINGS;
   const names = content_encoding
     .split(',')

@@ -1,5 +1,5 @@
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
-import { proxyCredential } from '../kit/net/tunnel.ts';
+import { proxyLogin } from '../kit/net/tunnel.ts';
 import { parseProxy, proxyProblem, proxyVariables } from '../kit/net/way.ts';
 import type { Loaded } from '../source/spec.ts';
 
@@ -31,14 +31,10 @@ const isProxy = (address: string) => proxyProblem(address) === undefined;
 
 /** The texts that would give away the password in the address of a proxy; none where it has none. */
 function passwordOf(address: string): string[] {
-  if (!isProxy(address)) return [];
-  const { 'proxy-authorization': header } = proxyCredential(parseProxy(address, ''));
-  if (header === undefined) return [];
-  const pair = header.slice('Basic '.length);
-  const password = Buffer.from(pair, 'base64')
-    .toString()
-    .replace(/^[^:]*:/, '');
-  return [pair, password, encodeURIComponent(password.toWellFormed())].filter((part) => part !== '');
+  const login = isProxy(address) ? proxyLogin(parseProxy(address, '')) : undefined;
+  if (login === undefined) return [];
+  const [, password = ''] = /:(.*)$/s.exec(Buffer.from(login, 'base64').toString()) ?? [];
+  return [login, password, encodeURIComponent(password.toWellFormed())].filter((part) => part !== '');
 }
 
 function privateMembers(value: string): string[] {

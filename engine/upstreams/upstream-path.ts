@@ -1,4 +1,5 @@
 import type { UpstreamConfig } from '../contract/config.ts';
+import { percentDecoded } from '../kit/text/percent.ts';
 
 /** A segment such as `v1`, `v3` or `v1beta`. */
 const VERSION = /\/v\d+[a-z0-9]*(?=\/|$)/i;
@@ -40,12 +41,6 @@ function withQuery(path: string, own: string, names: ReadonlySet<string>): strin
 
 /** The name of a query parameter as servers read it: many don't mind its case, and take `name[]` for a list. */
 function nameOf(pair: string): string {
-  const name = pair.split('=', 1)[0]!.replaceAll('+', ' ');
-  try {
-    return readName(decodeURIComponent(name));
-  } catch {
-    return readName(name);
-  }
+  const name = percentDecoded(pair.split('=', 1)[0]!.replaceAll('+', ' '));
+  return name.trim().replace(/\[.*$/, '').toLowerCase();
 }
-
-const readName = (name: string) => name.trim().replace(/\[.*$/, '').toLowerCase();

@@ -17,3 +17,12 @@ export function parseBounded(text: string): unknown {
   }
   return JSON.parse(text);
 }
+
+/** The same; `undefined` for what cannot be parsed so. */
+export function tryParseBounded(text: string): unknown {
+  try {
+    return parseBounded(text);
+  } catch {
+    return undefined;
+  }
+}

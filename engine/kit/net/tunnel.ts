@@ -2,6 +2,7 @@ import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, ty
 import { request as askSecure } from 'node:https';
 import { isIP, type Socket } from 'node:net';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import { percentDecoded } from '../text/percent.ts';
 import { proxyHost } from './way.ts';
 
 /** Host and port of an address. */
@@ -66,11 +67,15 @@ export class ProxyUnreachable extends Error {
   }
 }
 
-/** The header with the name and the password that the address of a proxy holds; none where it holds none. */
-export function proxyCredential({ username, password }: URL): { readonly 'proxy-authorization'?: string } {
-  if (username === '' && password === '') return {};
-  const pair = `${decoded(username)}:${decoded(password)}`;
-  return { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` };
+/** What the address of a proxy signs in with: `name:password` in base64; `undefined` where it holds neither. */
+export function proxyLogin({ username, password }: URL): string | undefined {
+  if (username === '' && password === '') return undefined;
+  return Buffer.from(`${percentDecoded(username)}:${percentDecoded(password)}`).toString('base64');
+}
+
+function proxyCredential(proxy: URL): { readonly 'proxy-authorization'?: string } {
+  const login = proxyLogin(proxy);
+  return login === undefined ? {} : { 'proxy-authorization': `Basic ${login}` };
 }
 
 /** Proxy Authentication Required, which no server behind a proxy answers: it passed nothing on (RFC 9110 section 15.5.8). */
@@ -89,14 +94,6 @@ export interface ForProxy {
 export function writtenForProxy(url: URL, proxy: URL | undefined): ForProxy | undefined {
   if (proxy === undefined || url.protocol === 'https:') return undefined;
   return { proxy, origin: url.origin, headers: { host: url.host, ...proxyCredential(proxy) } };
-}
-
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
 }
 
 /**

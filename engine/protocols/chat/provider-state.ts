@@ -5,8 +5,8 @@
  * @module
  */
 
-import { parseBounded } from '../../kit/json/bounded.ts';
-import { isAbsent, isObject } from '../read-json.ts';
+import { tryParseBounded } from '../../kit/json/bounded.ts';
+import { isAbsent, isObject, own } from '../read-json.ts';
 import type { Json } from '../translation/adapter.ts';
 import { shortCallId } from '../translation/features/call-ids.ts';
 
@@ -131,8 +131,6 @@ function mergedFields(before: Json, piece: Json): Json {
   }
   return fields;
 }
-
-const own = (fields: Json, key: string): unknown => (Object.hasOwn(fields, key) ? fields[key] : undefined);
 
 /** Entries grow by pieces with their index, or the last one by what follows it; encrypted ones come whole. */
 function mergedLists(before: readonly unknown[], pieces: readonly unknown[]): unknown[] {
@@ -276,7 +274,7 @@ export class ReturnedState {
 
   /** Takes one proof, which belongs to a thought with this text. Returns whether it could be read. */
   add(proof: string, text: string): boolean {
-    const state = withText(parsed(proof), text);
+    const state = withText(tryParseBounded(proof), text);
     if (!isObject(state)) return false;
     if (isObject(state.message)) this.#addMessage(state.message, text);
     if (Array.isArray(state.parts)) {
@@ -332,14 +330,6 @@ export class ReturnedState {
   /** Forgets state of calls that have been written: other answers may have calls with the same identifiers. */
   forget(ids: readonly string[]): void {
     for (const id of ids) this.#calls.delete(id);
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return parseBounded(text);
-  } catch {
-    return undefined;
   }
 }
 

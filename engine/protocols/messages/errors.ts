@@ -1,6 +1,7 @@
 import { jsonText } from '../../kit/text/printable.ts';
-import { MEANINGS, MESSAGES_STATUS, meaningOf, own } from '../error-meanings.ts';
+import { MEANINGS, MESSAGES_STATUS, meaningOf } from '../error-meanings.ts';
 import { errorHeaders, messagesTypeOf, messagesTypeOfStatus, type ProtocolErrors } from '../errors.ts';
+import { own } from '../read-json.ts';
 import type { Problem } from '../translation/events.ts';
 
 /** How Messages clients recognise that they must compact the conversation. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { PROTOCOLS, type Protocol } from '../../contract/protocol.ts';
+import { percentDecoded } from '../../kit/text/percent.ts';
 import type { Json } from './adapter.ts';
 import type { ReasoningProof } from './conversation.ts';
 
@@ -88,20 +89,12 @@ export function proofFromText(
     protocol,
     kind,
     value: text.slice(all.length),
-    ...(id !== '' && { id: decode(id!) }),
-    ...(upstream !== undefined && { upstream: decode(upstream) }),
+    ...(id !== '' && { id: percentDecoded(id!) }),
+    ...(upstream !== undefined && { upstream: percentDecoded(upstream) }),
     ...(boundary !== undefined && { boundary }),
   };
 }
 
 function encode(text: string): string {
   return encodeURIComponent(text.toWellFormed());
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

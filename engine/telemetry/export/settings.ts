@@ -2,6 +2,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { urlProblem } from '../../kit/net/addresses.ts';
 import { DIRECT, wayTo } from '../../kit/net/way.ts';
+import { percentDecoded } from '../../kit/text/percent.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import { CONVENTIONS, conventionsOf } from '../conventions.ts';
 import { parseHeaderList } from '../header-list.ts';
@@ -230,18 +231,10 @@ export function resourceFrom(env: Env): Record<string, string> {
     if (part.trim() === '') continue;
     const at = part.indexOf('=');
     if (at < 1) throw wrong(`entry ${index + 1} of OTEL_RESOURCE_ATTRIBUTES is not name=value`);
-    attributes[part.slice(0, at).trim()] = decoded(part.slice(at + 1).trim());
+    attributes[part.slice(0, at).trim()] = percentDecoded(part.slice(at + 1).trim());
   }
   const service = text(env, 'OTEL_SERVICE_NAME');
   return service === undefined ? attributes : { ...attributes, 'service.name': service };
-}
-
-function decoded(value: string): string {
-  try {
-    return decodeURIComponent(value);
-  } catch {
-    return value;
-  }
 }
 
 /** A variable that is empty counts as not set, as OpenTelemetry wants it. */

@@ -1,7 +1,7 @@
-import zlib from 'node:zlib';
 import { StageError } from '../../contract/errors.ts';
 import type { AttemptEffect, Certainty } from '../../contract/forwarding.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
+import { decompressed } from '../../kit/decompressor.ts';
 import { isPlain } from '../../kit/media-type.ts';
 import { NoTunnel, ProxyUnreachable } from '../../kit/net/tunnel.ts';
 import { type AttemptOutcome, FAILOVER_TABLE } from '../failover-table.ts';
@@ -43,8 +43,8 @@ export interface FailedAttempt {
   readonly code?: string | undefined;
 }
 
-/** Bodies of errors are read up to this size, as they are and without their content encoding. */
-export const ERROR_BYTES_MAX = 65_536;
+/** The most bytes of a decompressed error. */
+const ERROR_BYTES_MAX = 262_144;
 
 /** The text of an error's body; empty for one that cannot be read. */
 export function errorText(response: UpstreamResponse, chunks: readonly Buffer[]): string {
@@ -52,26 +52,9 @@ export function errorText(response: UpstreamResponse, chunks: readonly Buffer[])
   const encoding = response.headers['content-encoding'];
   if (isPlain(encoding)) return bytes.toString('utf8');
   try {
-    return inflate(encoding!.trim().toLowerCase(), bytes).toString('utf8');
+    return decompressed(encoding!, bytes, ERROR_BYTES_MAX).toString('utf8');
   } catch {
     return '';
-  }
-}
-
-function inflate(encoding: string, bytes: Buffer): Buffer {
-  const bounds = { maxOutputLength: 4 * ERROR_BYTES_MAX };
-  switch (encoding) {
-    case 'gzip':
-    case 'x-gzip':
-      return zlib.gunzipSync(bytes, bounds);
-    case 'deflate':
-      return zlib.inflateSync(bytes, bounds);
-    case 'br':
-      return zlib.brotliDecompressSync(bytes, bounds);
-    case 'zstd':
-      return zlib.zstdDecompressSync(bytes, bounds);
-    default:
-      return Buffer.alloc(0);
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Protocol } from '../../contract/protocol.ts';
 import type { Relay } from '../../contract/stage.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
-import { parseBounded } from '../../kit/json/bounded.ts';
+import { tryParseBounded } from '../../kit/json/bounded.ts';
 import { definitionOf } from '../../protocols/definitions.ts';
 import { overflowAnswer, RETRY_HEADERS, readProblem } from '../../protocols/errors.ts';
 import { isObject } from '../../protocols/read-json.ts';
@@ -53,14 +53,6 @@ export function asErrorResponse(response: UpstreamResponse, text: string): Whole
   return inPlaceOf(response, { status: 400, content_type: 'application/json', body: text });
 }
 
-function parsed(text: string): unknown {
-  try {
-    return parseBounded(text);
-  } catch {
-    return undefined;
-  }
-}
-
 /**
  * Says to clients of the upstream's own protocol that the conversation is too long, where the upstream says it in words they do
  * not know: they would never compact it. `undefined` where they know them, and get the upstream's bytes.
@@ -72,7 +64,7 @@ export function rewordOverflow(
 ): WholeAnswer | undefined {
   const { errors } = definitionOf(protocol);
   const { statusCode: status = 0 } = response;
-  const said = parsed(text);
+  const said = tryParseBounded(text);
   if (errors.knowsOverflow(inPlace(said))) return undefined;
   const problem = readProblem(status < 400 ? undefined : status, text);
   return inPlaceOf(response, overflowAnswer(errors, problem, { ...how, said }));

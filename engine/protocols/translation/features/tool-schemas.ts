@@ -4,13 +4,14 @@
  * @module
  */
 import type { Protocol } from '../../../contract/protocol.ts';
+import { percentDecoded } from '../../../kit/text/percent.ts';
 import { invalid, isAbsent, isObject, kindOf } from '../../read-json.ts';
 import { ACCEPTED } from '../accepted.ts';
 import type { Json } from '../adapter.ts';
 import type { Notes } from '../notes.ts';
 
 /** The schema of a tool without arguments. */
-export const NO_PARAMETERS = { type: 'object', properties: {} } as const;
+const NO_PARAMETERS = { type: 'object', properties: {} } as const;
 
 /** Below this depth, schemas are left as they are. */
 const DEPTH_MAX = 64;
@@ -52,13 +53,8 @@ export function resolveReference(root: Json, reference: unknown): unknown {
 
 /** The key that a step of a reference names. RFC 6901, section 6. */
 export function keyOf(step: string): string {
-  let text = step;
-  try {
-    text = decodeURIComponent(step);
-  } catch {
-    // Not every writer of references escapes a percent sign.
-  }
-  return text.replaceAll('~1', '/').replaceAll('~0', '~');
+  // Not every writer of references escapes a percent sign.
+  return percentDecoded(step).replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
 /** The schema of a tool's arguments for an upstream of this protocol. */
