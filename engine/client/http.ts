@@ -3,6 +3,7 @@ import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
 import { exchange } from '../kit/net/exchange.ts';
 import { formatNetworkError } from '../kit/net/format-network-error.ts';
 import { wayTo } from '../kit/net/way.ts';
+import { wholeResponse } from '../kit/net/whole-response.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { readAll } from '../kit/read-all.ts';
 import { Unreachable } from './errors.ts';
@@ -58,12 +59,7 @@ const fetchByWay =
     });
     if (answer.ending === 'cut') throw Object.assign(new Error('the answer is cut'), { code: 'ECONNRESET' });
     if (answer.ending === 'too_late') throw new DOMException('the answer is not complete in time', 'TimeoutError');
-    const headers = new Headers();
-    for (const [name, value] of Object.entries(answer.headers)) {
-      for (const one of [value ?? []].flat()) headers.append(name, one);
-    }
-    const has_body = answer.body.length > 0 && ![204, 205, 304].includes(answer.status);
-    return new Response(has_body ? Buffer.from(answer.body) : null, { status: answer.status, headers });
+    return wholeResponse(answer.status, answer.headers, answer.body);
   };
 
 /** Makes the function that talks to gateways. */

@@ -7,6 +7,7 @@ import { readCertificates } from '../../kit/net/certificates.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { openTlsTunnelInTime, placeOf } from '../../kit/net/tunnel.ts';
 import type { Way } from '../../kit/net/way.ts';
+import { wholeResponse } from '../../kit/net/whole-response.ts';
 import { readAll } from '../../kit/read-all.ts';
 import { ProviderError } from './provider.ts';
 
@@ -21,8 +22,6 @@ export type ProviderFetch = (
 ) => Promise<Response>;
 
 const MAX_BODY_BYTES = 1_048_576;
-/** Answers whose body has to be absent. */
-const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /**
  * Requests to one identity provider: every answer is complete within `timeout_seconds`, of at most 1 MiB and from the
@@ -99,12 +98,7 @@ async function readAnswer({ statusCode, headers, body }: Dispatcher.ResponseData
     throw new ProviderError(problem[0], `${what}: ${problem[1]}`);
   }
   const tooLong = () => new ProviderError('invalid', `${what}: the answer is longer than 1 MiB`);
-  const bytes = await readAll(body, MAX_BODY_BYTES, tooLong);
-  const kept = new Headers();
-  for (const [name, value] of Object.entries(headers)) {
-    for (const one of [value ?? []].flat()) kept.append(name, one);
-  }
-  return new Response(WITHOUT_BODY.has(statusCode) ? null : bytes, { status: statusCode, headers: kept });
+  return wholeResponse(statusCode, headers, await readAll(body, MAX_BODY_BYTES, tooLong));
 }
 
 function statusProblem(status: number): [ProviderError['problem'], string] | undefined {
