@@ -92,7 +92,8 @@ function ownName(error: StageError): ErrorName {
   return type === ERRORS[error.code].type ? ERRORS[error.code].compat : COMPAT_NAMES[type]!;
 }
 
-const OVERFLOW_CODE = 'context_length_exceeded';
+/** `error.code` of a conversation that is too long. */
+export const OVERFLOW_CODE = 'context_length_exceeded';
 
 /** By these words the coding clients of chat completions know that they must compact the conversation. */
 const KNOWN_OVERFLOW = /prompt is too long|maximum context length|context_length_exceeded/i;

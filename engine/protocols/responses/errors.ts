@@ -1,6 +1,6 @@
 import { ERRORS, type StageError } from '../../contract/errors.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { compatErrors } from '../compat-errors.ts';
+import { compatErrors, OVERFLOW_CODE } from '../compat-errors.ts';
 import type { BrokenStream, ProtocolErrors } from '../errors.ts';
 
 /**
@@ -10,7 +10,7 @@ import type { BrokenStream, ProtocolErrors } from '../errors.ts';
 export const responsesErrors: ProtocolErrors = {
   ...compatErrors,
   breakOff: responseFailed,
-  knowsOverflow: ({ code }) => code === 'context_length_exceeded',
+  knowsOverflow: ({ code }) => code === OVERFLOW_CODE,
   stream(problem, request_id) {
     const { message, code, param, type } = compatErrors.fields(problem);
     const name = (code ?? type) as string;
