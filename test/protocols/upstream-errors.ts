@@ -1032,6 +1032,7 @@ export const REASONS: readonly ServerError[] = [
     body: { success: false, errors: [{ code: 5006, message: 'Bad shape' }] },
     says: 'Bad shape',
   },
+  { server: 'an error inside of a reason', status: 503, body: { error: { detail: 'Busy.' } }, says: 'Busy.' },
   { server: 'several errors', status: 400, body: { errors: ['One.', { message: 'Two.' }] }, says: 'One.; Two.' },
   {
     server: 'axum',
