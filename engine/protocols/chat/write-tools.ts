@@ -1,6 +1,5 @@
 import type { Conversation, OutputFormat, Tool, ToolChoice } from '../translation/conversation.ts';
-import { HeldSet } from '../translation/features/held-schemas.ts';
-import { repairSchema } from '../translation/features/tool-schemas.ts';
+import { HeldSet, writeAnswerSchema } from '../translation/features/held-schemas.ts';
 import type { Notes } from '../translation/notes.ts';
 
 /** The name of an answer's schema where the client gave none; the protocol wants one. */
@@ -44,16 +43,14 @@ function writeChoice(choice: ToolChoice): unknown {
 export function writeFormat(format: OutputFormat, notes: Notes): unknown {
   if (format.kind === 'json_object') return { type: 'json_object' };
   const { name = SCHEMA_NAME, description, strict } = format;
-  const held = strict === true ? new HeldSet('chat', notes).answer(format) : undefined;
-  if (strict === true && held === undefined) notes.note('strict_schema');
+  const { schema, is_held } = writeAnswerSchema(format, 'chat', notes);
   return {
     type: 'json_schema',
     json_schema: {
       name,
       ...(description !== undefined && { description }),
-      schema: held ?? repairSchema(format.schema, 'chat', notes),
-      ...(held !== undefined && { strict }),
-      ...(strict === false && { strict }),
+      schema,
+      ...((is_held || strict === false) && { strict }),
     },
   };
 }

@@ -4,9 +4,8 @@ import type { UpstreamTarget } from '../translation/adapter.ts';
 import type { Conversation, OutputFormat, ReasoningWish, Tool } from '../translation/conversation.ts';
 import { effortOf } from '../translation/features/efforts.ts';
 import { shortUser } from '../translation/features/end-user.ts';
-import { HeldSet } from '../translation/features/held-schemas.ts';
+import { HeldSet, writeAnswerSchema } from '../translation/features/held-schemas.ts';
 import { writePromptCache } from '../translation/features/prompt-cache.ts';
-import { repairSchema } from '../translation/features/tool-schemas.ts';
 import type { Notes } from '../translation/notes.ts';
 import { writeItems } from './write-items.ts';
 
@@ -99,14 +98,12 @@ function writeSettings(conversation: Conversation, notes: Notes) {
 function writeFormat(format: OutputFormat, notes: Notes): Record<string, unknown> {
   if (format.kind === 'json_object') return { type: 'json_object' };
   const { name, description, strict } = format;
-  const held = strict === true ? new HeldSet('responses', notes).answer(format) : undefined;
-  if (strict === true && held === undefined) notes.note('strict_schema');
-  const schema = held ?? repairSchema(format.schema, 'responses', notes);
+  const { schema, is_held } = writeAnswerSchema(format, 'responses', notes);
   return present({
     type: 'json_schema',
     name: name ?? 'answer',
     description,
     schema,
-    strict: strict && held !== undefined,
+    strict: strict && is_held,
   });
 }

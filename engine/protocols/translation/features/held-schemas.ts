@@ -67,6 +67,18 @@ export class HeldSet {
   }
 }
 
+/** The schema of an answer as chat completions and Responses have it, and whether the upstream holds the model to it. */
+export function writeAnswerSchema(
+  format: Extract<OutputFormat, { kind: 'json_schema' }>,
+  to: Protocol,
+  notes: Notes,
+): { readonly schema: Json; readonly is_held: boolean } {
+  const held = format.strict === true ? new HeldSet(to, notes).answer(format) : undefined;
+  if (held !== undefined) return { schema: held, is_held: true };
+  if (format.strict === true) notes.note('strict_schema');
+  return { schema: repairSchema(format.schema, to, notes), is_held: false };
+}
+
 /** Says nothing about values, or only to people. */
 const ANNOTATIONS = new Set(['$schema', '$id', '$comment', '$anchor', 'readOnly', 'writeOnly', 'deprecated']);
 
