@@ -1,4 +1,4 @@
-/** When a server wants to be asked again: what its headers, and some of its errors, say of it. */
+/** Retry hints of servers: `retry-after` and its kin in headers, and `retryDelay` in errors. */
 
 /** The headers of an answer, by their names in lower case. */
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -48,12 +48,12 @@ const textOf = (value: AnswerHeaders[string]): string | undefined => (typeof val
 /** What Google's APIs say in the body of an error (google.rpc.RetryInfo). */
 const RETRY_INFO = /"retryDelay"\s*:\s*"(\d+(?:\.\d+)?s)"/;
 
-/** Seconds after which a server wants to be asked again; `undefined` where it does not say. `body` is that of its error. */
+/** The retry hint of a response, in seconds; `undefined` without one. @param body of an error */
 export function retryAfterSeconds(headers: AnswerHeaders, now: number, body = ''): number | undefined {
   const ms = textOf(headers['retry-after-ms'])?.trim();
   if (ms !== undefined && NUMBER.test(ms)) return Number(ms) / 1000;
-  const told = textOf(headers['retry-after']) ?? RETRY_INFO.exec(body)?.[1];
-  const seconds = told === undefined ? undefined : secondsUntil(told, now);
+  const hint = textOf(headers['retry-after']) ?? RETRY_INFO.exec(body)?.[1];
+  const seconds = hint === undefined ? undefined : secondsUntil(hint, now);
   return seconds ?? resetSeconds(headers, now);
 }
 
@@ -70,7 +70,7 @@ function resetSeconds(headers: AnswerHeaders, now: number): number | undefined {
   return last;
 }
 
-/** A day: whoever is told more gives up at once as well. */
+/** A day: clients give up at once for more. */
 const WHOLE_SECONDS_MAX = 86_400;
 
 /** A `retry-after` as every client reads it: whole seconds, rounded up. */

@@ -274,7 +274,7 @@ function plainName(name: string): string {
   return name.length > NAME_MAX ? '' : name.replace(/^.*#|:.*$/g, '').toLowerCase();
 }
 
-/** What a name means; `undefined` where nobody knows. */
+/** The meaning of a name; `undefined` for an unknown one. */
 function meaningOfName(name: string): Meaning | undefined {
   return MEANING_OF_NAME.get(plainName(name));
 }

@@ -1,5 +1,5 @@
 /**
- * Why answers end: the one table of what servers call it, what it means, and what clients of each protocol are told.
+ * Stop reasons: the words of servers, their meaning, and the word of each protocol for it.
  * @module
  */
 
@@ -89,7 +89,7 @@ const REASONS: Readonly<Record<StopReason, ReasonRow>> = {
   },
 };
 
-/** Words of answers that nobody can use as they are: their clients are told an error, and send the request again. */
+/** Stop reasons of unusable answers: clients get an error, and retry. */
 const BROKEN = {
   /** The server broke off. */
   broken_off: [

@@ -1,4 +1,4 @@
-/** Request bodies without their compression: the gateway reads them, whatever their content-encoding. */
+/** Decompresses request bodies. */
 import type { IncomingMessage } from 'node:http';
 import { StageError } from '../contract/errors.ts';
 import type { CompressedBody } from '../contract/request-body.ts';
@@ -84,7 +84,7 @@ export async function receiveContent(
   return { bytes, compressed: { bytes: received, encodings } };
 }
 
-/** Where decoded bytes go, whose they are, and whether nobody waits for them any more. */
+/** The target of decoded bytes, their caller, and whether the client has left. */
 interface Decoding {
   readonly into: BodyMemory;
   readonly owner: string;

@@ -48,10 +48,10 @@ export type ForwardContext = StageContext<
   (typeof FORWARD_WRITES)[number]
 >;
 
-/** Of a long body so much is looked at from either end, in bytes: turns of a conversation differ there. */
+/** Bytes of a body that count, from either end: turns of a conversation differ there. */
 const FINGERPRINT_BYTES = 4096;
 
-/** The witness of a request's attempts; two requests of a caller that are taken for one only count for less. */
+/** The witness of a request's attempts. Two requests with one fingerprint only count for less. */
 export function witnessOf(ctx: ForwardContext): Witness {
   const { bytes = NO_BYTES } = ctx.body ?? {};
   // A session's first request is like that of another session.
