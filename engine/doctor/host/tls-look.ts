@@ -1,6 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { isIP, type Socket } from 'node:net';
 import { connect, type PeerCertificate } from 'node:tls';
+import { placeOf } from '../../kit/net/tunnel.ts';
 import { printableLine } from '../../kit/text/printable.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { spanText } from './sizes.ts';
@@ -36,11 +37,11 @@ export function lookAtCertificate(
     readonly through?: Socket | undefined;
   },
 ): Promise<ShownCertificate> {
-  const { hostname, port } = new URL(url);
-  const host = hostname.replace(/^\[|\]$/g, '');
+  const place = placeOf(new URL(url));
+  const { host } = place;
   return new Promise((resolve, reject) => {
     const socket = connect({
-      ...(through === undefined ? { host, port: Number(port || 443) } : { socket: through, host }),
+      ...(through === undefined ? place : { socket: through, host }),
       rejectUnauthorized: false,
       ...(isIP(host) === 0 ? { servername: host } : {}),
       ...(ca === undefined ? {} : { ca: [...ca] }),

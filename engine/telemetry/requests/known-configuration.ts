@@ -1,4 +1,5 @@
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
+import { placeOf } from '../../kit/net/tunnel.ts';
 import { configHash } from '../config-hash.ts';
 import { CONVENTIONS, type Conventions, conventionsOf, providerOf } from '../conventions.ts';
 import { ratioOf } from './sampling.ts';
@@ -70,11 +71,9 @@ function modelsTold({ models, from_model_lists }: GatewayConfig): KnownConfigura
   };
 }
 
-function addressOf(url: string): Address {
-  const { protocol, hostname, port } = new URL(url);
-  const scheme = protocol.slice(0, -1);
-  const own = scheme === 'https' ? 443 : 80;
-  return { scheme, host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? own : Number(port) };
+function addressOf(base_url: string): Address {
+  const url = new URL(base_url);
+  return { scheme: url.protocol.slice(0, -1), ...placeOf(url) };
 }
 
 function learnUpstream({ base_url, region }: UpstreamConfig): KnownUpstream {
