@@ -94,8 +94,10 @@ interface Decoding {
 async function decode(encoding: ContentEncoding, bytes: Buffer, decoding: Decoding): Promise<void> {
   let at = await decodeFrame(encoding, bytes, decoding);
   // Members of gzip are one stream to its decoder.
-  for (let frames = 1; encoding === 'zstd' && at < bytes.length && frames < FRAMES_MAX; frames++)
+  for (let frames = 1; encoding === 'zstd' && at < bytes.length; frames++) {
+    if (frames === FRAMES_MAX) throw damaged(encoding, `has more than ${FRAMES_MAX} frames; compress it as one`);
     at += await decodeFrame(encoding, bytes.subarray(at), decoding);
+  }
   if (at === bytes.length) return;
   throw damaged(encoding, `has ${bytes.length - at} bytes behind its end; leave them out`);
 }

@@ -48,6 +48,8 @@ const PLAIN_ALLOWED: readonly SslMode[] = ['allow', 'prefer'];
  */
 export function readDatabaseUrl(given: string, env: NodeJS.ProcessEnv = {}): DatabaseUrl {
   const text = given.trim();
+  if (/%00|\0/.test(text))
+    throw new DatabaseUrlError('holds a character with the code 0, which nothing in it may have: remove that');
   const { userinfo, location, path, query } = split(text);
   const params = Object.fromEntries(new URLSearchParams(query)) as Readonly<Record<string, string | undefined>>;
   const [user, password] = userinfo === undefined ? [] : credentials(userinfo);
@@ -148,7 +150,16 @@ function sslMode({ sslmode, ssl, sslrootcert, sslcert, sslnegotiation }: Params,
   if (mode !== undefined) return mode;
   if (sslrootcert || sslcert) return 'verify-full';
   if (sslnegotiation === 'direct') return 'require';
-  return SSL_MODES.find((known) => known === env.PGSSLMODE) ?? 'prefer';
+  return ofEnvironment(env.PGSSLMODE || 'prefer');
+}
+
+/** One that nobody knows may have been meant to demand encryption. */
+function ofEnvironment(stated: string): SslMode {
+  const mode = SSL_MODES.find((known) => known === stated);
+  if (mode !== undefined) return mode;
+  throw new DatabaseUrlError(
+    `has no sslmode, and PGSSLMODE is set to an unknown one; there are ${SSL_MODES.join(', ')}`,
+  );
 }
 
 function channelBinding({ channel_binding }: Params, mode: SslMode): 'require' | undefined {

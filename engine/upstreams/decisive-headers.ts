@@ -92,7 +92,7 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
   ...rows('forwarded forwarded-for x-forwarded', 'route', `${HOST}, and ${ADDRESS}`, 'RFC 7239 and what was before it'),
   row('x-original-*', 'route', `${HOST}, or ${ADDRESS}`, 'ingress-nginx; ASP.NET, forwarded headers'),
   ...rows(
-    'x-host x-http-host x-http-host-override x-host-override x-proxy-host proxy-host',
+    'x-host x-http-host x-http-host-override x-host-override x-proxy-host proxy-host x-request-host x-target-host x-backend-host x-upstream-host x-destination-host',
     'route',
     HOST,
     'several proxies and web frameworks',
@@ -105,7 +105,7 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
     'WSGI servers behind a proxy',
   ),
   ...rows(
-    'x-real-ip x-real-port x-client-ip client-ip x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr',
+    'x-forward-for x-real-ip x-real-port x-client-ip client-ip x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr',
     'origin',
     ADDRESS,
     'reverse proxies and balancers',
@@ -131,6 +131,12 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
     'account',
     PERSON,
     'authentik, Pomerium, Tailscale, Identity-Aware Proxy, Application Load Balancer, App Service',
+  ),
+  ...rows(
+    'x-consumer-* x-anonymous-consumer x-authenticated-* x-credential-* x-userinfo x-user-info x-jwt-assertion x-jwt-payload x-token-payload',
+    'account',
+    PERSON,
+    'Kong, Apache APISIX, WSO2, Envoy, Istio',
   ),
   ...rows(
     'client-cert client-cert-chain x-client-cert* ssl-client-* x-ssl-* x-amzn-mtls-*',

@@ -123,13 +123,18 @@ describe('a database URL as a platform hands it out is read', () => {
     for (const [query, expected] of Object.entries(table)) assert.equal(mode(query), expected, query);
     assert.equal(mode('', { PGSSLMODE: 'disable' }), false);
     assert.equal(mode('sslmode=require', { PGSSLMODE: 'disable' }), 'nothing');
-    assert.equal(mode('', { PGSSLMODE: 'sometimes' }), 'nothing or plain');
+    assert.equal(mode('', { PGSSLMODE: 'verify-full' }), 'name');
+    assert.equal(mode('', { PGSSLMODE: '' }), 'nothing or plain');
+    // It may have been meant to demand encryption.
+    assert.throws(() => mode('', { PGSSLMODE: 'Verify-Full' }), /no sslmode, and PGSSLMODE is set to an unknown one/);
+    assert.equal(mode('sslmode=require', { PGSSLMODE: 'Verify-Full' }), 'nothing');
   });
 });
 
 describe('a database URL that cannot be used says why', () => {
   const encode = /must be percent-encoded: write # as %23, \/ as %2F/;
   const rows: readonly (readonly [string, string, RegExp])[] = [
+    ['the character 0', `postgres://u:${SECRET}%00@h/d`, /holds a character with the code 0/],
     ['a raw #', `postgres://u:1#${SECRET}@h/d`, encode],
     ['a raw # behind letters', `postgres://u:a#${SECRET}@h/d`, encode],
     ['a raw # behind an @', `postgres://u:a@b#${SECRET}@h/d`, encode],
@@ -179,9 +184,10 @@ describe('a database URL that cannot be used says why', () => {
   test('whatever it is', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.string(), (password, rest) => {
-        const encoded = encodeURIComponent(password.toWellFormed());
-        const { settings } = readDatabaseUrl(`postgres://u:${encoded}@h/d`);
-        assert.equal(settings().password, password === '' ? undefined : password.toWellFormed());
+        // PostgreSQL's own texts end with it.
+        const possible = password.toWellFormed().replaceAll('\0', '');
+        const { settings } = readDatabaseUrl(`postgres://u:${encodeURIComponent(possible)}@h/d`);
+        assert.equal(settings().password, possible === '' ? undefined : possible);
         try {
           readDatabaseUrl(`postgres://u:${SECRET}${rest}`);
         } catch (error) {

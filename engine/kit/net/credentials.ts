@@ -28,7 +28,7 @@ export function verifyCaller<Found>(
 ): MaybePromise<Found> {
   const bearer = BEARER.exec(String(authorization));
   const token = bearer?.[1];
-  const key = typeof api_key === 'string' ? api_key.trim() : '';
+  const key = keyOf(api_key);
   if (token !== undefined && (key === '' || key === token)) return attempt(() => verify(token), refuse);
   const is_absent = authorization === '' || bearer !== null;
   if (token === undefined && is_absent) {
@@ -44,6 +44,13 @@ export function verifyCaller<Found>(
       (other) => refuse(isTold(other) ? ofBoth(error, other) : other),
     );
   });
+}
+
+/** Node.js joins headers of one name with commas, which no credential has; a key that is sent twice is one key. */
+function keyOf(api_key: string | string[] | undefined): string {
+  if (typeof api_key !== 'string') return '';
+  if (!api_key.includes(',')) return api_key.trim();
+  return [...new Set(api_key.split(',').map((key) => key.trim()))].join(', ');
 }
 
 function attempt<Found>(

@@ -28,7 +28,7 @@ const SCHEMES = /\b(?:basic|bearer|digest|kerberos|negotiate|ntlm)\b/gi;
 
 function remedyFor(status: number, { username }: URL, authenticate: string): string {
   if (status === 403) return 'have the server allowed in it, or name the server in NO_PROXY';
-  if (status !== 407) return 'can it reach the server?';
+  if (status !== 407) return 'look whether it can reach the server';
   const schemes = [...new Set(authenticate.match(SCHEMES))];
   if (schemes.length > 0 && !schemes.some((scheme) => /basic/i.test(scheme)))
     return `it wants ${schemes.join(' or ')}, and gets Basic at most: use a proxy that signs in there for you`;

@@ -93,17 +93,21 @@ export function parseProxy(text: string, by: string): URL {
   return new URL(withScheme(text));
 }
 
+const ENCODE = 'write @ : / ? # in a password as %40 %3A %2F %3F %23';
+
 /** What is wrong with the address of a proxy, after the name of what holds it; never repeats the text. */
 export function proxyProblem(text: string): string | undefined {
   const full = withScheme(text);
   if (/\s/.test(text.trim())) return 'holds a space';
   if (/^socks/i.test(full)) return 'names a SOCKS proxy, which the gateway does not use: name an HTTP proxy';
+  // What a raw / ? or # in a password leaves of a URL seldom is one.
+  if (!URL.canParse(full) && /[/?#].*@/.test(full.replace(/^.*?:\/\//, '')))
+    return `has a password with characters that must be percent-encoded: ${ENCODE}`;
   if (!URL.canParse(full)) return 'is not the address of a proxy, such as http://proxy.example.com:3128';
   const { protocol, hostname, pathname, search, hash } = new URL(full);
   if (protocol !== 'http:' && protocol !== 'https:') return 'has a scheme that is neither http nor https';
   if (hostname === '') return 'names no host';
-  if (pathname !== '/' || search !== '' || hash !== '')
-    return 'has something behind host and port: write @ : / ? # in a password as %40 %3A %2F %3F %23';
+  if (pathname !== '/' || search !== '' || hash !== '') return `has something behind host and port: ${ENCODE}`;
   return undefined;
 }
 

@@ -190,7 +190,7 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
     if (open_until === undefined) {
       if (!is_failing) failing_since = now;
       is_failing = true;
-      failing.add(witness);
+      failing.add(witness, settings.failures);
       outcomes.add(false, now, witness?.caller);
       const fault = judge(now, witness);
       if (fault === 'upstream') open(now);
@@ -249,7 +249,7 @@ export function createBreaker(given: BreakerSettings, { latest, random, ...tell 
       breaking.clear();
     },
     breakOff(n, now, detail, witness) {
-      breaking.add(witness);
+      breaking.add(witness, settings.failures);
       fail(n, now, detail, witness);
     },
     release(n) {

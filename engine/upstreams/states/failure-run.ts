@@ -9,7 +9,8 @@ export class FailureRun {
   readonly #of = new Map<string, Map<number, number>>();
   #unwitnessed = 0;
 
-  add(witness: Witness | undefined): void {
+  /** @param most of a caller's requests so many are told apart: more would show nothing else, and are not kept */
+  add(witness: Witness | undefined, most: number): void {
     if (witness === undefined) {
       this.#unwitnessed += 1;
       return;
@@ -17,7 +18,8 @@ export class FailureRun {
     const { caller, request } = witness;
     const of_caller = this.#of.get(caller) ?? new Map<number, number>();
     this.#of.set(caller, of_caller);
-    of_caller.set(request, (of_caller.get(request) ?? 0) + 1);
+    const times = of_caller.get(request);
+    if (times !== undefined || of_caller.size < most) of_caller.set(request, (times ?? 0) + 1);
   }
 
   clear(): void {

@@ -112,6 +112,20 @@ describe('of two credentials', () => {
     assert.match(json().error.message, /^This gateway does not know the access token\./);
   });
 
+  test('that are two x-api-key headers, the same one serves, and others are refused', async () => {
+    const asked = (...keys: string[]) =>
+      ask(
+        'POST',
+        MESSAGES,
+        messagesBody(),
+        keys.flatMap((key) => ['x-api-key', key]),
+      );
+    assert.equal((await asked(sent.good!, sent.good!)).status, 200);
+    const { status, text } = await asked(sent.unknown!, sent.good!);
+    assert.equal(status, 401);
+    for (const value of Object.values(sent)) assert.ok(!text.includes(value));
+  });
+
   test('of two people the one in the Authorization header counts', async () => {
     const other = await gateway.newToken({ user: 'other@example.com' });
     const headers = ['authorization', `Bearer ${gateway.token}`, 'x-api-key', other];

@@ -109,7 +109,7 @@ const ROWS = {
     scheme: 'https',
     key: address('broken'),
     through: 'broken',
-    refused: /the proxy HOST answers with status 502: can it reach the server/,
+    refused: /the proxy HOST answers with status 502: look whether it can reach the server\./,
   },
   away: { scheme: 'https', key: address('away'), refused: AWAY },
   'plain away': { scheme: 'http', key: address('away'), refused: AWAY },

@@ -517,6 +517,13 @@ describe('a header that says where a request came from', () => {
     'x-scheme': 'https',
     'x-rewrite-url': '/admin',
     'x-http-method-override': 'DELETE',
+    'x-forward-for': '192.0.2.1',
+    'x-target-host': 'internal.example',
+    'x-consumer-username': 'ana',
+    'x-credential-identifier': 'ana',
+    'x-authenticated-userid': 'ana',
+    'x-userinfo': 'ana',
+    'x-jwt-assertion': 'jwt',
   };
   const kept = {
     'x-client-request-id': 'r',

@@ -112,6 +112,8 @@ describe('the way to an address', () => {
       assert.equal(way('https://api.example.com', { HTTPS_PROXY, NO_PROXY: 'example.com' }), 'directly (NO_PROXY)');
     }
     assert.match(proxyProblem('socks5h://proxy')!, /SOCKS/);
+    for (const raw of ['a#b', 'a/b', 'a?b', '1#b', 'a@b#c'])
+      assert.match(proxyProblem(`http://gateway:${raw}@proxy:3128`)!, /write @ : \/ \? # in a password as %40/, raw);
   });
 
   test('is told without a credential, whatever that is', () => {

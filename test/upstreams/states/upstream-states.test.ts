@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { bytesInUse } from '../../support/heap.ts';
 import { type BREAKER, openScene, upstream } from './scene.ts';
 
 describe('the breaker of a model at an upstream', () => {
@@ -75,6 +76,20 @@ describe('the breaker of a model at an upstream', () => {
     ] as const) {
       it(`${seen}: ${why}`, () => assert.equal(after(seen), outcome));
     }
+
+    it('keeps few requests of a caller whose all fail, where nobody is kept away', async () => {
+      const { states } = openScene([upstream('main', { breaker: { mode: 'shadow' } })]);
+      const fail = (request: number) => {
+        const trial = states.begin('main', 'm', { caller: 'a', request });
+        trial.tell('failure', 'status 500');
+        trial.leave();
+      };
+      const before = await bytesInUse();
+      for (let request = 0; request < 100_000; request++) fail(request);
+      const { heap } = await bytesInUse();
+      assert.ok(heap - before.heap < 1_000_000, `${heap - before.heap}`);
+      assert.equal(states.closed('main', 'm'), undefined);
+    });
 
     it('lets one request of the caller at a time through once the time is over, and closes as soon as one succeeds', () => {
       const { states, clock } = openScene();
