@@ -1,3 +1,4 @@
+import { createParser } from 'eventsource-parser';
 import { parseBounded } from '../kit/json/bounded.ts';
 import type { ErrorWords } from './error-meanings.ts';
 import { isObject } from './read-json.ts';
@@ -239,4 +240,43 @@ export function isError(value: Json): boolean {
   if (isObject(response) && isObject(response.error)) return true;
   if (ONLY_IN_ANSWERS.some((key) => value[key] !== undefined)) return false;
   return ONLY_IN_ERRORS.some((key) => (typeof value[key] === 'string' ? value[key] !== '' : isObject(value[key])));
+}
+
+/** The beginning of a JSON document that may be an error and nothing else. */
+export const BEGINS_AS_ERROR =
+  /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg)"\s*:)/;
+
+/** What the error in a JSON text says; `undefined` where there is none. */
+export function errorIn(json: string): ReadError | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+  return isObject(value) && isError(value) ? readError(value) : undefined;
+}
+
+/** Whether an event can be an error: most are not, and need not be parsed to know it. */
+export function mayBeError(name: string | undefined, data: string): boolean {
+  if (name !== undefined && name !== 'message') return name === 'error' || name === 'response.failed';
+  return BEGINS_AS_ERROR.test(data.slice(0, 64));
+}
+
+/** The error that an event of a stream reports; `undefined` for one that is part of an answer. */
+export function errorOfEvent(name: string, data: string): ReadError | undefined {
+  if (name === 'error') return readError(data);
+  return data.includes('"error"') || BEGINS_AS_ERROR.test(data.slice(0, 64)) ? errorIn(data) : undefined;
+}
+
+/** Whether the last of some events of a stream is an error: with it, the client has its end. */
+export function endsWithError(events: string): boolean {
+  let is_error = false;
+  const parser = createParser({
+    onEvent: ({ event = '', data }) => {
+      is_error = errorOfEvent(event, data) !== undefined;
+    },
+  });
+  parser.feed(events);
+  return is_error;
 }

@@ -6,12 +6,13 @@ import type { Relay, ResponseEvent, ResponseHead } from '../../contract/stage.ts
 import { retryAfterSeconds, retryAfterText } from '../../kit/retry-after.ts';
 import { shortenCache } from '../../protocols/body/cache-lifetimes.ts';
 import { statusOf } from '../../protocols/errors.ts';
+import { errorOfEvent, mayBeError } from '../../protocols/read-error.ts';
 import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
 import { mayNotBeAsked, unavailable } from '../routes/unavailable.ts';
 import { type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
 import { writeAttemptFacts } from './attempt-facts.ts';
-import { errorOfEvent, mayBeError, outcomeOf } from './error-meaning.ts';
+import { outcomeOf } from './error-meaning.ts';
 import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
 import { demandWaiting, type ForwardContext, witnessOf } from './forward-context.ts';
 import { lastWord, reasonOf } from './give-up.ts';

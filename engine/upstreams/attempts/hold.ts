@@ -5,7 +5,7 @@ import type { Clock, Timer } from '../../contract/services.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { decompressor } from '../../kit/decompressor.ts';
 import { isPlain } from '../../kit/media-type.ts';
-import { errorOfEvent } from './error-meaning.ts';
+import { errorOfEvent } from '../../protocols/read-error.ts';
 import { GREETINGS, isGreeting } from './greetings.ts';
 
 /** The beginning of a response, read before anybody is given any of it. */

@@ -419,6 +419,14 @@ const INTERRUPTED: readonly (readonly [Protocol, how: string, events: readonly s
   ['responses', 'with response.done that was cancelled', [...SAID, responseEnd('done', 'cancelled')]],
 ];
 
+/** Writes events and drops the connection behind them. */
+const dropped =
+  (events: readonly string[]): Script =>
+  ({ res, socket }) => {
+    res.writeHead(200, [...EVENT_STREAM]);
+    res.write(events.join(''), () => socket.destroy());
+  };
+
 describe('a stream', () => {
   for (const [upstream, how, events] of WHOLE) {
     test(`of a ${upstream} upstream that ends ${how} is whole for every client, and charged`, async () => {
@@ -457,14 +465,6 @@ describe('a stream', () => {
     }
   });
 
-  /** Writes events and drops the connection behind them. */
-  const dropped =
-    (events: readonly string[]): Script =>
-    ({ res, socket }) => {
-      res.writeHead(200, [...EVENT_STREAM]);
-      res.write(events.join(''), () => socket.destroy());
-    };
-
   test('whose connection breaks behind its last word is whole, and one that breaks before it is not', async () => {
     const whole: Readonly<Record<Protocol, readonly string[]>> = {
       messages: [...STARTED, BLOCK_STOP, messageDelta('end_turn'), MESSAGE_STOP],
@@ -485,6 +485,54 @@ describe('a stream', () => {
       }
     }
   });
+});
+
+/** Errors with which upstreams end a stream, as the last event before the connection goes. */
+const SAID_WRONG: Readonly<Record<Protocol, readonly (readonly [how: string, event: string])[]>> = {
+  messages: [
+    ['an error', sse({ type: 'error', error: { type: 'api_error', message: 'The disk is full.' } })],
+    ['an error without a name', data({ type: 'error', error: { type: 'api_error', message: 'The disk is full.' } })],
+  ],
+  chat: [
+    ['a chunk that is an error', data({ error: { message: 'The disk is full.', code: 502 } })],
+    ['an error in a list of choices', chunk({}, 'error', { error: { message: 'The disk is full.', code: 502 } })],
+    ['an event called error', `event: error\n${data({ message: 'The disk is full.' })}`],
+  ],
+  responses: [
+    [
+      'response.failed',
+      responseEnd('failed', 'failed', { error: { code: 'server_error', message: 'The disk is full.' } }),
+    ],
+    ['an error', sse({ type: 'error', code: 'server_error', message: 'The disk is full.', param: null })],
+  ],
+};
+
+describe('a stream that says what went wrong', () => {
+  const before: Readonly<Record<Protocol, readonly string[]>> = {
+    messages: STARTED,
+    chat: [chunk({ role: 'assistant', content: HALF })],
+    responses: SAID.slice(0, 3),
+  };
+  const ends = { dropped, ended: answerChunks };
+  for (const upstream of ['messages', 'chat', 'responses'] as const) {
+    for (const [how, event] of SAID_WRONG[upstream]) {
+      test(`with ${how} of a ${upstream} upstream says it, and no other, however it ends`, async () => {
+        for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
+          for (const [end, script] of Object.entries(ends)) {
+            for (const stream of [true, false]) {
+              if (spoken === upstream && !stream) continue;
+              const events = [...before[upstream], event];
+              const got = await ask(spoken, upstream, script(events), { stream });
+              if (spoken === upstream) assert.equal(got.text, events.join(''), end);
+              else assert.equal(endOf(spoken, got).message, 'The disk is full.', `${spoken} ${end} ${got.text}`);
+              assert.doesNotMatch(got.text, /dropped the connection/);
+              await heal(upstream);
+            }
+          }
+        }
+      });
+    }
+  }
 });
 
 describe('an answer that broke off', () => {
