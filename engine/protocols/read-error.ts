@@ -246,6 +246,15 @@ export function isError(value: Json): boolean {
 export const BEGINS_AS_ERROR =
   /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg)"\s*:)/;
 
+/**
+ * The error of a choice of chat completions, in an envelope of its own; `undefined` where there is none. It stands beside the word for
+ * the end, or in the message (OpenRouter).
+ */
+export function errorOfChoice({ error, message, delta }: Json): Json | undefined {
+  const places = [error, isObject(message) ? message.error : undefined, isObject(delta) ? delta.error : undefined];
+  return places.map((one) => ({ error: one })).find(isError);
+}
+
 /** What the error in a JSON text says; `undefined` where there is none. */
 export function errorIn(json: string): ReadError | undefined {
   let value: unknown;
@@ -254,7 +263,12 @@ export function errorIn(json: string): ReadError | undefined {
   } catch {
     return undefined;
   }
-  return isObject(value) && isError(value) ? readError(value) : undefined;
+  if (!isObject(value)) return undefined;
+  if (isError(value)) return readError(value);
+  const choices = Array.isArray(value.choices) ? value.choices.filter(isObject) : [];
+  const choice = choices.find(({ index = 0 }) => index === 0);
+  const inside = choice && errorOfChoice(choice);
+  return inside && readError(inside);
 }
 
 /** Whether an event can be an error: most are not, and need not be parsed to know it. */
