@@ -1,4 +1,4 @@
-import type { Transform } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { StageError } from '../contract/errors.ts';
 import type { ResponseConverter } from '../contract/stage.ts';
 import type { UpstreamResponse } from '../contract/upstream-response.ts';
@@ -82,7 +82,7 @@ function isOpen(head: UpstreamHead): boolean {
 }
 
 /** Takes off the head what no longer holds of converted bytes. */
-function prepare(encoding: string | undefined, head: UpstreamHead): Transform | undefined {
+function prepare(encoding: string | undefined, head: UpstreamHead): Duplex | undefined {
   head.remove('content-length');
   if (isPlain(encoding)) return undefined;
   const inflate = decompressor(encoding!);
@@ -164,7 +164,7 @@ function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEn
 
 function convertingPassage(
   converter: ResponseConverter,
-  inflate: Transform | undefined,
+  inflate: Duplex | undefined,
   events: WholeEvents | undefined,
   from_events: boolean,
   ends: PassageEnds,

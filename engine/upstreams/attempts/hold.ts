@@ -1,4 +1,4 @@
-import type { Transform } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Clock, Timer } from '../../contract/services.ts';
@@ -64,7 +64,7 @@ class Hold implements Holding {
   #feed: ((chunk: Buffer) => void) | undefined;
   /** Reads what came last as an event: some servers leave out the blank line behind it. */
   #flush: (() => void) | undefined;
-  #inflate: Transform | undefined;
+  #inflate: Duplex | undefined;
   #size = 0;
   #events = 0;
   #over = false;
