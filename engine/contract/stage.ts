@@ -85,8 +85,8 @@ export interface ResponseConverter {
   end(): Buffer | string;
   /** What ends the stream after an error, when something of it was sent already: whole events. Absent: the engine's own. */
   fail?(error: StageError): string;
-  /** Whether the answer is whole should nothing more come, however the upstream ends it. Absent: what was sent last says it. */
-  isWhole?(): boolean;
+  /** Whether the client has its end, which may be an error, should nothing more come. Absent: what was sent last says it. */
+  hasEnd?(): boolean;
 }
 
 /** What a stage sees of the upstream's response head before anything was sent. */

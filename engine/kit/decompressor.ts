@@ -1,30 +1,83 @@
-import type { Transform } from 'node:stream';
+import { Duplex } from 'node:stream';
 import zlib from 'node:zlib';
 
 /** The largest window of zstd in content is 8 MiB (RFC 9659 section 3): a decoder takes that much memory. */
 const ZSTD_WINDOW_LOG_MAX = 23;
 
+const ZLIB_HEADER_BYTES = 2;
+
 /** How content is decompressed. */
 export interface Decompression {
   /** Bytes that are given out at a time. */
   readonly chunkSize?: number;
-  /** The first bytes of the content, by which zlib is distinguished from raw deflate; without them it is zlib. */
-  readonly beginning?: Uint8Array;
+}
+
+/** Content of the encoding `deflate`: it is the zlib format (RFC 9110 section 8.4.1.2), and there are programs that send raw deflate. */
+class Inflate extends Duplex {
+  readonly #options: Decompression;
+  /** Bytes that came before it was clear which of the two it is. */
+  #beginning: Buffer = Buffer.alloc(0);
+  #stream: zlib.Inflate | zlib.InflateRaw | undefined;
+
+  constructor(options: Decompression) {
+    super();
+    this.#options = options;
+  }
+
+  /** Bytes of the content that were read. */
+  get bytesWritten(): number {
+    return this.#stream?.bytesWritten ?? 0;
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    if (this.#stream !== undefined) {
+      this.#stream.write(chunk, done);
+      return;
+    }
+    this.#beginning = Buffer.concat([this.#beginning, chunk]);
+    if (this.#beginning.length < ZLIB_HEADER_BYTES) done();
+    else this.#open().write(this.#beginning, done);
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    if (this.#stream === undefined) this.#open().write(this.#beginning);
+    this.#stream!.end();
+    done();
+  }
+
+  override _read(): void {
+    this.#stream?.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#stream?.destroy();
+    done(error);
+  }
+
+  #open(): zlib.Inflate | zlib.InflateRaw {
+    const create = isZlib(this.#beginning) ? zlib.createInflate : zlib.createInflateRaw;
+    const stream = create(this.#options);
+    stream.on('data', (chunk: Buffer) => {
+      if (!this.push(chunk)) stream.pause();
+    });
+    stream.on('end', () => this.push(null));
+    stream.on('error', (error) => this.destroy(error));
+    this.#stream = stream;
+    return stream;
+  }
 }
 
 /** Decompressors by content encoding (RFC 9110 section 8.4.1; br: RFC 7932; zstd: RFC 8878). */
 const DECOMPRESSORS = {
   gzip: (options: Decompression) => zlib.createGunzip(options),
-  // It is the zlib format, and there are clients that send raw deflate.
-  deflate: ({ beginning, ...options }: Decompression) =>
-    beginning === undefined || isZlib(beginning) ? zlib.createInflate(options) : zlib.createInflateRaw(options),
+  deflate: (options: Decompression) => new Inflate(options),
   br: (options: Decompression) => zlib.createBrotliDecompress(options),
   zstd: (options: Decompression) =>
     zlib.createZstdDecompress({
       ...options,
       params: { [zlib.constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG_MAX },
     }),
-} satisfies Record<string, (options: Decompression) => Transform & { readonly bytesWritten: number }>;
+} satisfies Record<string, (options: Decompression) => Duplex & { readonly bytesWritten: number }>;
 
 /** A content encoding that is known here, by its registered name. */
 export type ContentEncoding = keyof typeof DECOMPRESSORS;
@@ -40,7 +93,7 @@ export function contentEncoding(name: string): ContentEncoding | undefined {
 }
 
 /** Creates the decompressor of a content encoding; `undefined` for one that is not known here. */
-export function decompressor(name: string, options: Decompression = {}): Transform | undefined {
+export function decompressor(name: string, options: Decompression = {}): Duplex | undefined {
   const encoding = contentEncoding(name);
   return encoding && DECOMPRESSORS[encoding](options);
 }
@@ -65,7 +118,7 @@ export function decompressorOf(encoding: ContentEncoding, options: Decompression
   return DECOMPRESSORS[encoding](options);
 }
 
-/** The header of zlib (RFC 1950 section 2.2): method 8, and a multiple of 31. */
+/** The header of zlib (RFC 1950 section 2.2): method 8 with a window of up to 32 KiB, and a multiple of 31. */
 function isZlib([first = 0, second = 0]: Uint8Array): boolean {
-  return (first & 0x0f) === 8 && ((first << 8) | second) % 31 === 0;
+  return (first & 0x0f) === 8 && first >> 4 <= 7 && ((first << 8) | second) % 31 === 0;
 }

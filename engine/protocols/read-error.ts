@@ -1,3 +1,4 @@
+import { createParser } from 'eventsource-parser';
 import { tryParseBounded } from '../kit/json/bounded.ts';
 import { type ErrorWords, NAME_MAX } from './error-meanings.ts';
 import { isObject } from './read-json.ts';
@@ -232,4 +233,57 @@ export function isError(value: Json): boolean {
   if (isObject(response) && isObject(response.error)) return true;
   if (ONLY_IN_ANSWERS.some((key) => value[key] !== undefined)) return false;
   return ONLY_IN_ERRORS.some((key) => (typeof value[key] === 'string' ? value[key] !== '' : isObject(value[key])));
+}
+
+/** The beginning of a JSON document that may be an error and nothing else. */
+export const BEGINS_AS_ERROR =
+  /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg)"\s*:)/;
+
+/**
+ * The error of a choice of chat completions, in an envelope of its own; `undefined` where there is none. It stands beside the word for
+ * the end, or in the message (OpenRouter).
+ */
+export function errorOfChoice({ error, message, delta }: Json): Json | undefined {
+  const places = [error, isObject(message) ? message.error : undefined, isObject(delta) ? delta.error : undefined];
+  return places.map((one) => ({ error: one })).find(isError);
+}
+
+/** What the error in a JSON text says; `undefined` where there is none. */
+export function errorIn(json: string): ReadError | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+  if (!isObject(value)) return undefined;
+  if (isError(value)) return readError(value);
+  const choices = Array.isArray(value.choices) ? value.choices.filter(isObject) : [];
+  const choice = choices.find(({ index = 0 }) => index === 0);
+  const inside = choice && errorOfChoice(choice);
+  return inside && readError(inside);
+}
+
+/** Whether an event can be an error: most are not, and need not be parsed to know it. */
+export function mayBeError(name: string | undefined, data: string): boolean {
+  if (name !== undefined && name !== 'message') return name === 'error' || name === 'response.failed';
+  return BEGINS_AS_ERROR.test(data.slice(0, 64));
+}
+
+/** The error that an event of a stream reports; `undefined` for one that is part of an answer. */
+export function errorOfEvent(name: string, data: string): ReadError | undefined {
+  if (name === 'error') return readError(data);
+  return data.includes('"error"') || BEGINS_AS_ERROR.test(data.slice(0, 64)) ? errorIn(data) : undefined;
+}
+
+/** Whether the last of some events of a stream is an error: with it, the client has its end. */
+export function endsWithError(events: string): boolean {
+  let is_error = false;
+  const parser = createParser({
+    onEvent: ({ event = '', data }) => {
+      is_error = errorOfEvent(event, data) !== undefined;
+    },
+  });
+  parser.feed(events);
+  return is_error;
 }

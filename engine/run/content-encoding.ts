@@ -108,7 +108,7 @@ async function decodeFrame(
   bytes: Buffer,
   { into, owner, isGone }: Decoding,
 ): Promise<number> {
-  const stream = decompressorOf(encoding, { chunkSize: CHUNK_BYTES, beginning: bytes });
+  const stream = decompressorOf(encoding, { chunkSize: CHUNK_BYTES });
   const chunks: AsyncIterator<Buffer> = stream[Symbol.asyncIterator]();
   const readUntil = async (size: number): Promise<boolean> => {
     for (let next = await chunks.next(); !next.done; next = await chunks.next()) {

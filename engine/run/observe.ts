@@ -1,4 +1,4 @@
-import type { Transform } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { createParser } from 'eventsource-parser';
 import type { ResponseEvent } from '../contract/stage.ts';
@@ -143,7 +143,7 @@ function plainObserver(sink: Sink): Observer {
   };
 }
 
-function compressedObserver(sink: Sink, inflate: Transform): Observer {
+function compressedObserver(sink: Sink, inflate: Duplex): Observer {
   const shown = async () => {
     await sink.end();
     return !sink.overflown;

@@ -1,10 +1,11 @@
-import type { Transform } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { StageError } from '../contract/errors.ts';
 import type { ResponseConverter } from '../contract/stage.ts';
 import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import { decompressor } from '../kit/decompressor.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
 import { definitionFor, keepAliveOf } from '../protocols/definitions.ts';
+import { endsWithError } from '../protocols/read-error.ts';
 import { endSaidIn } from '../protocols/stop-reasons.ts';
 import type { RequestContext } from './context.ts';
 import { makeConverter } from './conversion.ts';
@@ -19,8 +20,8 @@ export interface Passage {
   write(chunk: Buffer): void;
   /** The upstream has ended: well, or behind what is whole, and then what it began to say is left out. */
   end(is_well: boolean): void;
-  /** Whether the answer is whole should nothing more come, however the upstream ends it. */
-  isWhole(): boolean;
+  /** Whether the client has its end, which may be an error, should nothing more come, however the upstream ends it. */
+  hasEnd(): boolean;
   /** The client takes nothing more for now. */
   pause(): void;
   resume(): void;
@@ -81,7 +82,7 @@ function isOpen(head: UpstreamHead): boolean {
 }
 
 /** Takes off the head what no longer holds of converted bytes. */
-function prepare(encoding: string | undefined, head: UpstreamHead): Transform | undefined {
+function prepare(encoding: string | undefined, head: UpstreamHead): Duplex | undefined {
   head.remove('content-length');
   if (isPlain(encoding)) return undefined;
   const inflate = decompressor(encoding!);
@@ -139,9 +140,11 @@ function noRoom(): StageError {
   return new StageError('overloaded', problem, { headers: { 'retry-after': '1' } });
 }
 
-/** Whether the events that were let through last say that the answer is whole. */
+/** Whether the events that were let through last say that the answer is whole, or what went wrong with it. */
 function saysEnd(events: WholeEvents | undefined): boolean {
-  return events !== undefined && !events.inside && endSaidIn(events.latest) === 'whole';
+  if (events === undefined || events.inside) return false;
+  const { latest } = events;
+  return endSaidIn(latest) === 'whole' || endsWithError(latest);
 }
 
 function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEnds): Passage {
@@ -152,7 +155,7 @@ function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEn
       if (is_well) events?.end();
       done();
     },
-    isWhole: () => saysEnd(events),
+    hasEnd: () => saysEnd(events),
     pause() {},
     resume() {},
     close() {},
@@ -161,7 +164,7 @@ function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEn
 
 function convertingPassage(
   converter: ResponseConverter,
-  inflate: Transform | undefined,
+  inflate: Duplex | undefined,
   events: WholeEvents | undefined,
   from_events: boolean,
   ends: PassageEnds,
@@ -212,7 +215,7 @@ function convertingPassage(
       if (inflate === undefined) finish();
       else inflate.end();
     },
-    isWhole: () => !over && (converter.isWhole?.() ?? saysEnd(events)),
+    hasEnd: () => !over && (converter.hasEnd?.() ?? saysEnd(events)),
     pause: () => void inflate?.pause(),
     resume: () => void inflate?.resume(),
     close() {

@@ -155,13 +155,16 @@ class Transfer {
   }
 
   #onUpstreamGone(): void {
-    if (this.#settled || this.#ended || this.#endsWhole()) return;
+    if (this.#settled || this.#ended || this.#endsAsSaid()) return;
     this.#fail(new StageError('upstream_failed', 'The upstream dropped the connection in the middle of its response.'));
   }
 
-  /** An upstream that drops the connection behind its last word, or never closes it, has said everything: an end like others. */
-  #endsWhole(): boolean {
-    if (this.#draining || this.#passage?.isWhole() !== true) return false;
+  /**
+   * An upstream that drops the connection behind its last word, or never closes it, has said everything: an end like others.
+   * So has one whose last word was an error.
+   */
+  #endsAsSaid(): boolean {
+    if (this.#draining || this.#passage?.hasEnd() !== true) return false;
     this.#upstream.destroy();
     this.#onEnd(false);
     return true;
@@ -170,7 +173,7 @@ class Transfer {
   #onSilence(error: StageError): void {
     // Paused means the client takes nothing; otherwise it is the upstream that has fallen silent.
     if (this.#waiting_for > 0 && !this.#draining) this.#res.destroy();
-    else if (!this.#endsWhole()) this.#fail(error);
+    else if (!this.#endsAsSaid()) this.#fail(error);
   }
 
   #onQuiet(): void {

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
 import { chownSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
 import { DatabaseUrlError, readDatabaseUrl } from '../../engine/store/database-url.ts';
 import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
+import { startCli } from '../cli/support.ts';
 import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../support/certificates.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { bootGateway } from '../support/gateway.ts';
+import { bootGateway, gatewayConfig, writeConfig } from '../support/gateway.ts';
 import { open } from '../support/open-database.ts';
 import { makeSuiteDirectory, quiet, removeSuiteDirectory } from '../support/postgres.ts';
 import { times } from '../support/times.ts';
@@ -294,6 +296,27 @@ describe('a server with encryption and a socket', () => {
     ['127.0.0.2', 'sslmode=verify-full&sslrootcert=RIGHT', /its certificate is not accepted: ERR_TLS_CERT_ALTNAME/],
     ['127.0.0.1', 'ssl=true', untrusted],
   ];
+  test("is reached whatever the environment says of another one, where it is the gateway's own", async () => {
+    const { config_file, directory: files } = await writeConfig({
+      ...gatewayConfig('http://127.0.0.1:9'),
+      database: { embedded: { data_dir: join(directory, 'postgres') } },
+    });
+    const nowhere = { PGHOST: '192.0.2.1', PGPORT: '1', PGUSER: 'nobody', PGPASSWORD: SECRET, PGDATABASE: 'nothing' };
+    const odd = {
+      PGSSLNEGOTIATION: 'direct',
+      PGREPLICATION: 'database',
+      PGCLIENT_ENCODING: 'LATIN1',
+      PGSERVICE: 'other',
+    };
+    const env = { ...process.env, ...nowhere, ...odd, PGSSLMODE: 'require', PGOPTIONS: '-c search_path=nowhere' };
+    try {
+      const { exit_code, stderr } = await startCli(['tokens', 'list', '--config', config_file], { env }).ended;
+      assert.equal(exit_code, 0, stderr);
+    } finally {
+      await rm(files, { recursive: true, force: true });
+    }
+  });
+
   for (const [host, query, expected] of rows) {
     test(`is reached at ${host} with "${query}" ${expected instanceof RegExp ? 'not at all' : expected ? 'with TLS' : 'in plain text'}`, async () => {
       const file = (name: string) => encodeURIComponent(join(directory, name));

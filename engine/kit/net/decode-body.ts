@@ -1,4 +1,4 @@
-import type { Transform } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { decompressor } from '../decompressor.ts';
 import { isPlain } from '../media-type.ts';
 import type { Arrival, Exchange } from './exchange.ts';
@@ -49,7 +49,7 @@ export async function decodeBody(
 }
 
 /** Resolves when all that can be made of the piece was given out, or the stream has ended. */
-function written(stream: Transform, piece: Buffer): Promise<void> {
+function written(stream: Duplex, piece: Buffer): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       stream.off('close', done);

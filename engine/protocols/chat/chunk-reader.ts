@@ -1,5 +1,5 @@
 import { readProblem } from '../errors.ts';
-import { isError } from '../read-error.ts';
+import { errorOfChoice, isError } from '../read-error.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
 import { type AnswerEnd, readEnd, saysReason } from '../stop-reasons.ts';
 import type { Json } from '../translation/adapter.ts';
@@ -118,8 +118,8 @@ export class ChunkReader {
     if (isObject(choice.delta)) this.#readDelta(choice.delta);
     // Some servers say all at once where a stream was asked for, and others say all once more at its end.
     else if (isObject(choice.message) && this.#parts === 0) this.#readDelta(asDelta(choice.message));
-    // One upstream says beside its word what went wrong.
-    if (isObject(choice.error)) this.fail({ error: choice.error });
+    const failed = errorOfChoice(choice);
+    if (failed !== undefined) this.fail(failed);
     else if (saysReason(choice.finish_reason)) this.#finish(choice.finish_reason, choice.stop_reason);
   }
 

@@ -147,7 +147,8 @@ function readFormat(body: Json): OutputFormat | undefined {
     : (['output_config.format', objectAt(config.format, 'output_config.format')] as const);
   if (format === undefined) return undefined;
   if (format.type !== 'json_schema') throw invalid(`${path}.type`, 'must be json_schema');
-  return { kind: 'json_schema', schema: objectAt(format.schema, `${path}.schema`) };
+  // This protocol always holds the model to the schema.
+  return { kind: 'json_schema', schema: objectAt(format.schema, `${path}.schema`), strict: true };
 }
 
 const METADATA_FIELDS: ReadonlySet<string> = new Set(['user_id']);

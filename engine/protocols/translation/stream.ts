@@ -153,8 +153,8 @@ function readEvents({ to, notes }: Translation, emit: Emit) {
     get over(): boolean {
       return over !== undefined;
     },
-    /** Whether it is whole should nothing more come. */
-    isWhole: () => over !== 'error' && reader.finished,
+    /** Whether the client has its end, which may be an error, should nothing more come. */
+    hasEnd: () => over === 'error' || reader.finished,
     feed: (chunk: Buffer) => guarded(() => parser.feed(decoder.write(chunk))),
     end() {
       flush(() => parser.feed(`${decoder.end()}\n\n`));
@@ -210,7 +210,7 @@ function streamToStream(translation: Translation): ResponseConverter {
       if (!source.over) filter({ type: 'error', problem: problemOf(error, DEFINITIONS[from].errors) });
       return take();
     },
-    isWhole: source.isWhole,
+    hasEnd: source.hasEnd,
   };
 }
 
@@ -229,6 +229,6 @@ function streamToDocument(translation: Translation): ResponseConverter {
       source.end();
       return guarded(() => wholeAnswer(translation, events));
     },
-    isWhole: source.isWhole,
+    hasEnd: source.hasEnd,
   };
 }

@@ -89,11 +89,11 @@ export function makeRewriter(ctx: RequestContext, head: UpstreamHead): ResponseC
 export function behind(first: ResponseConverter | undefined, rewriter: ResponseConverter): ResponseConverter {
   if (first === undefined) return { write: rewriter.write, end: rewriter.end };
   const bytes = (said: Buffer | string) => (typeof said === 'string' ? Buffer.from(said) : said);
-  const { fail, isWhole } = first;
+  const { fail, hasEnd } = first;
   return {
     write: (chunk) => rewriter.write(bytes(first.write(chunk))),
     end: () => `${rewriter.write(bytes(first.end()))}${rewriter.end()}`,
-    ...(isWhole && { isWhole: () => isWhole.call(first) }),
+    ...(hasEnd && { hasEnd: () => hasEnd.call(first) }),
     ...(fail && {
       fail(error) {
         const said = fail.call(first, error);

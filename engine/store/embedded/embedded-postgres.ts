@@ -23,6 +23,18 @@ export interface EmbeddedPostgres {
 /** PostgreSQL settings for a run of the server, on top of those in its postgresql.conf. */
 export type ServerSettings = Readonly<Record<string, string>>;
 
+/**
+ * What pg would otherwise take from PGSSLMODE, PGSSLNEGOTIATION, PGOPTIONS, PGREPLICATION and PGCLIENT_ENCODING, which whoever starts
+ * the gateway has set for another server. An empty text would count as none.
+ */
+const OWN_WORDS = {
+  ssl: false,
+  sslnegotiation: 'postgres',
+  options: ' ',
+  replication: 'false',
+  client_encoding: 'UTF8',
+} as const;
+
 const START_PATIENCE_SECONDS = 120;
 const CLOSE_PATIENCE_SECONDS = 0.5;
 const STATE_PATIENCE_SECONDS = 30;
@@ -117,7 +129,7 @@ function shareServer(options: {
       })
     : undefined;
   return {
-    settings: () => ({ host: '127.0.0.1', ...current, user: USER, database: DATABASE }),
+    settings: () => ({ ...OWN_WORDS, host: '127.0.0.1', ...current, user: USER, database: DATABASE }),
     log_file: home.log_file,
     async close() {
       await supervisor?.close();

@@ -1,4 +1,4 @@
-import { StageError } from '../../contract/errors.ts';
+import { ERRORS, StageError } from '../../contract/errors.ts';
 import type { AttemptReason, AttemptRecord, Candidate, DropReason, Trial, Witness } from '../../contract/forwarding.ts';
 import type { Protocol } from '../../contract/protocol.ts';
 import type { Services } from '../../contract/services.ts';
@@ -6,12 +6,13 @@ import type { Relay, ResponseEvent, ResponseHead } from '../../contract/stage.ts
 import { retryAfterSeconds, retryAfterText } from '../../kit/retry-after.ts';
 import { shortenCache } from '../../protocols/body/cache-lifetimes.ts';
 import { statusOf } from '../../protocols/errors.ts';
+import { errorIn, errorOfEvent, mayBeError, type ReadError } from '../../protocols/read-error.ts';
 import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
 import { mayNotBeAsked, unavailable } from '../routes/unavailable.ts';
 import { type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
 import { writeAttemptFacts } from './attempt-facts.ts';
-import { errorOfEvent, mayBeError, outcomeOf } from './error-meaning.ts';
+import { outcomeOf } from './error-meaning.ts';
 import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
 import { demandWaiting, type ForwardContext, witnessOf } from './forward-context.ts';
 import { lastWord, reasonOf } from './give-up.ts';
@@ -27,6 +28,17 @@ const BROKE_OFF = 'broke off its answer';
 
 /** A longer event is looked through when it comes, so that none is kept. */
 const KEPT_CHARS_MAX = 16_384;
+
+/** An error in an answer that had begun. */
+interface SaidError {
+  /** What the upstream did wrong; absent where the error is about the request or the account. */
+  readonly detail?: string;
+}
+
+function saidOf(status: number, error: ReadError | undefined): SaidError {
+  const { effect } = FAILOVER_TABLE[outcomeOf(status, error)];
+  return effect === 'failure' ? { detail: `status ${status} in its answer` } : {};
+}
 
 /** What attempts need beside the request. */
 export interface AttemptSurroundings {
@@ -59,8 +71,8 @@ export class Attempts {
   readonly #dropped: string[] = [];
   #dropped_headers: readonly string[] | undefined;
   #trial: Trial | undefined;
-  /** What the answer says went wrong after it had begun. */
-  #broken_off: string | undefined;
+  /** What the answer said went wrong after it had begun. */
+  #error_said: SaidError | undefined;
   /** The last three events of the answer: how it ended is looked up in them when it is over. */
   #last_event = '';
   #second_last_event = '';
@@ -113,18 +125,16 @@ export class Attempts {
     }
     if (!mayBeError(name, data)) return;
     const said = errorOfEvent(name ?? '', data);
-    if (said === undefined) return;
-    const status = statusOf(said);
-    if (FAILOVER_TABLE[outcomeOf(status, said)].effect === 'failure')
-      this.#broken_off = `status ${status} in its answer`;
+    if (said !== undefined) this.#error_said ??= saidOf(statusOf(said), said);
   }
 
   /** The request is over. @param error_code of the gateway's own error, if it ended with one */
   end(error_code: string | undefined): void {
-    const broken_off = this.#broken_off ?? this.#howBroken(error_code);
+    const failed = this.#error_said ?? this.#errorTold(error_code);
+    const broken_off = failed === undefined ? this.#howBroken(error_code) : failed.detail;
     if (this.#served === undefined) this.#trial?.leave();
     else if (broken_off !== undefined) this.#trial?.leave('broken_off', broken_off);
-    else this.#trial?.leave(this.#ctx.aborted ? undefined : 'whole');
+    else this.#trial?.leave(this.#ctx.aborted || failed !== undefined ? undefined : 'whole');
     this.#trial = undefined;
   }
 
@@ -132,11 +142,20 @@ export class Attempts {
   #howBroken(error_code: string | undefined): string | undefined {
     const last = [this.#last_event, this.#second_last_event, this.#third_last_event];
     const ends = [this.#end_said, ...last.map(endSaidIn)];
-    if (ends.includes('broken_off')) return BROKE_OFF;
+    if (ends.includes('broken_off')) {
+      const said = last.map(errorIn).find((found) => found !== undefined);
+      return said === undefined || saidOf(statusOf(said), said).detail !== undefined ? BROKE_OFF : undefined;
+    }
     // An answer that is whole may still be none to use, which is the model's doing.
     if (ends.includes('whole'))
       return error_code !== 'upstream_failed' && BROKEN.has(error_code) ? BROKE_OFF : undefined;
     return BROKEN.has(error_code) || (error_code === undefined && this.#lacksItsEnd()) ? BROKE_OFF : undefined;
+  }
+
+  /** An error in an answer that was told with the status that it stands for: whose it is, its status says. */
+  #errorTold(error_code: string | undefined): SaidError | undefined {
+    const status = error_code === 'upstream_failed' ? this.#ctx.get('error.status') : undefined;
+    return status === undefined || status === ERRORS.upstream_failed.status ? undefined : saidOf(status, undefined);
   }
 
   /** Whether a stream said nothing of its end, in a protocol whose servers all do. */

@@ -25,6 +25,7 @@ export const FORWARD_READS_IF_SET = [
   'request.stream',
   'spend.most_nano_usd',
   'error.code',
+  'error.status',
   'principal.id',
   'outcome.unread',
 ] as const;

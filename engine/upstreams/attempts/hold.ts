@@ -1,11 +1,11 @@
-import type { Transform } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Clock, Timer } from '../../contract/services.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { decompressor } from '../../kit/decompressor.ts';
 import { isPlain } from '../../kit/media-type.ts';
-import { errorOfEvent } from './error-meaning.ts';
+import { errorOfEvent } from '../../protocols/read-error.ts';
 import { GREETINGS, isGreeting } from './greetings.ts';
 
 /** The beginning of a response, read before anybody is given any of it. */
@@ -64,7 +64,7 @@ class Hold implements Holding {
   #feed: ((chunk: Buffer) => void) | undefined;
   /** Reads what came last as an event: some servers leave out the blank line behind it. */
   #flush: (() => void) | undefined;
-  #inflate: Transform | undefined;
+  #inflate: Duplex | undefined;
   #size = 0;
   #events = 0;
   #over = false;

@@ -4,11 +4,11 @@ import { isEventStream, isPlain } from '../../kit/media-type.ts';
 import { retryAfterSeconds } from '../../kit/retry-after.ts';
 import { meaningOf } from '../../protocols/error-meanings.ts';
 import { statusOf } from '../../protocols/errors.ts';
-import { type ReadError, readError } from '../../protocols/read-error.ts';
+import { BEGINS_AS_ERROR, errorIn, errorOfEvent, type ReadError, readError } from '../../protocols/read-error.ts';
 import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import type { AttemptOutcome } from '../failover-table.ts';
 import { refuseForeignAnswer } from '../foreign-answer.ts';
-import { BEGINS_AS_ERROR, errorIn, errorOfEvent, outcomeOf } from './error-meaning.ts';
+import { outcomeOf } from './error-meaning.ts';
 import { errorText, type FailedAttempt } from './failed-attempt.ts';
 import type { Beginning } from './hold.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { answerChunks, sse } from '../../support/model-provider/scripted-upstream.ts';
+import { answerChunks, answerJson, sse } from '../../support/model-provider/scripted-upstream.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { askBody, modelVia, type Nine, post, useNine } from '../support/nine.ts';
 import { answered, completion, lossesOf, message, response, text } from '../support/odd.ts';
@@ -17,6 +17,27 @@ describe('a whole answer', () => {
     const document = response([message('msg', text('One. ')), message('msg', text('Two.'))]);
     for (const spoken of ['messages', 'chat'] as const) {
       assert.equal(textIn(spoken, (await answered(nine, spoken, 'responses', document)).json()), 'One. Two.');
+    }
+  });
+
+  test('of Messages has an identifier of its own, as clients join turns of the same one', async () => {
+    for (const id of ['chatcmpl-1', '', null, 7]) {
+      const whole = { ...completion({ content: 'x' }), id };
+      const chunk = { ...whole, choices: [{ index: 0, delta: { content: 'x' }, finish_reason: 'stop' }] };
+      const ids: string[] = [];
+      for (const stream of [false, true, true, false]) {
+        nine.provider.upstream.script = stream
+          ? answerChunks([`data: ${JSON.stringify(chunk)}\n\n`, 'data: [DONE]\n\n'])
+          : answerJson(whole);
+        const { text: said } = await post(
+          nine.gateway,
+          'messages',
+          askBody('messages', modelVia('chat'), 'Hi', { stream }),
+        );
+        ids.push(stream ? eventsIn(said)[0]!.data.message.id : JSON.parse(said).id);
+      }
+      assert.equal(new Set(ids).size, 4, ids.join(' '));
+      for (const one of ids) assert.match(one, /^msg_\w{10,}$/);
     }
   });
 

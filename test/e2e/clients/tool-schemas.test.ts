@@ -324,6 +324,33 @@ describe('the schema of an answer, at a Messages upstream,', () => {
   });
 });
 
+describe('the schema of an answer that a Messages client states', () => {
+  const sent = (upstream: Protocol): Schema => {
+    const { response_format, text } = nine.provider.only().body as Record<string, Record<string, Schema>>;
+    return upstream === 'chat' ? response_format!.json_schema! : text!.format!;
+  };
+
+  for (const upstream of ['chat', 'responses'] as const) {
+    it(`holds the model at a ${upstream} upstream, as it does at its own`, async () => {
+      const schema = closed({ a: TEXT, count: { type: 'integer', minimum: 1 } });
+      for (const format of [formatOf('messages', schema), { output_format: { type: 'json_schema', schema } }]) {
+        assert.deepEqual(await ask('messages', upstream, format), []);
+        assert.deepEqual([sent(upstream).schema, sent(upstream).strict], [schema, true]);
+      }
+    });
+
+    it(`is told a ${upstream} upstream, with a note, where it cannot hold the model to it`, async () => {
+      for (const schema of [
+        { ...closed({ a: TEXT, b: TEXT }), required: ['a'] },
+        closed({ scores: { type: 'object', additionalProperties: { type: 'number' } } }),
+      ]) {
+        assert.deepEqual(await ask('messages', upstream, formatOf('messages', schema)), ['strict_schema']);
+        assert.deepEqual([sent(upstream).schema, sent(upstream).strict === true], [schema, false]);
+      }
+    });
+  }
+});
+
 const PNG = Buffer.from('89504e470d0a1a0a0000000d', 'hex').toString('base64');
 const JPEG = Buffer.from('ffd8ffe000104a4649460001', 'hex').toString('base64');
 const WEBP = Buffer.concat([Buffer.from('RIFF'), Buffer.from([9, 0, 0, 0]), Buffer.from('WEBPVP8 ')]).toString(

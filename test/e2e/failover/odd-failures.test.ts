@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { gzipSync } from 'node:zlib';
+import { deflateRawSync, gzipSync } from 'node:zlib';
 import { UNREAD_MS } from '../../../engine/upstreams/transports/transport.ts';
 import { serverSection } from '../../support/gateway.ts';
 import {
@@ -167,6 +167,10 @@ describe('an upstream', () => {
     compressed: ({ res }) => {
       res.writeHead(200, { 'content-type': 'text/event-stream', 'content-encoding': 'gzip' });
       res.end(gzipSync(failed));
+    },
+    'compressed as raw deflate': ({ res }) => {
+      res.writeHead(200, { 'content-type': 'text/event-stream', 'content-encoding': 'deflate' });
+      res.end(deflateRawSync(failed));
     },
     'in a document with status 200': ({ res }) => {
       res.writeHead(200, { 'content-type': 'application/json' });

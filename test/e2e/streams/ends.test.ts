@@ -419,6 +419,14 @@ const INTERRUPTED: readonly (readonly [Protocol, how: string, events: readonly s
   ['responses', 'with response.done that was cancelled', [...SAID, responseEnd('done', 'cancelled')]],
 ];
 
+/** Writes events and drops the connection behind them. */
+const dropped =
+  (events: readonly string[]): Script =>
+  ({ res, socket }) => {
+    res.writeHead(200, [...EVENT_STREAM]);
+    res.write(events.join(''), () => socket.destroy());
+  };
+
 describe('a stream', () => {
   for (const [upstream, how, events] of WHOLE) {
     test(`of a ${upstream} upstream that ends ${how} is whole for every client, and charged`, async () => {
@@ -457,14 +465,6 @@ describe('a stream', () => {
     }
   });
 
-  /** Writes events and drops the connection behind them. */
-  const dropped =
-    (events: readonly string[]): Script =>
-    ({ res, socket }) => {
-      res.writeHead(200, [...EVENT_STREAM]);
-      res.write(events.join(''), () => socket.destroy());
-    };
-
   test('whose connection breaks behind its last word is whole, and one that breaks before it is not', async () => {
     const whole: Readonly<Record<Protocol, readonly string[]>> = {
       messages: [...STARTED, BLOCK_STOP, messageDelta('end_turn'), MESSAGE_STOP],
@@ -483,6 +483,105 @@ describe('a stream', () => {
         assert.match(String(endOf(spoken, cut).end), /^broken/);
         await heal(upstream);
       }
+    }
+  });
+});
+
+/** Errors with which upstreams end a stream, as the last event before the connection goes. */
+const SAID_WRONG: Readonly<Record<Protocol, readonly (readonly [how: string, event: string])[]>> = {
+  messages: [
+    ['an error', sse({ type: 'error', error: { type: 'api_error', message: 'The disk is full.' } })],
+    ['an error without a name', data({ type: 'error', error: { type: 'api_error', message: 'The disk is full.' } })],
+  ],
+  chat: [
+    ['a chunk that is an error', data({ error: { message: 'The disk is full.', code: 502 } })],
+    ['an error in a list of choices', chunk({}, 'error', { error: { message: 'The disk is full.', code: 502 } })],
+    ['an event called error', `event: error\n${data({ message: 'The disk is full.' })}`],
+  ],
+  responses: [
+    [
+      'response.failed',
+      responseEnd('failed', 'failed', { error: { code: 'server_error', message: 'The disk is full.' } }),
+    ],
+    ['an error', sse({ type: 'error', code: 'server_error', message: 'The disk is full.', param: null })],
+  ],
+};
+
+describe('a stream that says what went wrong', () => {
+  const before: Readonly<Record<Protocol, readonly string[]>> = {
+    messages: STARTED,
+    chat: [chunk({ role: 'assistant', content: HALF })],
+    responses: SAID.slice(0, 3),
+  };
+  const ends = { dropped, ended: answerChunks };
+  for (const upstream of ['messages', 'chat', 'responses'] as const) {
+    for (const [how, event] of SAID_WRONG[upstream]) {
+      test(`with ${how} of a ${upstream} upstream says it, and no other, however it ends`, async () => {
+        for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
+          for (const [end, script] of Object.entries(ends)) {
+            for (const stream of [true, false]) {
+              if (spoken === upstream && !stream) continue;
+              const events = [...before[upstream], event];
+              const got = await ask(spoken, upstream, script(events), { stream });
+              if (spoken === upstream) assert.equal(got.text, events.join(''), end);
+              else assert.equal(endOf(spoken, got).message, 'The disk is full.', `${spoken} ${end} ${got.text}`);
+              assert.doesNotMatch(got.text, /dropped the connection/);
+              await heal(upstream);
+            }
+          }
+        }
+      });
+    }
+  }
+});
+
+/** Errors that a chat upstream puts into an answer which has status 200, in the choice or behind what begins an answer. */
+const INSIDE: readonly (readonly [where: string, (error: object) => object])[] = [
+  [
+    'beside the word for the end',
+    (error) => ({ choices: [{ index: 0, message: SPOKEN, finish_reason: 'error', error }] }),
+  ],
+  [
+    'beside a word that says nothing of it',
+    (error) => ({ choices: [{ index: 0, message: SPOKEN, finish_reason: 'stop', error }] }),
+  ],
+  ['in the choice alone', (error) => ({ choices: [{ index: 0, error }] })],
+  ['in the message', (error) => ({ choices: [{ index: 0, message: { ...SPOKEN, error }, finish_reason: 'error' }] })],
+  ['behind the identifier', (error) => ({ error })],
+];
+const SPOKEN = { role: 'assistant', content: HALF };
+
+describe('an error in an answer of a chat upstream', () => {
+  const wrapped = (code: number) => ({
+    code,
+    message: 'Provider returned error',
+    metadata: { raw: '{"error":{"message":"The picture is broken."}}', provider_name: 'p' },
+  });
+  for (const [where, place] of INSIDE) {
+    test(`${where} reaches clients of other protocols with its reason`, async () => {
+      const answer = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(502)) };
+      const said = JSON.parse(JSON.stringify(answer).replace('"message":{"role"', '"delta":{"role"'));
+      const chunks = [chunk({ role: 'assistant', content: HALF }), data(said)];
+      for (const spoken of ['messages', 'responses'] as const) {
+        for (const script of [answerJson(answer), answerChunks(chunks), answerChunks([...chunks, DONE])]) {
+          for (const stream of [true, false]) {
+            const got = await ask(spoken, 'chat', script, { stream });
+            const { end, message } = endOf(spoken, got);
+            assert.match(String(end), /^broken(?: 502)?$/, got.text);
+            assert.ok(message?.includes('The picture is broken.'), got.text);
+            await heal('chat');
+          }
+        }
+      }
+    });
+  }
+
+  test('that is about the request comes with its status, and is no failure of the upstream', async () => {
+    for (const [where, place] of INSIDE) {
+      const answer = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(400)) };
+      const got = await ask('messages', 'chat', answerJson(answer), { stream: false });
+      assert.equal(got.status, 400, `${where} ${got.text}`);
+      assert.equal(got.headers['x-should-retry'], 'false');
     }
   });
 });
@@ -551,6 +650,25 @@ describe('a breaker', () => {
       }
     });
   }
+
+  test('stays closed for errors in answers that are about the request or the account', async () => {
+    const about = { type: 'invalid_request_error', message: 'The picture is broken.' };
+    const document = { id: 'c', object: 'chat.completion', error: { ...about, code: 400 } };
+    const choice = { index: 0, message: SPOKEN, finish_reason: 'error', error: { ...about, code: 400 } };
+    const chat = ENDED_WITH.chat('stop').whole;
+    for (const [spoken, upstream, script, stream] of [
+      ['messages', 'chat', answerJson(document), false],
+      ['responses', 'chat', answerJson({ ...chat, choices: [choice] }), false],
+      ['chat', 'chat', answerJson({ ...chat, choices: [choice] }), false],
+      ['chat', 'chat', answerChunks([chunk(SPOKEN), data({ choices: [choice] })]), true],
+      ['messages', 'chat', answerChunks([chunk(SPOKEN), data({ error: { ...about, code: 402 } })]), true],
+      ['messages', 'messages', answerChunks([...STARTED, sse({ type: 'error', error: about })]), true],
+      ['chat', 'messages', answerChunks([...STARTED, sse({ type: 'error', error: about })]), false],
+      ['messages', 'messages', dropped([...STARTED, sse({ type: 'error', error: about })]), true],
+    ] as const) {
+      assert.equal(await statusAfter(spoken, upstream, script, { stream }), 200, `${spoken} ${upstream} ${stream}`);
+    }
+  });
 
   for (const [index, [what, spoken, upstream, script, stream]] of OPENING.entries()) {
     test(`opens for a ${upstream} upstream that ${what}, for ${spoken} clients ${stream ? 'of streams' : 'of whole answers'}`, async () => {

@@ -232,16 +232,18 @@ describe('an event stream', () => {
   });
 });
 
-const ENCODERS = {
-  gzip: zlib.gzipSync,
-  deflate: zlib.deflateSync,
-  br: zlib.brotliCompressSync,
-  zstd: zlib.zstdCompressSync,
-} as const;
+const ENCODERS = [
+  ['gzip', zlib.gzipSync],
+  ['deflate', zlib.deflateSync],
+  // Not what the name stands for, and what some servers send.
+  ['deflate', zlib.deflateRawSync],
+  ['br', zlib.brotliCompressSync],
+  ['zstd', zlib.zstdCompressSync],
+] as const;
 
 describe('a compressed response', () => {
-  for (const [encoding, compress] of Object.entries(ENCODERS)) {
-    test(`in ${encoding} passes byte for byte and is metered, as JSON and as a stream`, async () => {
+  for (const [encoding, compress] of ENCODERS) {
+    test(`in ${encoding} (${compress.name}) passes byte for byte and is metered, as JSON and as a stream`, async () => {
       const json = compress(Buffer.from(JSON.stringify(message())));
       upstream.script = answerBytes(200, [...JSON_TYPE, 'content-encoding', encoding], json);
       const plain = await ask(gateway.url, gateway.token, {}, ['accept-encoding', encoding]);
@@ -281,12 +283,13 @@ describe('a compressed response', () => {
 test('a stream passes byte for byte and is metered exactly, however it is cut and compressed', async () => {
   const texts = fc.array(fc.string({ unit: 'grapheme', maxLength: 12 }), { maxLength: 8 });
   const cuts = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 12 });
-  const encodings = fc.constantFrom(undefined, ...(Object.keys(ENCODERS) as (keyof typeof ENCODERS)[]));
+  const encodings = fc.constantFrom(undefined, ...ENCODERS);
   const line_ends = fc.constantFrom('\n', '\r\n');
   await fc.assert(
-    fc.asyncProperty(texts, cuts, encodings, line_ends, async (words, places, encoding, line_end) => {
+    fc.asyncProperty(texts, cuts, encodings, line_ends, async (words, places, encoder, line_end) => {
+      const [encoding, compress = (bytes: Buffer) => bytes] = encoder ?? [];
       const text = Buffer.from(messageEvents(words).join('').replaceAll('\n', line_end));
-      const bytes = encoding === undefined ? text : ENCODERS[encoding](text);
+      const bytes = compress(text);
       const at = [0, ...places.map((place) => Math.floor(place * bytes.length)).sort((a, b) => a - b), bytes.length];
       const parts = at.slice(1).map((end, index) => bytes.subarray(at[index], end));
       const headers = [...EVENT_STREAM, ...(encoding === undefined ? [] : ['content-encoding', encoding])];

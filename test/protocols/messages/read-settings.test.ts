@@ -135,7 +135,7 @@ describe('settings', () => {
       top_k: 5,
       stop: ['END'],
       service_tier: 'default',
-      output_format: { kind: 'json_schema', schema },
+      output_format: { kind: 'json_schema', schema, strict: true },
       user: 'u',
       cache: { ttl: '1h' },
       stream: true,

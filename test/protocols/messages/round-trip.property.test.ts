@@ -27,7 +27,7 @@ function withoutForeign(conversation: Conversation): Conversation {
   const choice = tool_choice ?? (single ? ({ kind: 'auto' } as const) : undefined);
   const format =
     output_format?.kind === 'json_schema'
-      ? { output_format: { kind: 'json_schema' as const, schema: output_format.schema } }
+      ? { output_format: { kind: 'json_schema' as const, schema: output_format.schema, strict: true } }
       : {};
   const turns: Turn[] = [...conversation.turns, { role: 'user', parts: [{ kind: 'text', text: 'Go on.' }] }];
   const thinks = reasoning !== undefined && thinkable({ ...conversation, turns });

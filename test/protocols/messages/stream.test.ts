@@ -207,7 +207,7 @@ describe('writing a stream', () => {
       output_tokens: 0,
     };
     const message = {
-      id: 'x',
+      id: 'msg_0190aabb',
       type: 'message',
       role: 'assistant',
       model: 'big',

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { statusOf } from '../../../engine/protocols/errors.ts';
-import { readError } from '../../../engine/protocols/read-error.ts';
-import { errorOfEvent, outcomeOf } from '../../../engine/upstreams/attempts/error-meaning.ts';
+import { errorOfEvent, readError } from '../../../engine/protocols/read-error.ts';
+import { outcomeOf } from '../../../engine/upstreams/attempts/error-meaning.ts';
 
 const body = (error: object) => JSON.stringify({ type: 'error', error });
 

@@ -12,6 +12,7 @@ const ENCODERS = {
   identity: (bytes: Buffer) => bytes,
   gzip: (bytes: Buffer) => zlib.gzipSync(bytes),
   deflate: (bytes: Buffer) => zlib.deflateSync(bytes),
+  'deflate, raw': (bytes: Buffer) => zlib.deflateRawSync(bytes),
   br: (bytes: Buffer) => zlib.brotliCompressSync(bytes),
   zstd: (bytes: Buffer) => zlib.zstdCompressSync(bytes),
 } as const;
@@ -19,7 +20,7 @@ const ENCODERS = {
 function responseOf(chunks: readonly Buffer[], encoding = 'identity'): IncomingMessage {
   const headers = {
     'content-type': 'text/event-stream',
-    ...(encoding !== 'identity' && { 'content-encoding': encoding }),
+    ...(encoding !== 'identity' && { 'content-encoding': encoding.replace(', raw', '') }),
   };
   return Object.assign(Readable.from(chunks, { objectMode: false }), { headers }) as unknown as IncomingMessage;
 }

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import zlib from 'node:zlib';
+import { decompressorOf } from '../../engine/kit/decompressor.ts';
+import { randomOf } from '../support/random.ts';
+
+const random = randomOf('deflate');
+const TEXT = Buffer.from(Array.from({ length: 400_000 }, () => 32 + Math.floor(random() * 90)));
+
+/** Both formats that go by the name `deflate`. */
+const FORMATS = [zlib.deflateSync, zlib.deflateRawSync];
+
+async function inflate(pieces: readonly Buffer[]): Promise<{ readonly bytes: Buffer; readonly read: number }> {
+  const stream = decompressorOf('deflate', {});
+  for (const piece of pieces) stream.write(piece);
+  stream.end();
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return { bytes: Buffer.concat(chunks), read: stream.bytesWritten };
+}
+
+describe('content of the encoding deflate', () => {
+  for (const compress of FORMATS) {
+    test(`as ${compress.name} makes it is read, however it is cut`, async () => {
+      const bytes = compress(TEXT);
+      for (const pieces of [
+        [bytes],
+        [bytes.subarray(0, 1), bytes.subarray(1)],
+        [
+          bytes.subarray(0, 0),
+          bytes.subarray(0, 1),
+          bytes.subarray(1, 2),
+          bytes.subarray(2, 70_000),
+          bytes.subarray(70_000),
+        ],
+      ]) {
+        const found = await inflate(pieces);
+        assert.ok(found.bytes.equals(TEXT));
+        assert.equal(found.read, bytes.length);
+      }
+      const more = await inflate([Buffer.concat([bytes, Buffer.from('more')])]);
+      assert.deepEqual(
+        [more.bytes.equals(TEXT), more.read],
+        [true, bytes.length],
+        'what is behind its end is not read',
+      );
+    });
+
+    test(`as ${compress.name} makes it fails where it is cut off or broken`, async () => {
+      const bytes = compress(TEXT);
+      await assert.rejects(inflate([bytes.subarray(0, 1000)]), { code: 'Z_BUF_ERROR' });
+      await assert.rejects(inflate([Buffer.from([bytes[0]!, bytes[1]!, 255, 255, 255, 255, 255, 255])]));
+    });
+  }
+
+  test('that is nothing, or one byte, is not complete', async () => {
+    for (const pieces of [[], [Buffer.from([0x78])]]) await assert.rejects(inflate(pieces), { code: 'Z_BUF_ERROR' });
+  });
+});
