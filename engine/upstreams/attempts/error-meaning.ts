@@ -33,7 +33,7 @@ export function mayBeBilled({ outcome, certainty }: Pick<AttemptRecord, 'outcome
 
 /** The beginning of a JSON document that may be an error and nothing else. */
 export const BEGINS_AS_ERROR =
-  /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg)"\s*:)/;
+  /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg|code|error_code|status_code|success|base_resp)"\s*:)/;
 
 /** What the error in a JSON text says; `undefined` where there is none. */
 export function errorIn(json: string): ReadError | undefined {

@@ -135,6 +135,34 @@ const CHAT_ROWS: readonly Row[] = [
     nano_usd: 1_170_000,
   },
   {
+    server: 'Mistral, cached tokens by its own name',
+    usage: { prompt_tokens: 1000, completion_tokens: 40, total_tokens: 1040, num_cached_tokens: 900 },
+    counts: { input: 100, read: 900, output: 40 },
+    nano_usd: 1_170_000,
+  },
+  {
+    server: 'Requesty, cached tokens and those it caches',
+    usage: {
+      prompt_tokens: 1630,
+      completion_tokens: 40,
+      total_tokens: 1670,
+      prompt_tokens_details: { cached_tokens: 100, caching_tokens: 1500 },
+    },
+    counts: { input: 30, read: 100, written: 1500, output: 40 },
+    nano_usd: 6_345_000,
+  },
+  {
+    server: 'new-api, caches in the details and beside the prompt',
+    usage: {
+      prompt_tokens: 30,
+      completion_tokens: 40,
+      total_tokens: 70,
+      prompt_tokens_details: { cached_tokens: 100, cached_creation_tokens: 1500 },
+    },
+    counts: { input: 30, read: 100, written: 1500, output: 40 },
+    nano_usd: 6_345_000,
+  },
+  {
     server: 'Gemini, thinking in the total alone',
     usage: { prompt_tokens: 20, completion_tokens: 424, total_tokens: 1016 },
     counts: { input: 20, output: 996 },
