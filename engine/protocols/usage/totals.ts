@@ -140,10 +140,11 @@ const OUTPUT_FIELDS: ReadonlySet<string> = new Set<UsageField>([
 
 /**
  * Lays a report of `readTotals` over what was reported before: one that tells the input, or the output, tells all about it. Once
- * the answer is complete, one with less of it is not taken.
+ * the answer is complete, one with less of it is not taken, and one with nothing of it never is.
  */
 export function overlayTotals(before: ReportedUsage, now: ReportedUsage, is_complete: boolean): ReportedUsage {
-  const isKept = (now_has: number | undefined, had: number) => now_has === undefined || (is_complete && now_has < had);
+  const isKept = (now_has: number | undefined, had: number) =>
+    now_has === undefined || (now_has < had && (is_complete || now_has === 0));
   const input = now.input_tokens === undefined ? undefined : inputIn(now);
   const keeps_input = isKept(input, inputIn(before));
   const keeps_output = isKept(now.output_tokens, before.output_tokens ?? 0);

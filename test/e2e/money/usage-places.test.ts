@@ -323,6 +323,14 @@ const CHAT_ROWS: readonly Row[] = [
     nano_usd: 3_600_000,
   },
   {
+    server: 'servers with zeros in the last chunk',
+    each: { usage: { prompt_tokens: 1000, completion_tokens: 40, total_tokens: 1040 } },
+    choice: { usage: { prompt_tokens: 1000, completion_tokens: 40, total_tokens: 1040 } },
+    last: { usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 } },
+    counts: { input: 1000, output: 40 },
+    nano_usd: 3_600_000,
+  },
+  {
     server: 'llama.cpp, without usage',
     last: { timings: { cache_n: 900, prompt_n: 100, prompt_ms: 30.9, predicted_n: 40, predicted_per_second: 52.9 } },
     counts: { input: 100, read: 900, output: 40 },
