@@ -33,7 +33,8 @@ export const MEANINGS = {
     messages: 'invalid_request_error',
     outcome: 'caller',
     by_name: always,
-    by_phrase: always,
+    // Who has too little credit for so long a prompt is told its length, too.
+    by_phrase: (status) => status !== 402,
   },
   payment: { status: 402, messages: 'billing_error', outcome: 'payment', by_name: always, by_phrase: below500 },
   model_missing: {
@@ -70,6 +71,8 @@ const NAMES: readonly (readonly [meaning: Meaning, server: string, names: string
   ['context_full', 'GitHub Copilot', 'model_max_prompt_tokens_exceeded max_prompt_tokens_exceeded'],
   ['context_full', 'GitHub Models', 'tokens_limit_reached'],
   ['context_full', 'Z.ai', 'model_context_window_exceeded'],
+  ['context_full', 'Volcengine', 'outofcontexterror'],
+  ['context_full', 'LMDeploy', 'input_length_error'],
   ['context_full', 'LiteLLM', 'contextwindowexceedederror context_window_exceeded'],
   ['context_full', 'others', 'context_window_exceeded_error context_size_exceeded prompt_too_long input_too_long'],
 
@@ -162,14 +165,41 @@ export const PHRASES: readonly (readonly [meaning: Meaning, server: string, phra
     /\bcontext[ _-](?:length|window|size)[ _-](?:limit )?(?:(?:is|was|has been) )?exceeded\b/i,
   ],
   ['context_full', 'OpenAI', /\bexceed(?:s|ed|ing)? [^\n]{0,60}\bcontext[ _-](?:length|window|size|limit)/i],
-  ['context_full', 'OpenAI, Azure, DeepSeek, vLLM, OpenRouter', /\bmaximum context\b/i],
+  [
+    'context_full',
+    'OpenAI, Azure, DeepSeek, vLLM, OpenRouter',
+    /\bmaximum context\b|\bmax context (?:length )?(?:is |was )?(?:reached|exceeded)/i,
+  ],
   ['context_full', 'vLLM', /\bmodel's context length is only \d/i],
   ['context_full', 'vLLM, Together, SGLang', /\b(?:longer|greater|larger) than the (?:model's )?(?:maximum )?context/i],
   [
     'context_full',
     'Gemini, Azure, Copilot, Nova, SGLang, Triton, TabbyAPI, Volcengine',
-    /\b(?:input|prompt) (?:tokens?|token count|length)\b[^\n]{0,50}\b(?:exceed(?:s|ed)?|(?:greater|longer|larger) than)\b/i,
+    /\b(?:input|prompt) (?:tokens?|token count|length)\b[^\n]{0,50}\b(?:exceed(?:s|ed)?|(?<!(?:must|should) be )(?:greater|longer|larger) than)\b/i,
   ],
+  [
+    'context_full',
+    'Perplexity, DeepInfra, Mistral, Databricks',
+    /\b(?:input|prompt)\b[^\n]{0,60}\bexceeds? (?:the )?(?:model(?:'s)?|max(?:imum)?) (?:\w+ ){0,3}(?:of )?\d+ tokens\b/i,
+  ],
+  ['context_full', 'Perplexity', /\btokens \(prompt \+ max_tokens\) \d+ exceeds/i],
+  [
+    'context_full',
+    'SiliconFlow, Aphrodite, LMDeploy, MLX',
+    /\b(?:input|prompt)(?:_\w+)?\b[^\n]{0,80}\b(?:max_seq_len|max_model_len|max_input_len|session_len|n_ctx)\b/i,
+  ],
+  [
+    'context_full',
+    'Yandex, FriendliAI',
+    /\b(?:input|prompt) tokens\b[^\n]{0,40}\b(?:must|should) be (?:no more|less|fewer|at most)\b/i,
+  ],
+  ['context_full', 'SambaNova', /\bmaximum supported sequence length is\b/i],
+  ['context_full', 'DeepInfra', /\bmax(?:imum)? sequence length exceeded/i],
+  ['context_full', 'MLC', /\blarger than the model input length limit/i],
+  ['context_full', 'LMDeploy', /\binput_length_error\b/i],
+  ['context_full', 'Bedrock', /\bexpected maxLength: \d{5,}, actual:/i],
+  ['context_full', 'Baidu', /\bthe max input characters is \d/i],
+  ['context_full', 'Snowflake', /\bmax tokens of \d+ exceeded/i],
   ['context_full', 'Volcengine', /\btotal tokens of image and text exceed/i],
   ['context_full', 'GitHub Models', /\btoo large for [^\n]{1,80} model\. max size: \d+ tokens/i],
   ['context_full', 'vLLM', /\blonger than the maximum model length\b/i],
@@ -187,7 +217,7 @@ export const PHRASES: readonly (readonly [meaning: Meaning, server: string, phra
   [
     'context_full',
     'Zhipu, Tencent',
-    /\bprompt exceeds (?:the )?max(?:imum)? length\b|(?:prompt|输入|上下文|提示词)[^\n]{0,12}(?:超长|超过|超出|过长)/i,
+    /\bprompt exceeds (?:the )?max(?:imum)? length\b|(?:prompt|输入|上下文|提示词|请求内容)[^\n]{0,12}(?:超长|超过|超出|过长)/i,
   ],
   ['context_full', 'Zhipu', /\btokens in request more than max tokens allowed/i],
   ['context_full', 'Cohere', /\btoo many tokens: (?:total )?(?:number of tokens in the prompt|size limit exceeded)/i],
@@ -197,7 +227,7 @@ export const PHRASES: readonly (readonly [meaning: Meaning, server: string, phra
   [
     'context_full',
     'others',
-    /\b(?:prompt|conversation|request|messages?) (?:is|are) too (?:long|large) for (?:the|this) model/i,
+    /\b(?:prompt|conversation|request|messages?) (?:(?:is|are) )?too (?:long|large) for (?:the|this) (?:model|context)/i,
   ],
 
   ['payment', 'Messages API', /\bcredit balance is too low\b/i],
@@ -220,7 +250,7 @@ export const PHRASES: readonly (readonly [meaning: Meaning, server: string, phra
 
 /** Words of limits over time: what they say of contexts is no full one. */
 const OVER_TIME =
-  /\bper[ -](?:second|minute|min|hour|day)\b|\b[TR]P[SMHD]\b|\brate[ _-]?limit|\bquota|\btoo many requests|\bthrottl/i;
+  /\bper[ -](?:second|minute|min|hour|day)\b|\b(?:hourly|daily|weekly|monthly)\b|\b[TR]P[SMHD]\b|\brate[ _-]?limit|\bquota|\btoo many requests|\bthrottl/i;
 
 /** Bounds of the answer that a model does not have, where nothing is said of what it reads. */
 const OF_OUTPUT = /^\W*max_(?:\w+_)?tokens\b/i;
@@ -287,6 +317,20 @@ function isOfOutput(text: string): boolean {
   });
 }
 
+/** A reason stands at the beginning of an error or, below a stack of calls, at its end; what is between may be a whole request. */
+const HEAD_CHARS = 4000;
+const TAIL_CHARS = 1000;
+
+/** Where validators repeat what they were given: pydantic, FastAPI, vLLM. */
+const ECHO = /['"]input['"]\s*:|\binput_value=/;
+
+/** What of a text is the server's own. */
+function ownWords(text: string): string {
+  const echo = text.search(ECHO);
+  const own = echo === -1 ? text : text.slice(0, echo);
+  return own.length <= HEAD_CHARS + TAIL_CHARS ? own : `${own.slice(0, HEAD_CHARS)}\n${own.slice(-TAIL_CHARS)}`;
+}
+
 function saysIt(meaning: Meaning, text: string): boolean {
   if (!PHRASES_OF.get(meaning)?.some(([, , phrase]) => phrase.test(text))) return false;
   return meaning !== 'context_full' || !(OVER_TIME.test(text) || isOfOutput(text));
@@ -301,10 +345,11 @@ export interface Found {
 /** What an error with this status means beside what the status says; `undefined` where the status says it. */
 export function meaningOf(words: ErrorWords, status: number): Found | undefined {
   const named = new Set(words.names.filter((name) => !WEAK_NAMES.has(plainName(name))).map(meaningOfName));
+  const texts = words.texts.map(ownWords);
   for (const meaning of ORDER) {
     const { by_name, by_phrase }: MeaningRow = MEANINGS[meaning];
     if (named.has(meaning) && by_name?.(status)) return { meaning, by: 'name' };
-    if (by_phrase?.(status) && words.texts.some((text) => saysIt(meaning, text))) return { meaning, by: 'phrase' };
+    if (by_phrase?.(status) && texts.some((text) => saysIt(meaning, text))) return { meaning, by: 'phrase' };
   }
   return undefined;
 }

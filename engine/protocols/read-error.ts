@@ -43,6 +43,7 @@ const REASONS = [
   'details',
   'error',
   'title',
+  'description',
   'reason',
   'raw',
 ];
@@ -225,19 +226,27 @@ export function readError(received: unknown): ReadError {
 const ONLY_IN_ERRORS = ['detail', 'errors', 'message', 'Message', 'msg'];
 const ONLY_IN_ANSWERS = ['choices', 'content', 'output', 'object', 'type', 'id', 'usage', 'model'];
 
+const hasEntries = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && Object.keys(value).length > 0;
+
 /** Whether a JSON object that came where an answer belongs is an error. */
 export function isError(value: Json): boolean {
   if (value.object === 'error' || value.type === 'error') return true;
   const { error, response } = value;
-  if (typeof error === 'string' ? error !== '' : typeof error === 'object' && error !== null) return true;
+  if (typeof error === 'string' ? error !== '' : hasEntries(error)) return true;
   if (isObject(response) && isObject(response.error)) return true;
+  // MiniMax sends an answer without choices, and its error beside them.
+  if (isObject(value.base_resp) && !Array.isArray(value.choices)) {
+    const { status_code } = value.base_resp;
+    if (typeof status_code === 'number' && status_code !== 0) return true;
+  }
   if (ONLY_IN_ANSWERS.some((key) => value[key] !== undefined)) return false;
-  return ONLY_IN_ERRORS.some((key) => (typeof value[key] === 'string' ? value[key] !== '' : isObject(value[key])));
+  return ONLY_IN_ERRORS.some((key) => (typeof value[key] === 'string' ? value[key] !== '' : hasEntries(value[key])));
 }
 
 /** The beginning of a JSON document that may be an error and nothing else. */
 export const BEGINS_AS_ERROR =
-  /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg)"\s*:)/;
+  /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg|code|error_code|status_code|success|base_resp)"\s*:)/;
 
 /**
  * The error of a choice of chat completions, in an envelope of its own; `undefined` where there is none. It stands beside the word for

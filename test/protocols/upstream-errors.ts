@@ -672,6 +672,147 @@ export const FULL_CONTEXTS: readonly ServerError[] = [
     body: error({ message: "This model's maximum context length is 4096 tokens, your input has 5000", code: 429 }),
     says: 'your input has 5000',
   },
+  {
+    server: 'Perplexity, with the answer',
+    status: 400,
+    body: error({
+      message: "The total number of tokens (prompt + max_tokens) 140000 exceeds the model's maximum of 127072",
+      type: 'invalid_request',
+      code: 400,
+    }),
+    says: '140000',
+  },
+  {
+    server: 'DeepInfra',
+    status: 400,
+    body: error({ message: 'The sum of prompt and answer exceeds the model limit of 131072 tokens' }),
+    says: '131072',
+  },
+  {
+    server: 'DeepInfra, in detail',
+    status: 400,
+    body: { detail: { error: 'max sequence length exceeded: 40000 > 32768' } },
+    says: '40000',
+  },
+  {
+    server: 'SambaNova',
+    status: 400,
+    body: error({
+      message:
+        'Requested generation length 100 is not possible! The provided prompt is 8192 tokens long, so generating 100 tokens requires a sequence length of 8292, but the maximum supported sequence length is just 8192!',
+      type: 'invalid_request_error',
+    }),
+    says: '8292',
+  },
+  {
+    server: 'SiliconFlow',
+    status: 400,
+    body: {
+      code: 20015,
+      message: 'length of prompt_tokens (40000) must be less than max_seq_len (32768).',
+      data: null,
+    },
+    says: '40000',
+  },
+  {
+    server: 'Aphrodite',
+    status: 400,
+    body: {
+      object: 'error',
+      message: 'Prompt of length 9000 is longer than the max_model_len 8192',
+      type: 'BadRequestError',
+    },
+    says: '9000',
+  },
+  {
+    server: 'MLC',
+    status: 400,
+    body: {
+      object: 'error',
+      message: 'Request prompt has 5000 tokens in total, larger than the model input length limit 4096.',
+      code: 400,
+    },
+    says: '5000 tokens',
+  },
+  {
+    server: 'LMDeploy',
+    status: 400,
+    body: {
+      object: 'error',
+      message: 'internal error happened, status code ResponseType.INPUT_LENGTH_ERROR',
+      code: 400,
+    },
+    says: 'INPUT_LENGTH_ERROR',
+  },
+  {
+    server: 'LMDeploy, by its name',
+    status: 400,
+    body: { object: 'error', message: 'no', type: 'input_length_error', code: 400 },
+    says: 'no',
+  },
+  {
+    server: 'Bedrock, by its schema',
+    status: 400,
+    body: {
+      message:
+        'Malformed input request: expected maxLength: 100000, actual: 200000, please reformat your input and try again.',
+    },
+    says: '200000',
+  },
+  {
+    server: 'Volcengine, by its name',
+    status: 400,
+    body: error({ message: 'Shorten it.', code: 'OutofContextError', type: 'BadRequest' }),
+    says: 'Shorten it.',
+  },
+  {
+    server: 'Baidu, in characters',
+    status: 400,
+    body: { error_code: 336007, error_msg: 'the max input characters is 20000' },
+    says: '20000',
+  },
+  {
+    server: 'Cloudflare, in short',
+    status: 400,
+    body: { success: false, errors: [{ message: 'AiError: Max context reached', code: 3030 }], messages: [] },
+    says: 'Max context',
+  },
+  {
+    server: 'Writer',
+    status: 400,
+    body: { tpe: 'BadRequest', errors: [{ description: 'Context length exceeded', key: 'fail.context' }], extras: {} },
+    says: 'Context length exceeded',
+  },
+  {
+    server: 'Snowflake',
+    status: 400,
+    body: { message: 'max tokens of 128000 exceeded', error_code: '390142' },
+    says: '128000',
+  },
+  {
+    server: 'Yandex',
+    status: 400,
+    body: error({ message: 'number of input tokens must be no more than 32768, got 40000', grpcCode: 3 }),
+    says: 'got 40000',
+  },
+  {
+    server: 'FriendliAI',
+    status: 400,
+    body: { detail: 'prompt tokens + max_tokens should be less than or equal to 131072' },
+    says: '131072',
+  },
+  {
+    server: 'others, in other words',
+    status: 400,
+    body: error({ message: 'Conversation too long for the context window: 140000 tokens' }),
+    says: '140000 tokens',
+  },
+  {
+    server: 'a server with a stack of calls before its reason',
+    status: 500,
+    body: { detail: `${'at line 1\n'.repeat(900)}prompt is too long` },
+    says: 'at line 1',
+  },
 ];
 
 /** Errors that look like a conversation that is too long, and are none. */
@@ -830,6 +971,49 @@ export const FALSE_FRIENDS: readonly (ServerError & { readonly means?: Meaning }
     status: 413,
     body: inMessages('request_too_large', 'Request exceeds the maximum size'),
     says: 'Request exceeds the maximum size',
+  },
+  {
+    server: 'OpenRouter, with too little credit for the prompt',
+    status: 402,
+    body: error({
+      message: 'Prompt tokens limit exceeded: 20000 > 5000. To increase, visit https://openrouter.ai/settings/credits',
+      code: 402,
+    }),
+    says: '20000 > 5000',
+  },
+  {
+    server: 'a lower bound',
+    status: 400,
+    body: error({ message: 'Input length must be greater than 0' }),
+    says: 'greater than 0',
+  },
+  {
+    server: 'an allowance',
+    status: 400,
+    body: error({ message: 'prompt tokens exceed the daily allowance' }),
+    says: 'daily',
+  },
+  {
+    server: 'vLLM, which repeats the request',
+    status: 400,
+    body: {
+      object: 'error',
+      message: "[{'type': 'missing', 'msg': 'Field required', 'input': {'content': 'prompt is too long'}}]",
+      code: 400,
+    },
+    says: 'Field required',
+  },
+  {
+    server: 'pydantic, which repeats the request',
+    status: 400,
+    body: "1 validation error for Body\nx\n  Field required [type=missing, input_value={'content': 'prompt is too long'}, input_type=dict]",
+    says: 'Field required',
+  },
+  {
+    server: 'a server that repeats a long request',
+    status: 400,
+    body: `No such field in: ${'x'.repeat(5000)} prompt is too long ${'y'.repeat(5000)}`,
+    says: 'No such field',
   },
 ];
 

@@ -116,33 +116,42 @@ export function thoughtInPart(part: Json): string | undefined {
   return THOUGHT_PARTS.has(part.type) ? textOf(part) : undefined;
 }
 
-/** Lays a piece over what came before it. */
-function merged(before: unknown, piece: unknown, key: string): unknown {
+/** Takes how many characters more are kept. */
+type Grow = (chars: number) => void;
+
+/** Lays a piece over what came before it, which is changed: streams have many pieces. */
+function merged(before: unknown, piece: unknown, key: string, grow: Grow): unknown {
   if (isAbsent(piece) || piece === '') return before === undefined || before === null ? piece : before;
-  if (Array.isArray(piece)) return Array.isArray(before) ? mergedLists(before, piece) : piece;
-  if (isObject(piece)) return isObject(before) ? mergedFields(before, piece) : piece;
-  return typeof piece === 'string' && typeof before === 'string' && TEXTS.has(key) ? before + piece : piece;
+  if (Array.isArray(piece) && Array.isArray(before)) return mergedLists(before, piece, grow);
+  if (isObject(piece) && isObject(before)) return mergedFields(before, piece, grow);
+  const is_more = typeof piece === 'string' && typeof before === 'string' && TEXTS.has(key);
+  grow(sizeOf(piece) - (is_more || before === undefined ? 0 : sizeOf(before)));
+  return is_more ? before + piece : piece;
 }
 
-function mergedFields(before: Json, piece: Json): Json {
-  const fields: Fields = { ...before };
+function mergedFields(before: Json, piece: Json, grow: Grow): Json {
+  const fields = before as Fields;
   for (const key of Object.keys(piece)) {
-    if (key !== '__proto__') fields[key] = merged(own(before, key), piece[key], key);
+    if (key === '__proto__') continue;
+    if (!Object.hasOwn(fields, key)) grow(key.length);
+    fields[key] = merged(own(fields, key), piece[key], key, grow);
   }
   return fields;
 }
 
 /** Entries grow by pieces with their index, or the last one by what follows it; encrypted ones come whole. */
-function mergedLists(before: readonly unknown[], pieces: readonly unknown[]): unknown[] {
-  const list = [...before];
+function mergedLists(before: readonly unknown[], pieces: readonly unknown[], grow: Grow): unknown[] {
+  const list = before as unknown[];
+  const last = list.length - 1;
   for (const [at, piece] of pieces.entries()) {
     const found = isObject(piece)
-      ? list.findLastIndex(
-          (entry, index) => isObject(entry) && belongs(piece, entry, at === 0 && index === before.length - 1),
-        )
+      ? list.findLastIndex((entry, index) => isObject(entry) && belongs(piece, entry, at === 0 && index === last))
       : -1;
-    if (found === -1) list.push(piece);
-    else list[found] = mergedFields(list[found] as Json, piece as Json);
+    if (found !== -1) mergedFields(list[found] as Json, piece as Json, grow);
+    else {
+      grow(ENTRY_CHARS + sizeOf(piece));
+      list.push(piece);
+    }
   }
   return list;
 }
@@ -171,6 +180,9 @@ export class StateCollector {
   /** Whether a thought was said that lacks nothing any more. */
   #thought = false;
   #chars = 0;
+  readonly #grow: Grow = (chars) => {
+    this.#chars += chars;
+  };
 
   /** Whether there was more than is kept; nothing is kept then. */
   get full(): boolean {
@@ -199,14 +211,12 @@ export class StateCollector {
   }
 
   #addField(key: string, value: unknown): void {
-    this.#chars += sizeOf(value);
-    if (!this.full) this.#message[key] = merged(own(this.#message, key), value, key);
+    if (!this.full) this.#message[key] = merged(own(this.#message, key), value, key, this.#grow);
   }
 
   /** Takes the content parts of a delta that hold thoughts. */
   addParts(parts: readonly Json[]): void {
-    this.#chars += sizeOf(parts);
-    if (!this.full) this.#parts = this.#parts.length === 0 ? parts : mergedLists(this.#parts, parts);
+    if (!this.full) this.#parts = mergedLists(this.#parts.length === 0 ? [] : this.#parts, parts, this.#grow);
   }
 
   /** The state of a call with what one more entry of `tool_calls` has. */
@@ -214,12 +224,10 @@ export class StateCollector {
     const call = without(delta, CALL_FIELDS);
     const inner = isObject(delta.function) ? without(delta.function, FUNCTION_FIELDS) : undefined;
     if (call === undefined && inner === undefined) return before;
-    this.#chars += ENTRY_CHARS + sizeOf(call) + sizeOf(inner);
     if (this.full) return before;
-    return mergedFields((before ?? {}) as Json, {
-      ...(call && { call }),
-      ...(inner && { function: inner }),
-    }) as CallState;
+    if (before === undefined) this.#grow(ENTRY_CHARS);
+    const piece = { ...(call && { call }), ...(inner && { function: inner }) };
+    return mergedFields((before ?? {}) as Json, piece, this.#grow) as CallState;
   }
 
   /**
@@ -264,6 +272,9 @@ function without(fields: Json, known: ReadonlySet<string>): Json | undefined {
   return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
+/** What a client gave back is as large as its request. */
+const unbounded: Grow = () => undefined;
+
 /** State as a client gave it back. Only an assistant's message and its calls get any of it, and no field of the protocol. */
 export class ReturnedState {
   /** Fields of the message that is being written. */
@@ -279,7 +290,7 @@ export class ReturnedState {
     if (isObject(state.message)) this.#addMessage(state.message, text);
     if (Array.isArray(state.parts)) {
       const parts = state.parts.filter((part) => isObject(part) && THOUGHT_PARTS.has(part.type));
-      this.#parts = mergedLists(this.#parts, parts);
+      this.#parts = mergedLists(this.#parts, parts, unbounded);
     }
     if (isObject(state.calls)) for (const [id, call] of Object.entries(state.calls)) this.#addCall(id, call);
     return true;
@@ -298,7 +309,7 @@ export class ReturnedState {
       // The text of a thought is nowhere but in the thought, where whatever looks at prompts sees it.
       return isThought(key, value) ? value === text : kind !== 'protocol' && kind !== 'display';
     });
-    this.#message = mergedFields(this.#message, Object.fromEntries(returned));
+    this.#message = mergedFields(this.#message, Object.fromEntries(returned), unbounded);
   }
 
   #addCall(id: string, state: unknown): void {
@@ -307,7 +318,7 @@ export class ReturnedState {
     const inner = isObject(state.function) ? without(state.function, FUNCTION_FIELDS) : undefined;
     if (isText(state.id) && shortCallId(state.id) === id) this.#ids.set(id, state.id);
     const piece = { ...(call && { call }), ...(inner && { function: inner }) };
-    this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece) as CallState);
+    this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece, unbounded) as CallState);
   }
 
   /** What the upstream called a call that the client calls so. */

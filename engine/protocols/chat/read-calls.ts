@@ -43,6 +43,12 @@ export class CallReader {
   readonly #collector: StateCollector;
   readonly #beforeStart: () => void;
   readonly #calls: Call[] = [];
+  /** Those that have not ended. */
+  readonly #open = new Set<Call>();
+  /** Those whose state no thought has taken along. */
+  readonly #stateful = new Set<Call>();
+  readonly #last_in_slot = new Map<number | undefined, Call>();
+  readonly #last_with_id = new Map<string, Call>();
 
   /** @param beforeStart is called before a call starts, with its state in `takeStates` */
   constructor(emit: Emit, nextPart: () => number, collector: StateCollector, beforeStart: () => void) {
@@ -66,9 +72,12 @@ export class CallReader {
 
   /** State of calls that have started, or are about to, by the identifiers that clients know; each is taken once. */
   takeStates(): Readonly<Record<string, CallState>> {
-    const found = this.#calls.filter(({ client_id, state }) => client_id !== '' && state !== undefined);
+    const found = [...this.#stateful].filter(({ client_id }) => client_id !== '');
     const states = Object.fromEntries(found.map(({ client_id, state }) => [client_id, state!]));
-    for (const call of found) call.state = undefined;
+    for (const call of found) {
+      call.state = undefined;
+      this.#stateful.delete(call);
+    }
     return states;
   }
 
@@ -81,29 +90,26 @@ export class CallReader {
     const text = textOf(body.arguments ?? body.input);
     const plain = !isObject(fn) && isObject(custom);
     const call = this.#find(delta.index, id, name, text) ?? this.#begin(delta.index, id, name, plain);
-    if (call.id === '') call.id = id;
+    if (call.id === '') this.#setId(call, id);
     if (call.name === '') call.name = name;
-    call.state = this.#collector.addCall(call.state, delta);
+    this.#setState(call, this.#collector.addCall(call.state, delta));
     this.#append(call, text, answer);
   }
 
   /** Ends calls whose arguments are whole; something else has begun. */
   endComplete(): void {
-    for (const call of this.#calls) if (call.progress.complete) this.#end(call);
+    for (const call of this.#open) if (call.progress.complete) this.#end(call);
   }
 
   /** Ends all calls. Raises upstream_invalid where one has no name. */
   endAll(): void {
     if (this.#calls.some(({ name }) => name === '')) throw brokenAnswer('a call of a tool has no name');
-    for (const call of this.#calls) this.#end(call);
+    for (const call of this.#open) this.#end(call);
   }
 
   #find(index: unknown, id: string, name: string, text: string): Call | undefined {
     const slot = typeof index === 'number' ? index : undefined;
-    const call =
-      slot === undefined && id !== ''
-        ? this.#calls.findLast((one) => one.id === id)
-        : this.#calls.findLast((one) => one.slot === slot);
+    const call = slot === undefined && id !== '' ? this.#last_with_id.get(id) : this.#last_in_slot.get(slot);
     if (call === undefined) return undefined;
     // The same slot with another id and a name, or with a name after whole arguments, is a call of its own.
     const another = id !== '' && call.id !== '' && id !== call.id;
@@ -115,7 +121,7 @@ export class CallReader {
     this.endComplete();
     const call: Call = {
       slot: typeof index === 'number' ? index : undefined,
-      id,
+      id: '',
       client_id: '',
       state: undefined,
       name,
@@ -126,7 +132,20 @@ export class CallReader {
       progress: new JsonProgress(),
     };
     this.#calls.push(call);
+    this.#open.add(call);
+    this.#last_in_slot.set(call.slot, call);
+    this.#setId(call, id);
     return call;
+  }
+
+  #setId(call: Call, id: string): void {
+    call.id = id;
+    if (id !== '') this.#last_with_id.set(id, call);
+  }
+
+  #setState(call: Call, state: CallState | undefined): void {
+    call.state = state;
+    if (state !== undefined) this.#stateful.add(call);
   }
 
   #append(call: Call, text: string, answer: AnswerName): void {
@@ -142,11 +161,13 @@ export class CallReader {
 
   #start(call: Call, { id: answer_id, created }: AnswerName): void {
     const { name, waiting } = call;
-    const seed = JSON.stringify([answer_id, created, name, waiting, this.#calls.indexOf(call)]);
-    const id = call.id || `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`;
-    call.id = id;
+    if (call.id === '') {
+      const seed = JSON.stringify([answer_id, created, name, waiting, this.#calls.indexOf(call)]);
+      this.#setId(call, `call_${createHash('sha256').update(seed).digest('hex').slice(0, 24)}`);
+    }
+    const { id } = call;
     call.client_id = shortCallId(id);
-    if (call.client_id !== id) call.state = { ...call.state, id };
+    if (call.client_id !== id) this.#setState(call, { ...call.state, id });
     this.#beforeStart();
     call.part = this.#nextPart();
     call.waiting = '';
@@ -161,6 +182,7 @@ export class CallReader {
   #end(call: Call): void {
     if (call.ended || call.part === undefined) return;
     call.ended = true;
+    this.#open.delete(call);
     if (call.plain) this.#say(call, FREE_TEXT_END);
     else if (!call.progress.begun) this.#say(call, '{}');
     this.#emit({ type: 'part_end', index: call.part });

@@ -1,4 +1,5 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
+import { isError } from '../read-error.ts';
 import { breaksOff, saysReason } from '../stop-reasons.ts';
 import { jsonTextLength } from '../usage/json-text.ts';
 import { asObject, parseObject, type UsageReading } from '../usage/reading.ts';
@@ -46,7 +47,7 @@ function readChunk(reading: UsageReading, chunk: Record<string, unknown> | undef
 
 function readDocument(reading: UsageReading, document: Record<string, unknown> | undefined): void {
   if (document === undefined) return;
-  if (document.error != null) reading.failed = true;
+  if (isError(document)) reading.failed = true;
   if (!Array.isArray(document.choices) && asObject(document.usage) === undefined) return;
   noteAnswer(reading, document);
   takeChatUsage(reading, document);

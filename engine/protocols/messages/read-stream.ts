@@ -40,7 +40,8 @@ export class MessagesReader implements StreamReader {
   }
 
   read({ name, data }: ResponseEvent, emit: Emit): void {
-    if (this.#over) return;
+    // Some servers end the streams of every protocol as those of chat completions.
+    if (this.#over || data === '[DONE]') return;
     if (name === 'error') this.#fail(data, emit);
     else this.take(parseEvent(data), emit);
   }

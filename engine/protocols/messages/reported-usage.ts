@@ -1,4 +1,5 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
+import { isError } from '../read-error.ts';
 import { saysReason } from '../stop-reasons.ts';
 import { readIterations } from '../usage/iterations.ts';
 import {
@@ -75,6 +76,9 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
       break;
     case 'message':
       noteModel(reading, message.model);
+      break;
+    case undefined:
+      if (isError(message)) reading.failed = true;
       break;
   }
   takeMessageUsage(reading, type, message);

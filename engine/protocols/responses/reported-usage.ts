@@ -1,4 +1,5 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
+import { isError } from '../read-error.ts';
 import { jsonTextLength } from '../usage/json-text.ts';
 import { asObject, countTool, isCount, parseObject, TOOL_USES_MAX, type UsageReading } from '../usage/reading.ts';
 import { noteModel, noteServed } from '../usage/telling.ts';
@@ -147,7 +148,7 @@ function reportTools(reading: UsageReading, response: Record<string, unknown> | 
 
 function readDocument(reading: UsageReading, response: Record<string, unknown> | undefined): void {
   if (response === undefined) return;
-  if (response.error != null) reading.failed = true;
+  if (isError(response)) reading.failed = true;
   if (!Array.isArray(response.output) && asObject(response.usage) === undefined) return;
   readEnd(reading, response, true);
   reading.counted = true;

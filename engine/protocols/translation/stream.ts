@@ -7,6 +7,7 @@ import { parseBounded } from '../../kit/json/bounded.ts';
 import { collectDocument, HELD_BYTES_MAX } from '../collect-document.ts';
 import { DEFINITIONS } from '../definitions.ts';
 import { overflowAnswer, problemOf, RETRY_HEADERS, readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isObject } from '../read-json.ts';
 import type { StreamWriter } from './adapter.ts';
 import { filterAnswer } from './answer-filter.ts';
@@ -113,7 +114,9 @@ export function convertDocument(translation: Translation): ResponseConverter {
     if (!isObject(document)) {
       throw new StageError('upstream_invalid', 'The upstream answered with something that is not a JSON object.');
     }
-    const events = DEFINITIONS[to].adapter.readDocument(document, notes);
+    const events: readonly ModelEvent[] = isError(document)
+      ? [{ type: 'error', problem: readProblem(undefined, document) }]
+      : DEFINITIONS[to].adapter.readDocument(document, notes);
     if (writer === undefined) return wholeAnswer(translation, events);
     raiseProblem(events, from);
     const said: string[] = [];

@@ -108,6 +108,24 @@ test('state comes back however a stream is cut', async () => {
   );
 });
 
+test('a thought in thousands of pieces and an answer with thousands of calls lose nothing', async () => {
+  const detail = (more: Json) => ({ type: 'reasoning.text', format: 'f', index: 0, ...more });
+  const reasoning = 'ab '.repeat(3000);
+  const tool_calls = Array.from({ length: 900 }, (_, index) => ({
+    ...{ id: `c${index}`, type: 'function', function: { name: 'weather', arguments: '{}' } },
+    ...(index === 0 && { extra_content: { google: { thought_signature: 'first+/=' } } }),
+  }));
+  const reasoning_details = [detail({ text: reasoning, signature: 'signed' })];
+  const message = { role: 'assistant', content: null, reasoning, reasoning_details, tool_calls };
+  const deltas = [
+    ...Array.from({ length: 3000 }, () => ({ reasoning: 'ab ', reasoning_details: [detail({ text: 'ab ' })] })),
+    { reasoning_details: [detail({ signature: 'signed' })] },
+    { tool_calls: tool_calls.map((one, index) => ({ index, ...one })) },
+  ];
+  const done = { message: { role: 'assistant', content: 'Sunny.' }, deltas: [{ content: 'Sunny.' }] };
+  for (const spoken of CLIENTS) await lead({ name: '', turns: [{ message, deltas }, done] }, spoken, true);
+});
+
 test('pieces of thoughts make the thought that was cut, with its proof', async () => {
   const thought = fc.string({ minLength: 1, maxLength: 30, unit: 'grapheme' });
   const cut = fc.array(thought, { minLength: 1, maxLength: 5 });

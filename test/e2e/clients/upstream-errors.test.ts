@@ -22,7 +22,7 @@ import {
 import { eventsIn } from '../streams/streams.ts';
 import type { Response } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, PRICING, post } from '../support/nine.ts';
-import { auditRecord, ledgerRows, nothingReserved } from '../support/state.ts';
+import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { openForFile } from '../support/use-gateway.ts';
 
 /** Models of two upstreams: what one says of a model is remembered for a while. */
@@ -242,6 +242,48 @@ for (const [spoken, protocol] of COMBINATIONS) {
     }
   });
 }
+
+/** Errors that come as an answer, and what is said of them. */
+const IN_ANSWERS: readonly (readonly [server: string, body: object, says: string, compacts?: true])[] = [
+  [
+    'MiniMax',
+    { id: '', choices: null, model: '', base_resp: { status_code: 2013, status_msg: 'context window exceeds limit' } },
+    'context window exceeds limit',
+    true,
+  ],
+  ['MiniMax', { id: '', choices: null, base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'login fail'],
+  [
+    'DashScope',
+    { code: 'InvalidParameter', message: 'Range of input length should be [1, 30720]', request_id: 'x' },
+    'Range of input length',
+    true,
+  ],
+  ['Cloudflare', { result: null, success: false, errors: [{ code: 5, message: 'No capacity' }] }, 'No capacity'],
+  ['Zhipu', { code: 500, msg: '404 NOT_FOUND', success: false }, '404 NOT_FOUND'],
+  ['a proxy', { status: 'error', message: 'Something is off' }, 'Something is off'],
+];
+
+for (const [spoken, protocol] of COMBINATIONS.filter(([one, other]) => one !== other)) {
+  test(`a ${spoken} client is told the error that a ${protocol} upstream sends as its answer, and nobody pays for it`, async () => {
+    for (const [server, body, says, compacts] of IN_ANSWERS) {
+      upstream.script = answerJson(body);
+      const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol)));
+      assert.ok(response.status >= 400, `${server}: ${response.text}`);
+      assert.ok(response.json().error.message.includes(says), `${server}: ${response.text}`);
+      assert.equal(response.status === 400 && KNOWN[spoken](response.json().error), compacts === true, response.text);
+      assert.equal((await ledgerRow(gateway.database, requestId(response))).cost_nano_usd, 0, server);
+    }
+  });
+}
+
+test('an empty error beside an answer is none', async () => {
+  const message = { role: 'assistant', content: 'Hello.' };
+  for (const nothing of [{ error: {} }, { error: null }, { errors: [] }, { base_resp: { status_code: 0 } }]) {
+    upstream.script = answerJson({ ...nothing, id: 'c', choices: [{ index: 0, message, finish_reason: 'stop' }] });
+    const response = await post(gateway, 'messages', askBody('messages', modelVia('chat')));
+    assert.equal(response.json().content[0].text, 'Hello.');
+  }
+});
 
 test('a conversation that is too long goes to no other upstream, and what is about an upstream does', async () => {
   const asked = async (model: string, row: ServerError) => {

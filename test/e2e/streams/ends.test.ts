@@ -357,6 +357,7 @@ const withoutLast = (events: readonly string[]) => [...events.slice(0, -1), even
 
 /** Streams that say everything, each as some servers end it. */
 const WHOLE: readonly (readonly [Protocol, how: string, events: readonly string[]])[] = [
+  ['messages', 'with [DONE] instead of message_stop', [...STARTED, BLOCK_STOP, messageDelta('end_turn'), DONE]],
   ['messages', 'without message_stop', [...STARTED, BLOCK_STOP, messageDelta('end_turn')]],
   [
     'messages',
@@ -405,6 +406,7 @@ const WHOLE: readonly (readonly [Protocol, how: string, events: readonly string[
 /** Streams that lack something. */
 const INTERRUPTED: readonly (readonly [Protocol, how: string, events: readonly string[]])[] = [
   ['messages', 'before its reason', [...STARTED, BLOCK_STOP]],
+  ['messages', 'before its reason, with [DONE]', [...STARTED, BLOCK_STOP, DONE]],
   ['messages', 'with a delta without a reason', [...STARTED, BLOCK_STOP, messageDelta(null)]],
   ['messages', 'with an end of nothing', [STARTED[0]!, messageDelta(null), MESSAGE_STOP]],
   ['messages', 'inside an event', [...STARTED, BLOCK_STOP, messageDelta('end_turn').slice(0, 60)]],
