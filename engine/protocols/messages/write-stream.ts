@@ -7,13 +7,13 @@ import { proofToText } from '../translation/proof.ts';
 import { messagesErrors } from './errors.ts';
 import { writeUsage } from './usage.ts';
 
-/** The head of an answer, for `message_start` and for a whole answer. */
-export function writeHead(
-  { id, model }: { readonly id?: string; readonly model?: string },
-  answer: AnswerContext,
-): Record<string, unknown> {
+/**
+ * The head of an answer, for `message_start` and for a whole answer. Its identifier is never the upstream's: servers of other
+ * protocols repeat theirs, and coding clients join answers with the same one to one message.
+ */
+export function writeHead({ model }: { readonly model?: string }, answer: AnswerContext): Record<string, unknown> {
   return {
-    id: id ?? `msg_${answer.request_id.replaceAll('-', '')}`,
+    id: `msg_${answer.request_id.replaceAll('-', '')}`,
     type: 'message',
     role: 'assistant',
     model: model ?? answer.model,
