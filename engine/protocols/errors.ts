@@ -5,9 +5,17 @@ import { isObject } from './read-json.ts';
 import type { Json } from './translation/adapter.ts';
 import type { Problem } from './translation/events.ts';
 
-/** What is known of a stream that breaks off. */
-export interface BrokenStream {
+/** The request that an error is told of. */
+export interface FailedRequest {
   readonly request_id: string;
+  /** What the client called the model. */
+  readonly model: string;
+  /** Seconds since the epoch. */
+  readonly created_at: number;
+}
+
+/** What is known of a stream that breaks off. */
+export interface BrokenStream extends FailedRequest {
   /** Responses: the number of the next event, 0 where it is not known. */
   readonly sequence_number?: number;
 }
@@ -40,7 +48,7 @@ export interface ProtocolErrors {
    * The whole stream that says what is wrong, where clients that asked for a stream look for it there alone; absent where they
    * read the response of an error.
    */
-  stream?(problem: Problem, request_id: string): string;
+  stream?(problem: Problem, request: FailedRequest): string;
 }
 
 /**
@@ -87,11 +95,11 @@ export interface OverflowAnswer {
 export function overflowAnswer(
   errors: ProtocolErrors,
   problem: Problem,
-  options: { readonly stream: boolean; readonly request_id: string; readonly said?: unknown },
+  options: FailedRequest & { readonly stream: boolean; readonly said?: unknown },
 ): OverflowAnswer {
   const { stream, request_id, said } = options;
   if (stream && errors.stream !== undefined)
-    return { status: 200, content_type: 'text/event-stream', body: errors.stream(problem, request_id) };
+    return { status: 200, content_type: 'text/event-stream', body: errors.stream(problem, options) };
   const written = errors.write(problem, request_id);
   const kept = isObject(said) ? said : {};
   const error = { ...(written.error as Json), ...(isObject(kept.error) && kept.error), ...errors.fields(problem) };

@@ -111,7 +111,12 @@ function endOf(
   }
   const { protocol } = ctx.pipeline.spec.match;
   const sequence_number = protocol === 'responses' ? nextNumber(latest.toString()) : 0;
-  const stream = { request_id: ctx.peek('request.id')!, sequence_number };
+  const stream = {
+    request_id: ctx.peek('request.id')!,
+    model: ctx.peek('request.model') ?? '',
+    created_at: Math.floor(ctx.peek('request.received_at')! / 1000),
+    sequence_number,
+  };
   return between + definitionFor(protocol, ctx).errors.breakOff(error, stream);
 }
 

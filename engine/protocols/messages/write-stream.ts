@@ -8,8 +8,8 @@ import { messagesErrors } from './errors.ts';
 import { writeUsage } from './usage.ts';
 
 /**
- * The head of an answer, for `message_start` and for a whole answer. Its identifier is made of the request's, as clients join turns
- * of the same one, and there are upstreams that call every answer the same.
+ * The head of an answer, for `message_start` and for a whole answer. Its identifier is never the upstream's: servers of other
+ * protocols repeat theirs, and coding clients join answers with the same one to one message.
  */
 export function writeHead({ model }: { readonly model?: string }, answer: AnswerContext): Record<string, unknown> {
   return {

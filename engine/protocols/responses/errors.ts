@@ -1,7 +1,7 @@
 import { ERRORS, type StageError } from '../../contract/errors.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { compatErrors, OVERFLOW_CODE } from '../compat-errors.ts';
-import type { BrokenStream, ProtocolErrors } from '../errors.ts';
+import type { BrokenStream, FailedRequest, ProtocolErrors } from '../errors.ts';
 
 /**
  * Errors of Responses. Its clients look for the one or the other of the two events that end a stream, and the coding CLI knows
@@ -11,38 +11,41 @@ export const responsesErrors: ProtocolErrors = {
   ...compatErrors,
   breakOff: responseFailed,
   knowsOverflow: ({ code }) => code === OVERFLOW_CODE,
-  stream(problem, request_id) {
+  stream(problem, request) {
     const { message, code, param, type } = compatErrors.fields(problem);
     const name = (code ?? type) as string;
-    const response = { ...failedResponse(request_id), status: 'in_progress', error: null };
+    const response = { ...failedResponse(request), status: 'in_progress', error: null };
     return (
       event({ type: 'response.created', sequence_number: 0, response }) +
-      endEvents(request_id, 1, { code: name, message: message as string, param: (param ?? null) as string | null })
+      endEvents(request, 1, { code: name, message: message as string, param: (param ?? null) as string | null })
     );
   },
 };
 
-const failedResponse = (request_id: string) => ({
+/** Clients with types read no event whose response lacks one of these. */
+const failedResponse = ({ request_id, created_at, model }: FailedRequest) => ({
   id: `resp_${request_id.replaceAll('-', '')}`,
   object: 'response',
+  created_at,
+  model,
   status: 'failed',
   output: [],
 });
 
-function responseFailed(error: StageError, { request_id, sequence_number = 0 }: BrokenStream): string {
+function responseFailed(error: StageError, { sequence_number = 0, ...request }: BrokenStream): string {
   const { compat } = ERRORS[error.code];
   const code = compat.code ?? compat.type;
-  return endEvents(request_id, sequence_number, { code, message: error.message, param: null });
+  return endEvents(request, sequence_number, { code, message: error.message, param: null });
 }
 
 function endEvents(
-  request_id: string,
+  request: FailedRequest,
   sequence_number: number,
   { code, message, param }: { readonly code: string; readonly message: string; readonly param: string | null },
 ): string {
-  const response = { ...failedResponse(request_id), error: { code, message } };
+  const response = { ...failedResponse(request), error: { code, message } };
   return (
-    event({ type: 'error', sequence_number, code, message, param, request_id }) +
+    event({ type: 'error', sequence_number, code, message, param, request_id: request.request_id }) +
     event({ type: 'response.failed', sequence_number: sequence_number + 1, response })
   );
 }

@@ -39,7 +39,8 @@ export class ResponsesWriter implements StreamWriter {
   readonly #items: WrittenItem[] = [];
   #number = 0;
   #started = false;
-  #id: string;
+  /** Never the upstream's: servers of other protocols repeat theirs, and no two items of a conversation may have the same. */
+  readonly #id: string;
   #model: string;
   #usage: ModelUsage = {};
   #refused = false;
@@ -80,9 +81,8 @@ export class ResponsesWriter implements StreamWriter {
   readonly #say: Say = (type, fields) =>
     `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#number++}${fields}}\n\n`;
 
-  #start({ id, model, usage }: ModelEvent & { type: 'start' }): string {
+  #start({ model, usage }: ModelEvent & { type: 'start' }): string {
     if (this.#started) return '';
-    if (id !== undefined) this.#id = id;
     if (model !== undefined) this.#model = model;
     this.#usage = { ...usage };
     return this.#begun();

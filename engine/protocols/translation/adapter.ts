@@ -47,7 +47,7 @@ export interface UpstreamTarget {
 
 /** What a writer of answers must know of the request. */
 export interface AnswerContext {
-  /** Identifier of the request at the gateway: Messages answers get an id made of it, others where their upstream tells none. */
+  /** Identifier of the request at the gateway; the identifier of an answer is made of it. */
   readonly request_id: string;
   readonly made_by: Maker;
   /** Messages: whether answers that call tools must begin with thinking, as those that go on without it are refused. */

@@ -77,11 +77,10 @@ function parse(text: string): unknown {
 /** Converts an error response. Where its words mean another status than it came with, the client gets that one. */
 export function convertProblem({ from, answer, stream }: Translation, head: ConvertedHead): ResponseConverter {
   const { errors } = DEFINITIONS[from];
-  const { request_id } = answer;
   return collect((text) => {
     const problem = readProblem(head.status, text);
-    if (!problem.context_overflow) return JSON.stringify(errors.write(problem, request_id));
-    const { status, content_type, body } = overflowAnswer(errors, problem, { stream, request_id });
+    if (!problem.context_overflow) return JSON.stringify(errors.write(problem, answer.request_id));
+    const { status, content_type, body } = overflowAnswer(errors, problem, { ...answer, stream });
     head.status = status;
     head.set('content-type', content_type);
     for (const name of RETRY_HEADERS) head.remove(name);

@@ -425,6 +425,8 @@ export class Attempts {
       response: response!,
       stream: this.#ctx.get('request.stream') === true,
       request_id: this.#ctx.get('request.id'),
+      model: this.#ctx.get('request.model'),
+      created_at: Math.floor(this.#services.clock.now() / 1000),
     });
     if (reworded !== undefined) this.#ctx.set('upstream.error_rewritten', true);
     return reworded;

@@ -3,7 +3,7 @@ import type { Relay } from '../../contract/stage.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { tryParseBounded } from '../../kit/json/bounded.ts';
 import { definitionOf } from '../../protocols/definitions.ts';
-import { overflowAnswer, RETRY_HEADERS, readProblem } from '../../protocols/errors.ts';
+import { type FailedRequest, overflowAnswer, RETRY_HEADERS, readProblem } from '../../protocols/errors.ts';
 import { isObject } from '../../protocols/read-json.ts';
 import { DESCRIBING } from '../../protocols/translation/translate.ts';
 
@@ -60,7 +60,7 @@ export function asErrorResponse(response: UpstreamResponse, text: string): Whole
 export function rewordOverflow(
   protocol: Protocol,
   text: string,
-  { response, ...how }: { readonly response: UpstreamResponse; readonly stream: boolean; readonly request_id: string },
+  { response, ...how }: FailedRequest & { readonly response: UpstreamResponse; readonly stream: boolean },
 ): WholeAnswer | undefined {
   const { errors } = definitionOf(protocol);
   const { statusCode: status = 0 } = response;

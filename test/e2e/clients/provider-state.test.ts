@@ -70,6 +70,26 @@ async function lead(server: StatefulServer, spoken: Client, stream: boolean, siz
   return shown;
 }
 
+/** Identifiers of an answer and of what is in it, wherever they stand. */
+function identifiersIn(spoken: Client, shown: Json, stream: boolean): string[] {
+  const events = stream ? shown : [spoken === 'messages' ? { message: shown } : { response: shown }];
+  const answers = events.flatMap(({ message, response }: Json) => message ?? response ?? []);
+  return [
+    ...new Set<string>(answers.flatMap(({ id, output = [] }: Json) => [id, ...output.map((item: Json) => item.id)])),
+  ];
+}
+
+for (const spoken of CLIENTS) {
+  test(`answers have identifiers of their own at a server that repeats its own, as ${spoken} clients join what has the same one`, async () => {
+    const [server] = STATEFUL_SERVERS;
+    for (const stream of [false, true]) {
+      const ids = (await lead(server!, spoken, stream)).flatMap((shown) => identifiersIn(spoken, shown, stream));
+      assert.ok(ids.length >= server!.turns.length);
+      assert.deepEqual(ids, [...new Set(ids)]);
+    }
+  });
+}
+
 /** What is changed in these conversations and comes back all the same, and what the smallest requests ask for. */
 const EXPECTED_LOSSES = new Set(['answer_call_id', 'part_order', 'reasoning_display']);
 

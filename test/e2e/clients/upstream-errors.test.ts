@@ -130,6 +130,11 @@ function assertCompacts(spoken: Protocol, stream: boolean, { server, says }: Ser
   const [created, , failed] = eventsIn(response.text);
   assert.equal(created!.data.type, 'response.created');
   assert.equal(failed!.data.type, 'response.failed');
+  for (const { id, created_at, model, output } of [created!.data.response, failed!.data.response]) {
+    // Clients with types read no event whose response lacks one of these.
+    assert.deepEqual([typeof id, typeof created_at, typeof model, output], ['string', 'number', 'string', []]);
+    assert.notEqual(model, '');
+  }
   assert.equal(failed!.data.response.error.code, 'context_length_exceeded');
   assert.ok(failed!.data.response.error.message.includes(says), response.text);
 }

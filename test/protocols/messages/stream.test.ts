@@ -284,7 +284,7 @@ describe('writing a stream', () => {
     );
   });
 
-  test('an answer without identifier or model gets them from the request', () => {
+  test('an answer without a model gets it from the request', () => {
     const { data } = eventsIn(streamOf([{ type: 'start' }]))[0]!;
     const { id, model } = data.message as Record<string, unknown>;
     assert.deepEqual([id, model], ['msg_0190aabb', 'asked-model']);

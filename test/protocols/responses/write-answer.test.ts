@@ -10,6 +10,9 @@ import { answerContext, eventsOf, streamOf } from './scene.ts';
 const START: ModelEvent = { type: 'start', id: 'msg_7', model: 'up', usage: { input: 10, cache_read: 5 } };
 const END: ModelEvent = { type: 'end', reason: 'finished', usage: { output: 3 } };
 
+/** What the identifiers of an answer are made of. */
+const OWN = '0b0e8fa73f684d5e9e5c000000000001';
+
 type Sent = Record<string, unknown> & { type: string };
 
 function sent(events: readonly ModelEvent[], more: Partial<AnswerContext> = {}, notes = new Notes()): Sent[] {
@@ -46,11 +49,11 @@ test('a text is told in the whole order of the protocol', () => {
     ],
   );
   const part = { type: 'output_text', annotations: [], logprobs: [], text: 'Hello' };
-  const item = { id: 'msg_7_0', type: 'message', status: 'completed', role: 'assistant', content: [part] };
+  const item = { id: `msg_${OWN}_0`, type: 'message', status: 'completed', role: 'assistant', content: [part] };
   assert.deepEqual(events[4], {
     type: 'response.output_text.delta',
     sequence_number: 4,
-    item_id: 'msg_7_0',
+    item_id: `msg_${OWN}_0`,
     output_index: 0,
     content_index: 0,
     delta: 'Hel',
@@ -60,7 +63,7 @@ test('a text is told in the whole order of the protocol', () => {
   assert.deepEqual(events[7]!.part, part);
   assert.deepEqual(events[8]!.item, item);
   const response = events[9]!.response as Record<string, unknown>;
-  assert.deepEqual([response.id, response.model, response.status], ['msg_7', 'up', 'completed']);
+  assert.deepEqual([response.id, response.model, response.status], [`resp_${OWN}`, 'up', 'completed']);
   assert.deepEqual(response.output, [item]);
   assert.deepEqual(response.usage, {
     input_tokens: 15,
@@ -82,10 +85,10 @@ test('every event is written when it comes', () => {
   assert.equal(writer.write({ type: 'ping' }), ': ping\n\n');
 });
 
-test('an upstream without identifiers gets some that are made of the request', () => {
+test('an answer has identifiers that are made of the request', () => {
   const [first] = sent([{ type: 'start' }, END], { model: 'asked' });
   const response = first!.response as Record<string, unknown>;
-  assert.equal(response.id, 'resp_0b0e8fa73f684d5e9e5c000000000001');
+  assert.equal(response.id, `resp_${OWN}`);
   assert.equal(response.model, 'asked');
 });
 
@@ -95,7 +98,7 @@ test('an answer repeats what the client set, and nothing that the client did not
   assert.equal(response.temperature, 0.5);
   assert.deepEqual(response.text, { format: { type: 'text' }, verbosity: 'low' });
   assert.deepEqual(response.reasoning, { effort: 'high', summary: null });
-  assert.deepEqual([response.id, response.instructions, response.tools], ['msg_7', null, []]);
+  assert.deepEqual([response.id, response.instructions, response.tools], [`resp_${OWN}`, null, []]);
 });
 
 test('instructions, tools and the format are repeated as they are, in every event that has the answer', () => {
@@ -136,7 +139,7 @@ test('reasoning is a summary, with a proof that the client keeps without knowing
     ],
   );
   assert.deepEqual(lastItem(events), {
-    id: 'rs_7_0',
+    id: `rs_${OWN}_0`,
     type: 'reasoning',
     summary: [{ type: 'summary_text', text: 'hm' }],
     encrypted_content: proofToText(proof, { protocol: 'chat', upstream: 'u' }),
@@ -148,7 +151,7 @@ describe('calls', () => {
     const events = sent([START, ...call('look', '{"a"', ':1}'), END]);
     const done = events.find(({ type }) => type === 'response.function_call_arguments.done');
     assert.equal(done?.arguments, '{"a":1}');
-    const item = { id: 'fc_7_0', type: 'function_call', status: 'completed', call_id: 'call_1', name: 'look' };
+    const item = { id: `fc_${OWN}_0`, type: 'function_call', status: 'completed', call_id: 'call_1', name: 'look' };
     assert.deepEqual(lastItem(events), { ...item, arguments: '{"a":1}' });
     assert.deepEqual(lastItem(sent([START, ...call('look'), END])), { ...item, arguments: '{}' });
   });
@@ -175,7 +178,7 @@ describe('calls', () => {
     const tool_addresses = new Map([['tool_search', { name: 'tool_search', search: true }]]);
     const search = (args: string) => lastItem(sent([START, ...call('tool_search', args), END], { tool_addresses }));
     assert.deepEqual(search('{"query":"x"}'), {
-      id: 'tsc_7_0',
+      id: `tsc_${OWN}_0`,
       type: 'tool_search_call',
       status: 'completed',
       execution: 'client',
@@ -232,7 +235,10 @@ describe('errors', () => {
     assert.deepEqual(fields, { type: 'error', code: 'server_is_overloaded', message: 'it broke', param: null });
     assert.equal(failed!.sequence_number, Number(sequence_number) + 1);
     const { id, status, error: inner, output } = failed!.response as Record<string, unknown>;
-    assert.deepEqual([id, status, inner], ['msg_7', 'failed', { code: 'server_is_overloaded', message: 'it broke' }]);
+    assert.deepEqual(
+      [id, status, inner],
+      [`resp_${OWN}`, 'failed', { code: 'server_is_overloaded', message: 'it broke' }],
+    );
     assert.equal((output as unknown[]).length, 1);
   });
 
