@@ -5,7 +5,7 @@ import type Anthropic from '@anthropic-ai/sdk';
 import fc from 'fast-check';
 import type OpenAI from 'openai';
 import { answerChunks, answerJson } from '../../support/model-provider/scripted-upstream.ts';
-import { times } from '../../support/times.ts';
+import { inTurn, times } from '../../support/times.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { askBody, modelVia, type Nine, nineConfig, post, useNine } from '../support/nine.ts';
 import { lossesOf } from '../support/odd.ts';
@@ -98,17 +98,16 @@ const thoughtsIn = (spoken: Client, shown: Json): string =>
     ? shown.content.map(({ thinking = '' }) => thinking).join('')
     : shown.output.flatMap(({ summary = [] }) => summary.map(({ text }: Json) => text)).join('');
 
-for (const server of STATEFUL_SERVERS) {
+for (const [place, server] of STATEFUL_SERVERS.entries()) {
   describe(server.name, () => {
-    for (const spoken of CLIENTS) {
-      test(`comes back from a ${spoken} client`, async () => {
-        const [first] = await lead(server, spoken, false);
-        const { reasoning_content, reasoning = reasoning_content } = server.turns[0]!.message;
-        if (reasoning !== undefined) assert.equal(thoughtsIn(spoken, first), reasoning);
-      });
-      test(`comes back from a ${spoken} client that streams`, async () => {
-        await lead(server, spoken, true);
-      });
+    for (const [turn, spoken] of CLIENTS.entries()) {
+      for (const stream of inTurn([false, true], place + turn)) {
+        test(`comes back from a ${spoken} client${stream ? ' that streams' : ''}`, async () => {
+          const [first] = await lead(server, spoken, stream);
+          const { reasoning_content, reasoning = reasoning_content } = server.turns[0]!.message;
+          if (!stream && reasoning !== undefined) assert.equal(thoughtsIn(spoken, first), reasoning);
+        });
+      }
     }
   });
 }
@@ -178,8 +177,8 @@ describe('the official SDKs', () => {
   const WEATHER = { name: 'weather', description: 'Tells the weather' };
   const servers = STATEFUL_SERVERS.filter(({ name }) => /^(Gemini|OpenRouter|DeepSeek|LiteLLM)/.test(name));
 
-  for (const stream of [false, true]) {
-    for (const server of servers) {
+  for (const [place, server] of servers.entries()) {
+    for (const stream of inTurn([false, true], place)) {
       test(`bring back the state of ${server.name}${stream ? ' while streaming' : ''}`, async () => {
         const wrong: string[] = [];
         nine.provider.upstream.script = playing(server, wrong);

@@ -10,7 +10,7 @@ import { cli } from '../../cli/support.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { answerChunks, answerJson, type Script } from '../../support/model-provider/scripted-upstream.ts';
-import { times } from '../../support/times.ts';
+import { inTurn, times } from '../../support/times.ts';
 import { eventsIn } from '../streams/streams.ts';
 import { askBody, modelVia, nineConfig, PRICING, post, useNine } from '../support/nine.ts';
 import { type LedgerRow, ledgerRow } from '../support/state.ts';
@@ -549,9 +549,9 @@ function describeRows(
   scriptOf: (row: never, stream: boolean) => Script,
 ): void {
   describe(`usage of a ${upstream} upstream`, () => {
-    for (const row of rows) {
-      for (const spoken of PROTOCOLS) {
-        for (const stream of upstream === 'messages' ? [true] : [true, false]) {
+    for (const [place, row] of rows.entries()) {
+      for (const [turn, spoken] of PROTOCOLS.entries()) {
+        for (const stream of upstream === 'messages' ? [true] : inTurn([true, false], place + turn)) {
           const how = stream ? 'stream' : 'document';
           it(`${row.server}: a ${how} for a ${spoken} client costs ${row.nano_usd} nano-USD`, async () => {
             const more = {

@@ -9,6 +9,7 @@ import {
   type Script,
   sse,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { inTurn } from '../../support/times.ts';
 import type { Response } from '../support/client.ts';
 import {
   askBody,
@@ -285,8 +286,8 @@ const OPENING: readonly (readonly [what: string, Protocol, Protocol, Script, str
 ];
 
 describe('the word with which a server ends its answer', () => {
-  for (const [spoken, upstream] of TRANSLATED) {
-    for (const stream of [true, false]) {
+  for (const [place, [spoken, upstream]] of TRANSLATED.entries()) {
+    for (const stream of inTurn([true, false], place)) {
       test(`is told by a ${upstream} upstream to a ${spoken} client ${stream ? 'in a stream' : 'of a whole answer'}`, async () => {
         for (const [index, [word, told, loss]] of WORDS.entries()) {
           const answer = ENDED_WITH[upstream](word);
@@ -432,8 +433,8 @@ const dropped =
 describe('a stream', () => {
   for (const [upstream, how, events] of WHOLE) {
     test(`of a ${upstream} upstream that ends ${how} is whole for every client, and charged`, async () => {
-      for (const stream of [true, false]) {
-        for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
+      for (const [place, [spoken]] of COMBINATIONS.filter(([, one]) => one === upstream).entries()) {
+        for (const stream of inTurn([true, false], place + events.length)) {
           const got = await ask(spoken, upstream, answerChunks(events), { stream });
           assert.equal(got.status, 200, got.text);
           if (spoken === upstream) {
@@ -447,8 +448,8 @@ describe('a stream', () => {
 
   for (const [upstream, how, events] of INTERRUPTED) {
     test(`of a ${upstream} upstream that ends ${how} is broken for every client of another protocol`, async () => {
-      for (const stream of [true, false]) {
-        for (const [spoken] of TRANSLATED.filter(([, one]) => one === upstream)) {
+      for (const [place, [spoken]] of TRANSLATED.filter(([, one]) => one === upstream).entries()) {
+        for (const stream of inTurn([true, false], place + events.length)) {
           assert.match(
             String(endOf(spoken, await ask(spoken, upstream, answerChunks(events), { stream })).end),
             /^broken/,
@@ -520,9 +521,8 @@ describe('a stream that says what went wrong', () => {
     for (const [how, event] of SAID_WRONG[upstream]) {
       test(`with ${how} of a ${upstream} upstream says it, and no other, however it ends`, async () => {
         for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
-          for (const [end, script] of Object.entries(ends)) {
-            for (const stream of [true, false]) {
-              if (spoken === upstream && !stream) continue;
+          for (const [place, [end, script]] of Object.entries(ends).entries()) {
+            for (const stream of spoken === upstream ? [true] : inTurn([true, false], place)) {
               const events = [...before[upstream], event];
               const got = await ask(spoken, upstream, script(events), { stream });
               if (spoken === upstream) assert.equal(got.text, events.join(''), end);

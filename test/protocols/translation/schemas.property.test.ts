@@ -204,7 +204,7 @@ for (const to of PROTOCOLS) {
             checkEnforcedSchema(answer, 'answer', apiOf(to));
             held++;
           }),
-          { numRuns: times(60), examples: HELD.map((schema) => [schema]) },
+          { numRuns: times(25), examples: HELD.map((schema) => [schema]) },
         );
         assert.ok(held >= HELD.length, `only ${held} schemas could be held to`);
       });
@@ -218,7 +218,7 @@ for (const to of PROTOCOLS) {
           assert.deepEqual(writeSchema(once, to, notes), once);
           assert.deepEqual(notes.names, []);
         }),
-        { numRuns: times(40) },
+        { numRuns: times(20) },
       );
     });
 
@@ -234,7 +234,7 @@ for (const to of PROTOCOLS) {
             if (notes.length === 0 && !Object.hasOwn(schema, '$ref')) assert.equal(after(call), before(call));
           }
         }),
-        { numRuns: times(40) },
+        { numRuns: times(20) },
       );
     });
 
@@ -252,7 +252,7 @@ for (const to of PROTOCOLS) {
               assert.notEqual(before(value), false, JSON.stringify({ value, written }));
           }
         }),
-        { numRuns: times(60) },
+        { numRuns: times(25) },
       );
     });
   });
