@@ -93,7 +93,7 @@ function sections(url: string, policies: string): ConfigSections {
       defaults: { user_daily_usd: 1000 },
       reserve: 'worst_case',
       rules: [
-        { name: 'contractors', when: { rule: 'is-contractor' }, scope: 'user', window: 'day', limit_usd: 2 },
+        { name: 'contractors', when: { rule: 'is-contractor' }, scope: 'user', window: 'week', limit_usd: 2 },
         {
           name: 'trial',
           when: { rule: 'is-contractor' },
