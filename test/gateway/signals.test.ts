@@ -79,8 +79,15 @@ test('SIGHUP from a terminal that has gone stops, also what could be reloaded', 
 });
 
 test('the same signal from terminal, npm and launcher counts once', async () => {
-  const running = await runUntilSignal('same', `say('begun'); return closable;`);
+  // It is closed when all of them have come: one that meets a process on its way out is for the system to handle.
+  const running = await runUntilSignal(
+    'same',
+    `const all = new Promise((resolve) => process.once('SIGUSR2', resolve));
+     say('begun');
+     return { close: () => all.then(() => closable.close()) };`,
+  );
   for (let i = 0; i < 3; i++) running.process.kill('SIGINT');
+  running.process.kill('SIGUSR2');
   assert.equal((await running.ended).exit_code, 0);
 });
 
