@@ -80,6 +80,20 @@ interface State {
   readonly calls?: Readonly<Record<string, CallState>>;
 }
 
+/** What a call is known by, and what it calls. */
+export interface CallName {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** What is remembered of a call: its state, and with the first call of a message that of the message. `id`: its upstream's. */
+export interface KeptState extends CallState, Pick<State, 'message' | 'parts'> {
+  readonly id: string;
+}
+
+/** Remembers what an upstream said with a call. */
+export type Recall = (call: CallName) => KeptState | undefined;
+
 /** Whether a value says anything. */
 function saysSomething(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
@@ -321,6 +335,22 @@ export class ReturnedState {
     this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece, unbounded) as CallState);
   }
 
+  /** Adds what is remembered of calls of the message that is being written, where the client did not return it. */
+  addKept(calls: readonly CallName[], recall: Recall): void {
+    for (const call of calls) {
+      const kept = recall(call);
+      if (kept === undefined) continue;
+      if (this.#parts.length === 0 && thoughtIn(this.#message) === '') this.#parts = kept.parts ?? [];
+      this.#message = { ...this.#message, ...missingFields(this.#message, kept.message) };
+      const { call: fields = {}, function: inner = {} } = this.stateOf(call.id);
+      this.#addCall(call.id, {
+        id: kept.id,
+        call: { ...kept.call, ...fields },
+        function: { ...kept.function, ...inner },
+      });
+    }
+  }
+
   /** What the upstream called a call that the client calls so. */
   idOf(id: string): string {
     return this.#ids.get(id) ?? id;
@@ -342,6 +372,16 @@ export class ReturnedState {
   forget(ids: readonly string[]): void {
     for (const id of ids) this.#calls.delete(id);
   }
+}
+
+/** The remembered fields that an object lacks. Of a thought that says something else the words are the client's. */
+export function missingFields(object: Json, kept: Json = {}): Json {
+  const said = THOUGHTS.map((key) => own(object, key)).find(isText);
+  return Object.fromEntries(
+    Object.entries(kept).filter(
+      ([key, value]) => !Object.hasOwn(object, key) && (said === undefined || !isThought(key, value) || value === said),
+    ),
+  );
 }
 
 function withText(value: unknown, text: string): unknown {

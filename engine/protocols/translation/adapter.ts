@@ -5,6 +5,7 @@
 
 import type { ChatBound } from '../../contract/config.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
+import type { Recall } from '../chat/provider-state.ts';
 import type { Conversation, ToolAddress } from './conversation.ts';
 import type { Emit, ModelEvent } from './events.ts';
 import type { Notes } from './notes.ts';
@@ -43,6 +44,8 @@ export interface UpstreamTarget {
   readonly sampling: boolean;
   /** Whether the model's chat template wants user and assistant to take turns, results of tools not counted. */
   readonly strict_turns?: boolean;
+  /** Chat completions: remembers state of calls that the client may have left out. */
+  readonly recall?: Recall | undefined;
 }
 
 /** What a writer of answers must know of the request. */
