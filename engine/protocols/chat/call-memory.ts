@@ -40,6 +40,8 @@ const STATE = keyed(FIELDS, '');
 const FULL_STATE = keyed(FIELDS, '|""');
 /** What may be either state or a call, whose first piece has its name; nothing else of a stream is looked at again. */
 const SIGN = keyed(`${FIELDS}|name`, '', 'g');
+/** An identifier that clients of other protocols may get a shorter one for. */
+const LONG_ID = /"id"\s*:\s*"[^"\\]{48}/;
 const CALL_START = /"tool_calls"\s*:\s*\[.*?"name"\s*:\s*"[^"]/s;
 
 /** What looks random, with a digit before a letter, or is long: some servers count calls, or name them after their tool. */
@@ -135,7 +137,7 @@ export class AnswerWatch {
   }
 
   #readCall(data: string): void {
-    if (this.#answer !== undefined) this.#readChunk(data);
+    if (this.#answer !== undefined || LONG_ID.test(data)) this.#readChunk(data);
     else {
       this.#waiting_chars += data.length;
       this.#over = this.#waiting_chars > WAITING_CHARS_MAX;
@@ -154,7 +156,7 @@ export class AnswerWatch {
   }
 
   #readDocument(data: string): void {
-    if (!STATE.test(data) || !CALL_START.test(data)) return;
+    if (!CALL_START.test(data) || !(STATE.test(data) || LONG_ID.test(data))) return;
     this.#guard(() => {
       const answer = new StatefulAnswer();
       const document = parseBounded(data);

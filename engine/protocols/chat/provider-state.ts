@@ -341,7 +341,7 @@ export class ReturnedState {
       const kept = recall(call);
       if (kept === undefined) continue;
       if (this.#parts.length === 0 && thoughtIn(this.#message) === '') this.#parts = kept.parts ?? [];
-      this.#message = { ...this.#message, ...missingFields(this.#message, kept.message) };
+      if (kept.message !== undefined) this.#message = completed(this.#message, kept.message);
       const { call: fields = {}, function: inner = {} } = this.stateOf(call.id);
       this.#addCall(call.id, {
         id: kept.id,
@@ -382,6 +382,12 @@ export function missingFields(object: Json, kept: Json = {}): Json {
       ([key, value]) => !Object.hasOwn(object, key) && (said === undefined || !isThought(key, value) || value === said),
     ),
   );
+}
+
+/** The fields of a message whose client returned a part of its thought and of its state, or nothing. */
+function completed(message: Json, kept: Json): Json {
+  if (!thoughtIn(kept).includes(thoughtIn(message))) return { ...message, ...missingFields(message, kept) };
+  return { ...Object.fromEntries(Object.entries(message).filter(([key, value]) => !isThought(key, value))), ...kept };
 }
 
 function withText(value: unknown, text: string): unknown {
