@@ -1,4 +1,4 @@
-import { defineStage, type StageContext, StageError, type UpstreamConfig } from '../engine/api.ts';
+import { defineStage, type ResponseEvent, type StageContext, StageError, type UpstreamConfig } from '../engine/api.ts';
 import {
   type AnswerWatch,
   CALL_MEMORY,
@@ -37,7 +37,7 @@ export default defineStage({
   name: 'translate',
   version: 1,
   summary:
-    'Translates where the upstream does not speak the protocol of the client, takes translated reasoning out of conversations where it does, and returns state of tool calls that clients left out.',
+    'Translates where the upstream speaks another protocol, takes translated reasoning out where it does not, and returns state of calls that clients leave out.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: translate' }],
   reads: [
@@ -53,7 +53,9 @@ export default defineStage({
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
   below: ['check-budget', 'meter-usage'],
-  create(_options, { models, clock }) {
+  create(_options, { models, clock, config, pipeline }) {
+    const may_remember =
+      pipeline.protocol !== 'count_tokens' && config.upstreams.some(({ protocols }) => protocols.includes('chat'));
     return {
       async attempt(ctx): Promise<void> {
         ctx.state = undefined;
@@ -101,9 +103,11 @@ export default defineStage({
         ctx.body!.replace(json);
         ctx.convertResponse((head) => createTranslator(translation, head));
       },
-      event(ctx, event) {
-        (ctx.state as Attempt | undefined)?.watch?.read(event);
-      },
+      ...(may_remember && {
+        event(ctx: { readonly state: unknown }, event: ResponseEvent) {
+          (ctx.state as Attempt | undefined)?.watch?.read(event);
+        },
+      }),
       finish(ctx) {
         const { translation, watch } = (ctx.state ?? {}) as Attempt;
         watch?.end();

@@ -10,12 +10,12 @@ import type { JsonValue, RequestBody } from '../../contract/request-body.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { parseBounded } from '../../kit/json/bounded.ts';
 import { isObject } from '../read-json.ts';
-import type { Json } from '../translation/adapter.ts';
+import type { CallName, Json, KeptState, Recall } from '../translation/adapter.ts';
 import type { ModelEvent, PartStart } from '../translation/events.ts';
 import { shortCallId } from '../translation/features/call-ids.ts';
 import { Notes } from '../translation/notes.ts';
 import { ChunkReader } from './chunk-reader.ts';
-import { type CallName, type KeptState, missingFields, type Recall, ReturnedState } from './provider-state.ts';
+import { missingFields, ReturnedState } from './provider-state.ts';
 import { readDocument } from './read-stream.ts';
 
 const REMEMBERED_MS = 24 * 60 * 60 * 1000;
@@ -63,6 +63,7 @@ export class CallMemory {
       maxSize: MEMORY_CHARS_MAX,
       sizeCalculation: ({ length }) => CALL_CHARS + length,
       ttl: REMEMBERED_MS,
+      ttlResolution: 0,
       updateAgeOnGet: true,
       perf,
     });

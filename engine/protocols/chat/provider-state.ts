@@ -7,7 +7,7 @@
 
 import { tryParseBounded } from '../../kit/json/bounded.ts';
 import { isAbsent, isObject, own } from '../read-json.ts';
-import type { Json } from '../translation/adapter.ts';
+import type { CallName, CallState, Json, Recall } from '../translation/adapter.ts';
 import { shortCallId } from '../translation/features/call-ids.ts';
 
 type Fields = Record<string, unknown>;
@@ -61,16 +61,6 @@ const THE_THOUGHT = 'gw:text';
 const STATE_CHARS_MAX = 1_048_576;
 const ENTRY_CHARS = 1024;
 
-/** State of a call. */
-export interface CallState {
-  /** Its identifier, where the client knows the call by a shorter one. */
-  readonly id?: string;
-  /** Fields of the call. */
-  readonly call?: Json;
-  /** Fields of its function. */
-  readonly function?: Json;
-}
-
 /** What one proof holds. */
 interface State {
   readonly message?: Json;
@@ -79,20 +69,6 @@ interface State {
   /** By the identifiers that the client has. */
   readonly calls?: Readonly<Record<string, CallState>>;
 }
-
-/** What a call is known by, and what it calls. */
-export interface CallName {
-  readonly id: string;
-  readonly name: string;
-}
-
-/** What is remembered of a call: its state, and with the first call of a message that of the message. `id`: its upstream's. */
-export interface KeptState extends CallState, Pick<State, 'message' | 'parts'> {
-  readonly id: string;
-}
-
-/** Remembers what an upstream said with a call. */
-export type Recall = (call: CallName) => KeptState | undefined;
 
 /** Whether a value says anything. */
 function saysSomething(value: unknown): boolean {

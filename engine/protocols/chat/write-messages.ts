@@ -1,10 +1,10 @@
-import type { UpstreamTarget } from '../translation/adapter.ts';
+import type { Recall, UpstreamTarget } from '../translation/adapter.ts';
 import type { Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, Turn } from '../translation/conversation.ts';
 import { asError } from '../translation/features/error-results.ts';
 import { lateInstructions } from '../translation/features/late-instructions.ts';
 import { OPENING, RESULTS_SEEN } from '../translation/features/turn-order.ts';
 import type { Notes } from '../translation/notes.ts';
-import { type Recall, ReturnedState } from './provider-state.ts';
+import { ReturnedState } from './provider-state.ts';
 import { type ContentPart, joinedContent, writePart } from './write-content.ts';
 
 type Message = Record<string, unknown>;

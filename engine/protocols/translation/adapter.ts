@@ -5,7 +5,6 @@
 
 import type { ChatBound } from '../../contract/config.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
-import type { Recall } from '../chat/provider-state.ts';
 import type { Conversation, ToolAddress } from './conversation.ts';
 import type { Emit, ModelEvent } from './events.ts';
 import type { Notes } from './notes.ts';
@@ -29,6 +28,34 @@ export interface ProtocolAdapter {
   /** Writes a whole answer for a client; the events have no `error` and no `ping`. */
   writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Record<string, unknown>;
 }
+
+/** What a call is known by, and what it calls. */
+export interface CallName {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** What an upstream of chat completions wants back with a call, beyond the protocol. */
+export interface CallState {
+  /** Its identifier, where the client knows the call by a shorter one. */
+  readonly id?: string;
+  /** Fields of the call. */
+  readonly call?: Json;
+  /** Fields of its function. */
+  readonly function?: Json;
+}
+
+/** What is remembered of a call: its state, and with the first call of a message that of the message. */
+export interface KeptState extends CallState {
+  readonly id: string;
+  /** Fields of the message. */
+  readonly message?: Json;
+  /** Content parts that stand before its text. */
+  readonly parts?: readonly unknown[];
+}
+
+/** Remembers what an upstream said with a call. */
+export type Recall = (call: CallName) => KeptState | undefined;
 
 /** What a writer of requests must know beside the conversation. */
 export interface UpstreamTarget {
