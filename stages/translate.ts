@@ -38,8 +38,22 @@ export default defineStage({
   version: 1,
   summary:
     'Translates where the upstream speaks another protocol, takes translated reasoning out where it does not, and returns state of calls that clients leave out.',
-  options: { type: 'object', properties: {}, additionalProperties: false },
-  examples: [{ title: 'No options', yaml: '- stage: translate' }],
+  options: {
+    type: 'object',
+    additionalProperties: false,
+    properties: {
+      remember_calls: {
+        type: 'boolean',
+        default: true,
+        description:
+          'Whether the process remembers, for a day at most, what chat upstreams want back with calls of tools, for clients that leave it out. It may be the text of a thought.',
+      },
+    },
+  },
+  examples: [
+    { title: 'Translate, and remember state of calls', yaml: '- stage: translate' },
+    { title: 'Keep nothing of an answer', yaml: '- stage: translate\n  options: { remember_calls: false }' },
+  ],
   reads: [
     'request.id',
     'request.protocol',
@@ -53,9 +67,9 @@ export default defineStage({
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
   below: ['check-budget', 'meter-usage'],
-  create(_options, { models, clock, config, pipeline }) {
-    const may_remember =
-      pipeline.protocol !== 'count_tokens' && config.upstreams.some(({ protocols }) => protocols.includes('chat'));
+  create({ remember_calls }, { models, clock, config, pipeline }) {
+    const has_chat = config.upstreams.some(({ protocols }) => protocols.includes('chat'));
+    const may_remember = remember_calls && has_chat && pipeline.protocol !== 'count_tokens';
     return {
       async attempt(ctx): Promise<void> {
         ctx.state = undefined;
@@ -63,7 +77,7 @@ export default defineStage({
         const from = protocolOf(protocol);
         const to = ctx.get('route.protocol') as Protocol;
         const upstream = models.upstream(ctx.get('route.upstream'));
-        const { recall, watch } = to === 'chat' ? memoryFor(ctx, upstream) : NO_MEMORY;
+        const { recall, watch } = may_remember && to === 'chat' ? memoryFor(ctx, upstream) : NO_MEMORY;
         if (from === to) {
           if (watch !== undefined) ctx.state = { watch } satisfies Attempt;
           if (recall !== undefined) await returnState(ctx.body!, recall);
