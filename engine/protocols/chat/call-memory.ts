@@ -24,8 +24,11 @@ const REMEMBERED_MS = 24 * 60 * 60 * 1000;
 const MEMORY_CHARS_MAX = 32 * 1024 * 1024;
 const CALL_CHARS = 1024;
 
-/** The largest document that is looked at, in bytes, and the most of calls that waits for state to come, in characters. */
+/** The largest document that is looked at, in bytes. */
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
+
+/** The most that is read of a stream, in characters, and of it before any state has come. */
+const READ_CHARS_MAX = 16 * 1024 * 1024;
 const WAITING_CHARS_MAX = 1024 * 1024;
 
 /** Fields that hold state, of those that servers are known to have. */
@@ -38,11 +41,18 @@ const keyed = (names: string, but: string, flags = ''): RegExp =>
 
 const STATE = keyed(FIELDS, '');
 const FULL_STATE = keyed(FIELDS, '|""');
-/** What may be either state or a call, whose first piece has its name; nothing else of a stream is looked at again. */
+/** What may be either state or the beginning of a call; nothing else of a stream is looked at again. */
 const SIGN = keyed(`${FIELDS}|name`, '', 'g');
 /** An identifier that clients of other protocols may get a shorter one for. */
 const LONG_ID = /"id"\s*:\s*"[^"\\]{48}/;
-const CALL_START = /"tool_calls"\s*:\s*\[.*?"name"\s*:\s*"[^"]/s;
+/** A name of a call, which its first piece has. */
+const CALL_NAME = /"name"\s*:\s*"[^"]/g;
+
+function beginsCall(data: string): boolean {
+  const at = data.indexOf('"tool_calls"');
+  CALL_NAME.lastIndex = at;
+  return at >= 0 && CALL_NAME.test(data);
+}
 
 /** What looks random, with a digit before a letter, or is long: some servers count calls, or name them after their tool. */
 const UNIQUE = /(?=[A-Za-z0-9]{8})[A-Za-z0-9]*\d[A-Za-z]|[A-Za-z0-9]{20}|\d{15}/;
@@ -109,7 +119,7 @@ export class AnswerWatch {
   readonly #remember: (calls: Remembered) => void;
   /** Calls that came before any state: some servers send it last. */
   #waiting: string[] = [];
-  #waiting_chars = 0;
+  #chars = 0;
   #answer: StatefulAnswer | undefined;
   #over = false;
 
@@ -134,19 +144,16 @@ export class AnswerWatch {
     }
     // Some servers repeat an empty field in every chunk, and want it back once.
     if ((this.#answer === undefined ? STATE : FULL_STATE).test(data)) this.#readChunk(data);
-    else if (CALL_START.test(data)) this.#readCall(data);
+    else if (beginsCall(data)) this.#readCall(data);
   }
 
   #readCall(data: string): void {
     if (this.#answer !== undefined || LONG_ID.test(data)) this.#readChunk(data);
-    else {
-      this.#waiting_chars += data.length;
-      this.#over = this.#waiting_chars > WAITING_CHARS_MAX;
-      this.#waiting.push(data);
-    }
+    else if (this.#hasRoom(data, WAITING_CHARS_MAX)) this.#waiting.push(data);
   }
 
   #readChunk(data: string): void {
+    if (!this.#hasRoom(data, READ_CHARS_MAX)) return;
     this.#guard(() => {
       this.#answer ??= new StatefulAnswer();
       for (const chunk of [...this.#waiting.splice(0), data]) {
@@ -156,8 +163,20 @@ export class AnswerWatch {
     });
   }
 
+  #hasRoom(data: string, most: number): boolean {
+    this.#chars += data.length;
+    if (this.#chars > most) this.#giveUp();
+    return !this.#over;
+  }
+
+  #giveUp(): void {
+    this.#over = true;
+    this.#answer = undefined;
+    this.#waiting = [];
+  }
+
   #readDocument(data: string): void {
-    if (!CALL_START.test(data) || !(STATE.test(data) || LONG_ID.test(data))) return;
+    if (!beginsCall(data) || !(STATE.test(data) || LONG_ID.test(data))) return;
     this.#guard(() => {
       const answer = new StatefulAnswer();
       const document = parseBounded(data);
@@ -182,7 +201,7 @@ export class AnswerWatch {
     try {
       step();
     } catch {
-      this.#over = true;
+      this.#giveUp();
     }
   }
 }

@@ -59,6 +59,18 @@ test('nothing is remembered of answers without state, nor by identifiers that ot
   }
 });
 
+test('an answer without end, or of nothing but names of calls, is given up', () => {
+  const memory = new CallMemory();
+  const endless = JSON.stringify({ choices: [{ delta: { reasoning: 'x'.repeat(1_000_000) } }] });
+  const names = `{"choices":[{"delta":{${'"tool_calls":["name":"",'.repeat(200_000)}`;
+  const watch = memory.watch(...CALLER);
+  watch.read({ name: 'message', data: names });
+  for (let n = 0; n < 20; n++) watch.read({ name: 'message', data: endless });
+  answer(memory, 'call_4fGh7kLm9', {});
+  watch.end();
+  assert.equal(memory.recalling(...CALLER), undefined);
+});
+
 test('what cannot be read is skipped', () => {
   const memory = new CallMemory();
   const bad = [
