@@ -1,21 +1,59 @@
-import { defineStage, StageError } from '../engine/api.ts';
+import { defineStage, type ResponseEvent, type StageContext, StageError, type UpstreamConfig } from '../engine/api.ts';
 import {
+  type AnswerWatch,
+  CALL_MEMORY,
   createTranslator,
   type Protocol,
   protocolOf,
   removeMadeReasoning,
+  returnState,
   type Translation,
   takesTurns,
   translateRequest,
 } from '../engine/protocols/index.ts';
 
+/** What is kept of an attempt: how its answer is translated, and what its calls are remembered by. */
+interface Attempt {
+  readonly translation?: Translation;
+  readonly watch?: AnswerWatch | undefined;
+}
+
+const NO_MEMORY = { recall: undefined, watch: undefined };
+
+const MEMORY_FACTS = ['principal.id', 'request.tool_count', 'request.choices'] as const;
+
+/** What is remembered of the caller's calls at an upstream, and what is to remember those of its answer, should it call tools. */
+function memoryFor(ctx: StageContext<never, (typeof MEMORY_FACTS)[number], never>, { state_boundary }: UpstreamConfig) {
+  const caller = ctx.get('principal.id');
+  if (caller === undefined) return NO_MEMORY;
+  const may_call = (ctx.get('request.tool_count') ?? 0) > 0 && (ctx.get('request.choices') ?? 1) === 1;
+  return {
+    recall: CALL_MEMORY.recalling(caller, state_boundary),
+    watch: may_call ? CALL_MEMORY.watch(caller, state_boundary) : undefined,
+  };
+}
+
 export default defineStage({
   name: 'translate',
   version: 1,
   summary:
-    'Translates where the upstream does not speak the protocol of the client, and takes translated reasoning out of conversations where it does.',
-  options: { type: 'object', properties: {}, additionalProperties: false },
-  examples: [{ title: 'No options', yaml: '- stage: translate' }],
+    'Translates where the upstream speaks another protocol, takes translated reasoning out where it does not, and returns state of calls that clients leave out.',
+  options: {
+    type: 'object',
+    additionalProperties: false,
+    properties: {
+      remember_calls: {
+        type: 'boolean',
+        default: true,
+        description:
+          'Whether the process remembers, for a day at most, what chat upstreams want back with calls of tools, for clients that leave it out. It may be the text of a thought.',
+      },
+    },
+  },
+  examples: [
+    { title: 'Translate, and remember state of calls', yaml: '- stage: translate' },
+    { title: 'Keep nothing of an answer', yaml: '- stage: translate\n  options: { remember_calls: false }' },
+  ],
   reads: [
     'request.id',
     'request.protocol',
@@ -24,21 +62,27 @@ export default defineStage({
     'route.upstream',
     'route.upstream_model',
   ],
-  readsIfSet: ['request.unproven_reasoning', 'request.input_tokens_estimate'],
+  readsIfSet: ['request.unproven_reasoning', 'request.input_tokens_estimate', ...MEMORY_FACTS],
   writes: ['translation.losses'],
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
   below: ['check-budget', 'meter-usage'],
-  create(_options, { models, clock }) {
+  create({ remember_calls }, { models, clock, config, pipeline }) {
+    const has_chat = config.upstreams.some(({ protocols }) => protocols.includes('chat'));
+    const may_remember = remember_calls && has_chat && pipeline.protocol !== 'count_tokens';
     return {
       async attempt(ctx): Promise<void> {
         ctx.state = undefined;
         const protocol = ctx.get('request.protocol');
         const from = protocolOf(protocol);
         const to = ctx.get('route.protocol') as Protocol;
+        const upstream = models.upstream(ctx.get('route.upstream'));
+        const { recall, watch } = may_remember && to === 'chat' ? memoryFor(ctx, upstream) : NO_MEMORY;
         if (from === to) {
+          if (watch !== undefined) ctx.state = { watch } satisfies Attempt;
+          if (recall !== undefined) await returnState(ctx.body!, recall);
           const found = ctx.get('request.unproven_reasoning');
-          const { supports } = models.upstream(ctx.get('route.upstream'));
+          const { supports } = upstream;
           const is_taken = found === 'unsigned' ? supports.unsigned_reasoning : supports.unproven_reasoning;
           if (found !== undefined && !is_taken) await removeMadeReasoning(ctx.body!, to, supports.unsigned_reasoning);
           return;
@@ -48,7 +92,6 @@ export default defineStage({
         if (from === undefined)
           throw new StageError('invalid_request', `Requests of the protocol ${protocol} cannot be translated.`);
         const { max_output_tokens, default_output_tokens, supports } = models.find(ctx.get('request.model'))!;
-        const upstream = models.upstream(ctx.get('route.upstream'));
         const upstream_model = ctx.get('route.upstream_model');
         const { json, ...translation } = translateRequest({
           from,
@@ -64,17 +107,24 @@ export default defineStage({
             sampling: supports.sampling,
             strict_turns: upstream.supports.strict_turns ?? takesTurns(upstream_model),
             max_tokens_field: upstream.max_tokens_field,
+            recall,
           },
           input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
           request_id: ctx.get('request.id'),
           created_at: Math.floor(clock.now() / 1000),
         });
-        ctx.state = translation;
+        ctx.state = { translation, watch } satisfies Attempt;
         ctx.body!.replace(json);
         ctx.convertResponse((head) => createTranslator(translation, head));
       },
+      ...(may_remember && {
+        event(ctx: { readonly state: unknown }, event: ResponseEvent) {
+          (ctx.state as Attempt | undefined)?.watch?.read(event);
+        },
+      }),
       finish(ctx) {
-        const translation = ctx.state as Translation | undefined;
+        const { translation, watch } = (ctx.state ?? {}) as Attempt;
+        watch?.end();
         if (translation !== undefined) ctx.set('translation.losses', translation.notes.names);
       },
     };

@@ -21,6 +21,12 @@ export interface SkimmedBody {
   readonly text: string | Buffer;
 }
 
+/** Fields that an object in a body is to have. */
+export interface AddedFields {
+  readonly path: readonly (string | number)[];
+  readonly fields: Readonly<Record<string, JsonValue>>;
+}
+
 /** A body as it was received, where that was compressed. */
 export interface CompressedBody {
   readonly bytes: Buffer;
@@ -64,6 +70,13 @@ export interface RequestBody {
    * Of a `replacement` that is `undefined` the string stays. The body must be JSON. Needs the `rewrite-body` capability.
    */
   replaceTexts<T>(wanted: WantedTexts<T>, replacement: (found: T, text: string) => string | undefined): Promise<void>;
+  /**
+   * Adds fields to objects in the body, each by the keys and indexes that lead to it, such as `['messages', 3]`, in front of those it
+   * has, leaving every other byte as it is, and records the rewrite of the top-level key. A path that leads to no object is left
+   * out, and so are fields that are to be added twice. The objects must not have the fields, and the body must be JSON. Needs the
+   * `rewrite-body` capability.
+   */
+  addFields(objects: readonly AddedFields[]): Promise<void>;
   /** Puts another JSON text in the place of the whole body, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
   replace(json: string): void;
   /**

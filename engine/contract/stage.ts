@@ -17,7 +17,7 @@ import type { UpstreamResponse } from './upstream-response.ts';
 
 /**
  * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
- * `body.rename`, `body.remove`, `body.replaceTexts` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
+ * `body.rename`, `body.remove`, `body.addFields`, `body.replaceTexts` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
  * `rewrite-response`: the `rewrite` hook.
  * `respond`: return an answer or a relay. `network`: `call`, and a relay. `database`: the services tokens, ledger, audit.
  */

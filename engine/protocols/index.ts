@@ -6,6 +6,7 @@ export { isForm, type OtherBody, readOtherBody } from './body/other-body.ts';
 export { spellBound } from './body/output-bound.ts';
 export type { DecisiveChoice } from './body/read-decisive.ts';
 export { sessionKey } from './body/session.ts';
+export { type AnswerWatch, CALL_MEMORY, returnState } from './chat/call-memory.ts';
 export { definitionOf } from './definitions.ts';
 export { removeMadeReasoning } from './translation/features/made-reasoning.ts';
 export { takesTurns } from './translation/features/turn-order.ts';

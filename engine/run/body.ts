@@ -1,13 +1,21 @@
 import { isUtf8 } from 'node:buffer';
 import { StageError } from '../contract/errors.ts';
 import type { KeyNames } from '../contract/key-names.ts';
-import type { CompressedBody, JsonValue, RequestBody, SkimmedBody, WantedTexts } from '../contract/request-body.ts';
-import type { ByteRange, ElementPath } from '../kit/json/elements.ts';
+import type {
+  AddedFields,
+  CompressedBody,
+  JsonValue,
+  RequestBody,
+  SkimmedBody,
+  WantedTexts,
+} from '../contract/request-body.ts';
+import { type ByteRange, type ElementPath, skipSpace } from '../kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
 import { keyText } from '../kit/json/key-names.ts';
-import { findElements, findTexts, isParsedAtOnce, parseScanned, scanAll } from '../kit/json/polite.ts';
+import { findElements, findTexts, findValues, isParsedAtOnce, parseScanned, scanAll } from '../kit/json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan, type ScanOptions } from '../kit/json/scan.ts';
 import { TEXT_BYTES_MAX, withShortTexts } from '../kit/json/short-texts.ts';
+import { CLOSE_BRACE, OPEN_BRACE } from '../kit/json/tokens.ts';
 import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './body-budget.ts';
 
@@ -29,7 +37,6 @@ interface Splice extends ByteRange {
 }
 
 const UNBOUNDED: JsonBounds = { depth: Infinity, values: Infinity };
-const OPEN_BRACE = 0x7b;
 const SHOWN_CHARS_MAX = 60;
 
 /** A body as it was. */
@@ -189,7 +196,40 @@ export class HeldBody implements RequestBody {
       puts.push({ start, end, put: Buffer.from(JSON.stringify(put)) });
       tops.add(top);
     }
+    this.#put(puts, tops);
+  }
+
+  async addFields(objects: readonly AddedFields[]): Promise<void> {
+    const { bytes } = this;
+    const starts = await findValues(
+      bytes,
+      objects.map(({ path }) => path),
+      this.#owner,
+    );
+    const added = new Map<number, Map<string, string>>();
+    const tops = new Set<string>();
+    for (const [index, { path, fields }] of objects.entries()) {
+      const start = starts[index];
+      if (start === undefined || bytes[start] !== OPEN_BRACE) continue;
+      const before = added.get(start) ?? new Map<string, string>();
+      for (const [key, value] of Object.entries(fields)) {
+        if (!before.has(key)) before.set(key, `${JSON.stringify(key)}:${JSON.stringify(value)}`);
+      }
+      if (before.size === 0) continue;
+      added.set(start, before);
+      tops.add(String(path[0]));
+    }
+    const puts = [...added].sort(([one], [other]) => one - other);
+    this.#put(
+      puts.map(([start, fields]) => putInFront(bytes, start + 1, [...fields.values()])),
+      tops,
+    );
+  }
+
+  /** Puts are in order, and none has the beginning or the end of a member of the outermost object within. */
+  #put(puts: readonly Put[], tops: ReadonlySet<string>): void {
     if (puts.length === 0) return;
+    const { bytes } = this;
     for (const key of tops) this.#onRewrite(key);
     const more = puts.reduce((sum, { start, end, put }) => sum + put.length - (end - start), 0);
     const outermost = this.#outermost;
@@ -298,6 +338,12 @@ function without(bytes: Buffer, ranges: readonly ByteRange[], gone: number): Buf
 /** What the bytes of a string become. */
 interface Put extends ByteRange {
   readonly put: Buffer;
+}
+
+/** Puts members in front of those of an object whose brace is before `at`. */
+function putInFront(bytes: Buffer, at: number, members: readonly string[]): Put {
+  const is_empty = bytes[skipSpace(bytes, at)] === CLOSE_BRACE;
+  return { start: at, end: at, put: Buffer.from(members.join(',') + (is_empty ? '' : ',')) };
 }
 
 function withPut(bytes: Buffer, puts: readonly Put[]): Buffer {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { JsonValue } from '../../engine/api.ts';
-import type { WantedTexts } from '../../engine/contract/request-body.ts';
+import type { AddedFields, WantedTexts } from '../../engine/contract/request-body.ts';
 import { HeldBody } from '../../engine/run/body.ts';
 
 function held(text: string) {
@@ -71,6 +71,37 @@ describe('a replaced body', () => {
     assert.deepEqual(await body.json(), { b: 'ü' });
     assert.equal(body.replaced, true);
     assert.deepEqual(rewrites, ['*']);
+  });
+});
+
+describe('fields that objects get', () => {
+  const add = async (text: string, ...objects: AddedFields[]) => {
+    const { body, rewrites } = held(text);
+    await body.addFields(objects);
+    return [String(body.bytes), rewrites];
+  };
+
+  it('stand in front of those they have, and every other byte stays', async () => {
+    const text = ' {"é" :[ {"a":1.0} ,{ } ],\n"z":{"y":{"x" : "\\u0061"}}} ';
+    const fields = { p: [1], q: 'ü' };
+    assert.deepEqual(await add(text, { path: ['é', 1], fields }, { path: ['é', 0], fields: { p: 1 } }), [
+      ' {"é" :[ {"p":1,"a":1.0} ,{"p":[1],"q":"ü" } ],\n"z":{"y":{"x" : "\\u0061"}}} ',
+      ['é'],
+    ]);
+    const [both] = await add(text, { path: ['z', 'y'], fields }, { path: ['z'], fields: { o: null } });
+    assert.equal(both, ' {"é" :[ {"a":1.0} ,{ } ],\n"z":{"o":null,"y":{"p":[1],"q":"ü","x" : "\\u0061"}}} ');
+  });
+
+  it('are added once, and not where there is no object', async () => {
+    const text = '{"a":[{}],"b":"{","b":[1]}';
+    assert.deepEqual(
+      await add(text, { path: ['a', 0], fields: { p: 1 } }, { path: ['a', 0], fields: { p: 2, q: 3 } }),
+      ['{"a":[{"p":1,"q":3}],"b":"{","b":[1]}', ['a']],
+    );
+    for (const path of [['b'], ['b', 0], ['x'], ['a', 1], ['a', '0'], ['a', 0, 'y'], []]) {
+      assert.deepEqual(await add(text, { path, fields: { p: 1 } }), [text, []], path.join('.'));
+    }
+    assert.deepEqual(await add(text, { path: ['a', 0], fields: {} }), [text, []]);
   });
 });
 
@@ -152,20 +183,22 @@ describe('elements that are taken out', () => {
       fc.record({ kind: fc.constant('rename' as const), key, value: fc.string() }),
       fc.record({ kind: fc.constant('remove' as const), key, value: fc.nat({ max: 3 }) }),
       fc.record({ kind: fc.constant('replace' as const), key, value: fc.string() }),
+      fc.record({ kind: fc.constant('add' as const), key, value: fc.nat({ max: 3 }) }),
     );
-    const list = fc.array(fc.oneof(fc.string(), fc.constant([1])), { maxLength: 4 });
+    const list = fc.array(fc.oneof(fc.string(), fc.constantFrom([1], {}, { b: 1 })), { maxLength: 4 });
     const texts = fc.tuple(fc.dictionary(key, list), fc.constantFrom(undefined, 1), fc.boolean());
     await fc.assert(
       fc.asyncProperty(texts, fc.array(change, { maxLength: 6 }), async ([object, space, is_parsed], changes) => {
         const { body } = held(JSON.stringify(object, null, space));
         if (is_parsed) await body.json();
-        for (const { kind, key, value } of changes) {
+        for (const [n, { kind, key, value }] of changes.entries()) {
           // What it does to a body that nothing was done to yet.
           const fresh = held(String(body.bytes)).body;
           for (const one of [body, fresh]) {
             if (kind === 'rewrite') one.rewrite(key, value as JsonValue);
             else if (kind === 'rename') one.rename(key, value);
             else if (kind === 'replace') await one.replaceTexts({ keys: new Map([[key, { found: 0 }]]) }, () => value);
+            else if (kind === 'add') await one.addFields([{ path: [key, value], fields: { [`${n}`]: 'ü' } }]);
             else await one.remove([[key, value]]);
           }
           assert.equal(String(body.bytes), String(fresh.bytes));

@@ -73,6 +73,46 @@ describe('a request whose upstream speaks the protocol of its client', () => {
   }
 });
 
+describe('state of calls', () => {
+  const id = 'call_4fGh7kLm9wQ2';
+  const call = `{"id":"${id}","type":"function","function":{"name":"read","arguments":"{}"}}`;
+  const body = `{"messages":[{"role":"assistant","tool_calls":[${call}]}]}`;
+  const chunk = `{"choices":[{"delta":{"tool_calls":[{"index":0,"extra_content":{"a":"b"},${call.slice(1)}]}}]}`;
+  const upstreams = stageConfig().upstreams.map((one) => ({ ...one, protocols: ['chat'] as const }));
+  const facts = (caller: string) => ({
+    ...{ ...FACTS, 'route.protocol': 'chat', 'principal.id': caller, 'request.tool_count': 1 },
+  });
+
+  /** What the upstream gets of a client that was answered with a call and returns it bare. */
+  async function returned(caller: string, options: object, more: object = {}, config = stageConfig({ upstreams })) {
+    const stage = openStage(translate, { options, config });
+    const first = stage.request({ facts: { ...facts(caller), ...more }, body: BODY });
+    await stage.hooks.attempt!(first);
+    stage.hooks.event?.(first, { name: 'message', data: chunk });
+    await stage.hooks.finish!(first);
+    const next = stage.request({ facts: facts(caller), body });
+    await stage.hooks.attempt!(next);
+    return { sent: next.body!.bytes.toString(), rewrites: next.rewrites, watches: stage.hooks.event !== undefined };
+  }
+
+  it('comes back where its client leaves it out', async () => {
+    const sent = body.replace('{"id"', '{"extra_content":{"a":"b"},"id"');
+    assert.deepEqual(await returned('one', {}), { sent, rewrites: ['messages'], watches: true });
+  });
+
+  it('is not remembered where nothing is to be, for requests without tools, or with several answers', async () => {
+    assert.deepEqual(await returned('two', { remember_calls: false }), { sent: body, rewrites: [], watches: false });
+    for (const more of [{ 'request.tool_count': 0 }, { 'request.choices': 2 }]) {
+      assert.deepEqual(await returned('three', {}, more), { sent: body, rewrites: [], watches: true });
+    }
+  });
+
+  it('is not looked for in the answers of upstreams that speak other protocols', () => {
+    const others = stageConfig().upstreams.map((one) => ({ ...one, protocols: ['messages'] as const }));
+    assert.equal(openStage(translate, { config: stageConfig({ upstreams: others }) }).hooks.event, undefined);
+  });
+});
+
 describe('a conversation that was led with a model at another upstream before', () => {
   const made = '{"type":"thinking","thinking":"Hm.","signature":"gw:chat@spare:none::"},';
   const body = (block: string) =>

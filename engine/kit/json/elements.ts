@@ -92,7 +92,54 @@ function* collectElements(walk: Walk, at: number, wanted: Wanted, ranges: ByteRa
   if (gone !== undefined) ranges.push(gone);
 }
 
-function skipSpace(bytes: Buffer, at: number): number {
+/**
+ * Where the values begin to which these paths lead, in a JSON text that is without fault; `undefined` for one that leads nowhere.
+ * Reads and yields like `rangesOfElements`.
+ */
+export function* startsOfValues(bytes: Buffer, paths: readonly ElementPath[]): Steps<(number | undefined)[]> {
+  const wanted = new Set(paths.flatMap((path) => path.map((_, index) => nameOf(path.slice(0, index + 1)))));
+  const starts = new Map<string, number>();
+  const walk = { bytes, next_step: STEP_BYTES };
+  if (paths.length > 0) yield* locate(walk, skipSpace(bytes, 0), [], wanted, starts);
+  return paths.map((path) => starts.get(nameOf(path)));
+}
+
+const nameOf = (path: ElementPath): string => JSON.stringify(path);
+
+function* locate(
+  walk: Walk,
+  at: number,
+  path: ElementPath,
+  wanted: ReadonlySet<string>,
+  starts: Map<string, number>,
+): Steps<void> {
+  const { bytes } = walk;
+  walk.next_step = at + STEP_BYTES;
+  const is_object = bytes[at] === OPEN_BRACE;
+  if (!is_object && bytes[at] !== OPEN_BRACKET) return;
+  const close = is_object ? CLOSE_BRACE : CLOSE_BRACKET;
+  // Of a key that is there twice the last one counts, as for parsers.
+  const found = new Map<string | number, number>();
+  let i = skipSpace(bytes, at + 1);
+  for (let index = 0; i < bytes.length && bytes[i] !== close; index++) {
+    let step: string | number | undefined = index;
+    if (is_object) {
+      const key_end = stringEnd(bytes, i);
+      step = keyText(bytes, i + 1, key_end);
+      i = skipSpace(bytes, skipSpace(bytes, key_end + 1) + 1);
+    }
+    if (step !== undefined && wanted.has(nameOf([...path, step]))) found.set(step, i);
+    i = afterComma(bytes, yield* valueEnd(walk, i));
+  }
+  for (const [step, start] of found) {
+    const place = [...path, step];
+    starts.set(nameOf(place), start);
+    yield* locate(walk, start, place, wanted, starts);
+  }
+}
+
+/** The first byte from here on that is no white space. */
+export function skipSpace(bytes: Buffer, at: number): number {
   let i = at;
   while (isSpace(bytes[i])) i++;
   return i;

@@ -1,6 +1,6 @@
 import type { WantedTexts } from '../../contract/request-body.ts';
 import { createTurns } from '../turns.ts';
-import { type ByteRange, type ElementPath, rangesOfElements } from './elements.ts';
+import { type ByteRange, type ElementPath, rangesOfElements, startsOfValues } from './elements.ts';
 import { outline } from './outline.ts';
 import { parsePieces } from './pieces.ts';
 import type { JsonScan } from './scan.ts';
@@ -44,6 +44,16 @@ export function outlinePolitely(bytes: Buffer, owner: string): Promise<string | 
 /** Where elements of somebody's text are, and the commas that go with them: see `rangesOfElements`. */
 export function findElements(bytes: Buffer, paths: readonly ElementPath[], owner: string): Promise<ByteRange[]> {
   const find = () => inSteps(rangesOfElements(bytes, paths));
+  return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
+}
+
+/** Where values of somebody's text begin: see `startsOfValues`. */
+export function findValues(
+  bytes: Buffer,
+  paths: readonly ElementPath[],
+  owner: string,
+): Promise<(number | undefined)[]> {
+  const find = () => inSteps(startsOfValues(bytes, paths));
   return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
 }
 

@@ -7,7 +7,7 @@
 
 import { tryParseBounded } from '../../kit/json/bounded.ts';
 import { isAbsent, isObject, own } from '../read-json.ts';
-import type { Json } from '../translation/adapter.ts';
+import type { CallName, CallState, Json, Recall } from '../translation/adapter.ts';
 import { shortCallId } from '../translation/features/call-ids.ts';
 
 type Fields = Record<string, unknown>;
@@ -60,16 +60,6 @@ const THE_THOUGHT = 'gw:text';
 /** The most state of one answer, in characters; an entry of a list counts for at least so many. */
 const STATE_CHARS_MAX = 1_048_576;
 const ENTRY_CHARS = 1024;
-
-/** State of a call. */
-export interface CallState {
-  /** Its identifier, where the client knows the call by a shorter one. */
-  readonly id?: string;
-  /** Fields of the call. */
-  readonly call?: Json;
-  /** Fields of its function. */
-  readonly function?: Json;
-}
 
 /** What one proof holds. */
 interface State {
@@ -321,6 +311,22 @@ export class ReturnedState {
     this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece, unbounded) as CallState);
   }
 
+  /** Adds what is remembered of calls of the message that is being written, where the client did not return it. */
+  addKept(calls: readonly CallName[], recall: Recall): void {
+    for (const call of calls) {
+      const kept = recall(call);
+      if (kept === undefined) continue;
+      if (this.#parts.length === 0 && thoughtIn(this.#message) === '') this.#parts = kept.parts ?? [];
+      if (kept.message !== undefined) this.#message = completed(this.#message, kept.message);
+      const { call: fields = {}, function: inner = {} } = this.stateOf(call.id);
+      this.#addCall(call.id, {
+        id: kept.id,
+        call: { ...kept.call, ...fields },
+        function: { ...kept.function, ...inner },
+      });
+    }
+  }
+
   /** What the upstream called a call that the client calls so. */
   idOf(id: string): string {
     return this.#ids.get(id) ?? id;
@@ -342,6 +348,22 @@ export class ReturnedState {
   forget(ids: readonly string[]): void {
     for (const id of ids) this.#calls.delete(id);
   }
+}
+
+/** The remembered fields that an object lacks. Of a thought that says something else the words are the client's. */
+export function missingFields(object: Json, kept: Json = {}): Json {
+  const said = THOUGHTS.map((key) => own(object, key)).find(isText);
+  return Object.fromEntries(
+    Object.entries(kept).filter(
+      ([key, value]) => !Object.hasOwn(object, key) && (said === undefined || !isThought(key, value) || value === said),
+    ),
+  );
+}
+
+/** The fields of a message whose client returned a part of its thought and of its state, or nothing. */
+function completed(message: Json, kept: Json): Json {
+  if (!thoughtIn(kept).includes(thoughtIn(message))) return { ...message, ...missingFields(message, kept) };
+  return { ...Object.fromEntries(Object.entries(message).filter(([key, value]) => !isThought(key, value))), ...kept };
 }
 
 function withText(value: unknown, text: string): unknown {

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { isObject } from '../read-json.ts';
-import type { Json } from '../translation/adapter.ts';
+import type { CallState, Json } from '../translation/adapter.ts';
 import { brokenAnswer } from '../translation/answer-faults.ts';
 import type { Emit } from '../translation/events.ts';
 import { shortCallId } from '../translation/features/call-ids.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/features/free-text.ts';
 import { JsonProgress } from './json-progress.ts';
-import type { CallState, StateCollector } from './provider-state.ts';
+import type { StateCollector } from './provider-state.ts';
 
 /** A call as it streams in. It starts for the client when its name is known. */
 interface Call {

@@ -1,4 +1,4 @@
-import type { UpstreamTarget } from '../translation/adapter.ts';
+import type { Recall, UpstreamTarget } from '../translation/adapter.ts';
 import type { Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, Turn } from '../translation/conversation.ts';
 import { asError } from '../translation/features/error-results.ts';
 import { lateInstructions } from '../translation/features/late-instructions.ts';
@@ -24,12 +24,14 @@ const RANKS: Readonly<Record<Part['kind'], number>> = {
 export function writeMessages(
   instructions: readonly TextPart[],
   turns: readonly Turn[],
-  { strict_turns = false }: Pick<UpstreamTarget, 'strict_turns'>,
+  { strict_turns = false, recall }: Pick<UpstreamTarget, 'strict_turns' | 'recall'>,
   notes: Notes,
 ): Message[] {
   const state = new ReturnedState();
   const spoken = speeches(turns).flatMap(({ first, group }) =>
-    group[0]!.role === 'assistant' ? assistantMessage(group, state, notes) : clientMessages(group, first, state, notes),
+    group[0]!.role === 'assistant'
+      ? assistantMessage(group, state, recall, notes)
+      : clientMessages(group, first, state, notes),
   );
   const said = strict_turns ? inTurns(spoken, notes) : spoken;
   return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
@@ -65,7 +67,12 @@ function instructionMessage(texts: readonly TextPart[], notes: Notes): Message {
 }
 
 /** One message for neighbouring turns of the assistant, since results must follow the calls at once. */
-function assistantMessage(turns: readonly Turn[], state: ReturnedState, notes: Notes): Message[] {
+function assistantMessage(
+  turns: readonly Turn[],
+  state: ReturnedState,
+  recall: Recall | undefined,
+  notes: Notes,
+): Message[] {
   const parts = turns.flatMap((turn) => turn.parts).filter((part) => isKept(part, notes));
   const worded = parts.filter((part) => part.kind !== 'reasoning' || part.text !== '');
   if (worded.some((part, index) => index > 0 && RANKS[part.kind] < RANKS[worded[index - 1]!.kind])) {
@@ -75,6 +82,7 @@ function assistantMessage(turns: readonly Turn[], state: ReturnedState, notes: N
   const calls = parts.filter((part) => part.kind === 'tool_call');
   const refusal = parts.flatMap((part) => (part.kind === 'refusal' ? [part.text] : [])).join('');
   for (const part of parts) if (part.kind === 'reasoning') readThought(part, state, notes);
+  if (recall !== undefined) state.addKept(calls, recall);
   const { fields, parts: thoughts } = state.takeMessage();
   if (worded.length === 0 && thoughts.length === 0 && Object.keys(fields).length === 0) return [];
   const content = texts.length > 0 ? joinedContent(texts.map((text) => writePart(text, 'messages', notes))) : undefined;

@@ -29,6 +29,34 @@ export interface ProtocolAdapter {
   writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Record<string, unknown>;
 }
 
+/** What a call is known by, and what it calls. */
+export interface CallName {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** What an upstream of chat completions wants back with a call, beyond the protocol. */
+export interface CallState {
+  /** Its identifier, where the client knows the call by a shorter one. */
+  readonly id?: string;
+  /** Fields of the call. */
+  readonly call?: Json;
+  /** Fields of its function. */
+  readonly function?: Json;
+}
+
+/** What is remembered of a call: its state, and with the first call of a message that of the message. */
+export interface KeptState extends CallState {
+  readonly id: string;
+  /** Fields of the message. */
+  readonly message?: Json;
+  /** Content parts that stand before its text. */
+  readonly parts?: readonly unknown[];
+}
+
+/** Remembers what an upstream said with a call. */
+export type Recall = (call: CallName) => KeptState | undefined;
+
 /** What a writer of requests must know beside the conversation. */
 export interface UpstreamTarget {
   /** Most tokens of one answer of the model. */
@@ -43,6 +71,8 @@ export interface UpstreamTarget {
   readonly sampling: boolean;
   /** Whether the model's chat template wants user and assistant to take turns, results of tools not counted. */
   readonly strict_turns?: boolean;
+  /** Chat completions: remembers state of calls that the client may have left out. */
+  readonly recall?: Recall | undefined;
 }
 
 /** What a writer of answers must know of the request. */

@@ -1,4 +1,4 @@
-import type { CompressedBody, WantedTexts } from '../../contract/request-body.ts';
+import type { AddedFields, CompressedBody, WantedTexts } from '../../contract/request-body.ts';
 import type { Capability, JsonValue, RequestBody, SkimmedBody } from '../../contract/stage.ts';
 import type { RequestContext } from '../context.ts';
 
@@ -62,6 +62,11 @@ export class LeasedBody implements RequestBody {
   async remove(paths: readonly (readonly (string | number)[])[]): Promise<void> {
     this.#check('rewrite-body', 'rewriting the body');
     await this.#held().remove(paths);
+  }
+
+  async addFields(objects: readonly AddedFields[]): Promise<void> {
+    this.#check('rewrite-body', 'rewriting the body');
+    await this.#held().addFields(objects);
   }
 
   async replaceTexts<T>(

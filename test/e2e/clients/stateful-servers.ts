@@ -296,6 +296,13 @@ export const STATEFUL_SERVERS: readonly StatefulServer[] = [
   },
 ];
 
+/** The server with identifiers of calls that no other conversation has, as nearly all servers make them. */
+export function withUniqueIds(server: StatefulServer, mark: string): StatefulServer {
+  const ids = /"(c\d|toolu_\d|call_00_[ab]|function-call-\d+|aB3xY7pQ1|call_\d(?=__thought__))/g;
+  const text = JSON.stringify(server).replace(ids, `"$1_${mark}`);
+  return JSON.parse(text) as StatefulServer;
+}
+
 const head = (object: string) => ({ id: 'chatcmpl-1', object, created: 1, model: 'm' });
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
 

@@ -95,8 +95,10 @@ function messageOf(chunks: readonly Json[]): Json {
     if (content) message.content += content;
     if (reasoning_content) message.reasoning_content = (message.reasoning_content ?? '') + reasoning_content;
     for (const { index, id, function: fn } of tool_calls ?? []) {
-      message.tool_calls[index] ??= { type: 'function', function: { name: '', arguments: '' } };
-      const call = message.tool_calls[index];
+      // Some servers send whole calls without an index.
+      const at = index ?? message.tool_calls.length;
+      message.tool_calls[at] ??= { type: 'function', function: { name: '', arguments: '' } };
+      const call = message.tool_calls[at];
       if (id) call.id = id;
       if (fn?.name) call.function.name = fn.name;
       call.function.arguments += fn?.arguments ?? '';
