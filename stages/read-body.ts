@@ -139,7 +139,9 @@ export default defineStage({
     const isModel = modelNames(models);
     const words = servedNames(services.config);
     const base_path = new URL(services.config.server.public_url).pathname.replace(/\/+$/, '');
-    const wants_session = sharesSessions(services.config);
+    // Calls that a chat upstream made are remembered by their session.
+    const wants_session =
+      sharesSessions(services.config) || services.config.upstreams.some(({ protocols }) => protocols.includes('chat'));
     const wants_tools = services.pipeline.facts_read.has('request.tools');
 
     /** A model nobody has is refused by the stage that routes. */

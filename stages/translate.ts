@@ -20,16 +20,17 @@ interface Attempt {
 
 const NO_MEMORY = { recall: undefined, watch: undefined };
 
-const MEMORY_FACTS = ['principal.id', 'request.tool_count', 'request.choices'] as const;
+const MEMORY_FACTS = ['principal.id', 'request.session_key', 'request.tool_count', 'request.choices'] as const;
 
 /** What is remembered of the caller's calls at an upstream, and what is to remember those of its answer, should it call tools. */
 function memoryFor(ctx: StageContext<never, (typeof MEMORY_FACTS)[number], never>, { state_boundary }: UpstreamConfig) {
   const caller = ctx.get('principal.id');
   if (caller === undefined) return NO_MEMORY;
+  const asker = { caller, state_boundary, session: ctx.get('request.session_key') ?? '' };
   const may_call = (ctx.get('request.tool_count') ?? 0) > 0 && (ctx.get('request.choices') ?? 1) === 1;
   return {
-    recall: CALL_MEMORY.recalling(caller, state_boundary),
-    watch: may_call ? CALL_MEMORY.watch(caller, state_boundary) : undefined,
+    recall: CALL_MEMORY.recalling(asker),
+    watch: may_call ? CALL_MEMORY.watch(asker) : undefined,
   };
 }
 

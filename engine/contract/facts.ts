@@ -46,7 +46,7 @@ export const FACTS = {
   'request.session_key': {
     kind: 'string',
     meaning:
-      'Hash of what the turns of a session have in common: what the client calls it, else how its prompts begin, else the caller; only where a route has several upstreams',
+      'Hash of what the turns of a session have in common: what the client calls it, else how its prompts begin, else the caller; only where a route has several upstreams or an upstream speaks chat completions',
   },
   'request.agent': {
     kind: 'string',
@@ -57,7 +57,7 @@ export const FACTS = {
   'request.continues': {
     kind: 'string',
     meaning:
-      'Hash of the stored response or conversation that the request continues; only where a route has several upstreams',
+      'Hash of the stored response or conversation that the request continues; only where a route has several upstreams or an upstream speaks chat completions',
   },
   'request.holds_state': {
     kind: 'boolean',

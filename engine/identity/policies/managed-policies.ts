@@ -4,9 +4,9 @@ import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
 import type { EffectivePolicy, ManagedPolicies } from '../../contract/services.ts';
 import { deepFreeze } from '../../kit/freeze.ts';
 import { matchesGlob } from '../../kit/glob.ts';
+import { canonicalJson, checksumOf } from '../../kit/json/canonical.ts';
 import { childOf, itemsOf, type MapNode, textOf, toValue } from '../../source/node.ts';
 import type { Policy } from '../../source/spec.ts';
-import { canonicalJson, checksumOf } from './canonical-json.ts';
 import { mergeAll } from './merge.ts';
 import { domainOf, inOrder } from './policy.ts';
 

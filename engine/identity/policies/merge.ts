@@ -1,6 +1,6 @@
+import { canonicalJson } from '../../kit/json/canonical.ts';
 import type { Entry, ListNode, MapNode, Node } from '../../source/node.ts';
 import { toValue } from '../../source/node.ts';
-import { canonicalJson } from './canonical-json.ts';
 
 const DENYING =
   /^(?:(?:deny|block|black)list|deny|denied|disallow|disallowed|block|blocked|disable|disabled|forbid|forbidden)$/;

@@ -5,12 +5,14 @@
  * @module
  */
 
+import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { JsonValue, RequestBody } from '../../contract/request-body.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
-import { parseBounded } from '../../kit/json/bounded.ts';
+import { parseBounded, tryParseBounded } from '../../kit/json/bounded.ts';
+import { canonicalJson } from '../../kit/json/canonical.ts';
 import { isObject } from '../read-json.ts';
-import type { CallName, Json, KeptState, Recall } from '../translation/adapter.ts';
+import type { CallKey, Json, KeptState, Recall } from '../translation/adapter.ts';
 import type { ModelEvent, PartStart } from '../translation/events.ts';
 import { shortCallId } from '../translation/features/call-ids.ts';
 import { Notes } from '../translation/notes.ts';
@@ -57,10 +59,37 @@ function beginsCall(data: string): boolean {
 /** What looks random, with a digit before a letter, or is long: some servers count calls, or name them after their tool. */
 const UNIQUE = /(?=[A-Za-z0-9]{8})[A-Za-z0-9]*\d[A-Za-z]|[A-Za-z0-9]{20}|\d{15}/;
 
-/** What a call is remembered by; `undefined` where another answer may have a call with the same identifier. */
-function keyOf(owner: string, { id, name }: CallName): string | undefined {
+function isUnique(id: string, name: string): boolean {
+  return UNIQUE.test(name === '' ? id : id.replaceAll(name, ''));
+}
+
+/** Whether the call that this chunk begins has an identifier of its own. */
+function namesUniqueCall(data: string): boolean {
+  const calls = data.slice(data.indexOf('"tool_calls"'));
+  const [, id = ''] = /"id"\s*:\s*"([^"\\]+)"/.exec(calls) ?? [];
+  const [, name = ''] = /"name"\s*:\s*"([^"\\]+)"/.exec(calls) ?? [];
+  return isUnique(id, name);
+}
+
+/** Who asks, and where. */
+export interface Asker {
+  readonly caller: string;
+  readonly state_boundary: string;
+  /** What the turns of a session have in common. */
+  readonly session: string;
+}
+
+function ownerOf({ caller, state_boundary }: Asker): string {
+  return `${caller}\n${state_boundary}`;
+}
+
+/** What a call is remembered by. Other sessions, and other calls, may have an identifier that does not look unique. */
+function keyOf(asker: Asker, { id, name, arguments: text }: CallKey): string {
   const short = shortCallId(id);
-  return UNIQUE.test(name === '' ? short : short.replaceAll(name, '')) ? `${owner}\n${short}` : undefined;
+  const key = `${ownerOf(asker)}\n${short}`;
+  if (isUnique(short, name)) return key;
+  const call = createHash('sha256').update(`${name}\n${canonicalJson(tryParseBounded(text) ?? text)}`);
+  return `${key}\n${asker.session}\n${call.digest('base64url')}`;
 }
 
 /** Remembers state of calls, by who was answered. */
@@ -80,39 +109,28 @@ export class CallMemory {
   }
 
   /** What is remembered of a caller's calls within a boundary; `undefined` where that is nothing, as it is for most. */
-  recalling(caller: string, state_boundary: string): Recall | undefined {
-    const owner = ownerOf(caller, state_boundary);
-    if (this.#states.get(owner) === undefined) return undefined;
+  recalling(asker: Asker): Recall | undefined {
+    if (this.#states.get(ownerOf(asker)) === undefined) return undefined;
     return (call) => {
-      const key = keyOf(owner, call);
-      const kept = key === undefined ? undefined : this.#states.get(key);
+      const kept = this.#states.get(keyOf(asker, call));
       return kept === undefined ? undefined : (JSON.parse(kept) as KeptState);
     };
   }
 
   /** Watches one answer, to remember what it says with its calls. */
-  watch(caller: string, state_boundary: string): AnswerWatch {
+  watch(asker: Asker): AnswerWatch {
     return new AnswerWatch((calls) => {
-      const owner = ownerOf(caller, state_boundary);
-      for (const [call, state] of calls) {
-        const key = keyOf(owner, call);
-        if (key === undefined) continue;
-        this.#states.set(key, JSON.stringify(state));
-        this.#states.set(owner, '');
-      }
+      for (const [call, state] of calls) this.#states.set(keyOf(asker, call), JSON.stringify(state));
+      if (calls.length > 0) this.#states.set(ownerOf(asker), '');
     });
   }
-}
-
-function ownerOf(caller: string, state_boundary: string): string {
-  return `${caller}\n${state_boundary}`;
 }
 
 /** The memory of this process; configurations come and go. */
 export const CALL_MEMORY = new CallMemory();
 
 /** Calls with what is to be remembered of each. */
-type Remembered = readonly (readonly [CallName, KeptState])[];
+type Remembered = readonly (readonly [CallKey, KeptState])[];
 
 /** Reads the pieces of an answer that have state or begin a call, and nothing of an answer that has no state. */
 export class AnswerWatch {
@@ -120,6 +138,8 @@ export class AnswerWatch {
   /** Calls that came before any state: some servers send it last. */
   #waiting: string[] = [];
   #chars = 0;
+  /** Whether a call is known by its arguments, which the chunks after its first have. */
+  #needs_arguments = false;
   #answer: StatefulAnswer | undefined;
   #over = false;
 
@@ -138,13 +158,17 @@ export class AnswerWatch {
   #readEvent(data: string): void {
     // What stands before is the same in every chunk.
     SIGN.lastIndex = Math.max(0, data.indexOf('delta"'));
-    if (!SIGN.test(data)) {
-      if (data === '[DONE]') this.end();
-      return;
-    }
+    if (SIGN.test(data)) this.#readSign(data);
+    else if (data === '[DONE]') this.end();
+    else if (this.#needs_arguments && data.includes('"arguments"')) this.#readCall(data);
+  }
+
+  #readSign(data: string): void {
+    const begins_call = beginsCall(data);
+    if (begins_call) this.#needs_arguments ||= !namesUniqueCall(data);
     // Some servers repeat an empty field in every chunk, and want it back once.
     if ((this.#answer === undefined ? STATE : FULL_STATE).test(data)) this.#readChunk(data);
-    else if (beginsCall(data)) this.#readCall(data);
+    else if (begins_call) this.#readCall(data);
   }
 
   #readCall(data: string): void {
@@ -210,15 +234,15 @@ export class AnswerWatch {
 class StatefulAnswer {
   readonly reader = new ChunkReader(new Notes(), (event) => this.take(event));
   readonly #state = new ReturnedState();
-  readonly #calls: CallName[] = [];
+  readonly #calls: { readonly index: number; readonly id: string; readonly name: string; arguments: string }[] = [];
   /** The thought that is being said and has no proof yet. */
   #thought: { readonly index: number; text: string } | undefined;
 
   take(event: ModelEvent): void {
     if (event.type === 'part_start') this.#begin(event.index, event.part);
     else if (event.type === 'error') throw new Error('the answer failed');
+    else if (event.type === 'part_delta') this.#addText(event.index, event.text);
     else if (this.#thought === undefined || !('index' in event) || event.index !== this.#thought.index) return;
-    else if (event.type === 'part_delta') this.#thought.text += event.text;
     else if (event.type === 'proof') {
       this.#state.add(event.proof.value ?? '', this.#thought.text);
       this.#thought = undefined;
@@ -229,8 +253,14 @@ class StatefulAnswer {
   }
 
   #begin(index: number, part: PartStart): void {
-    if (part.kind === 'tool_call') this.#calls.push(part);
+    if (part.kind === 'tool_call') this.#calls.push({ index, id: part.id, name: part.name, arguments: '' });
     else if (part.kind === 'reasoning') this.#thought = { index, text: '' };
+  }
+
+  #addText(index: number, text: string): void {
+    const call = this.#calls.find((one) => one.index === index);
+    if (call !== undefined) call.arguments += text;
+    else if (this.#thought?.index === index) this.#thought.text += text;
   }
 
   /** State of each call that has any; that of the message comes with the first. */
@@ -263,8 +293,9 @@ function lackingIn(message: unknown, path: Lacking['path'], recall: Recall): Lac
   const found: (readonly [Lacking['path'], Json])[] = [];
   for (const [index, call] of message.tool_calls.entries()) {
     if (!isObject(call) || typeof call.id !== 'string' || !isObject(call.function)) continue;
-    const { name } = call.function;
-    const kept = typeof name === 'string' ? recall({ id: call.id, name }) : undefined;
+    const { name, arguments: text } = call.function;
+    const kept =
+      typeof name === 'string' && typeof text === 'string' ? recall({ id: call.id, name, arguments: text }) : undefined;
     if (kept === undefined) continue;
     const at = [...path, 'tool_calls', index];
     found.push([path, missingFields(message, kept.message)]);

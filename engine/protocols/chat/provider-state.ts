@@ -7,7 +7,7 @@
 
 import { tryParseBounded } from '../../kit/json/bounded.ts';
 import { isAbsent, isObject, own } from '../read-json.ts';
-import type { CallName, CallState, Json, Recall } from '../translation/adapter.ts';
+import type { CallKey, CallState, Json, Recall } from '../translation/adapter.ts';
 import { shortCallId } from '../translation/features/call-ids.ts';
 
 type Fields = Record<string, unknown>;
@@ -312,7 +312,7 @@ export class ReturnedState {
   }
 
   /** Adds what is remembered of calls of the message that is being written, where the client did not return it. */
-  addKept(calls: readonly CallName[], recall: Recall): void {
+  addKept(calls: readonly CallKey[], recall: Recall): void {
     for (const call of calls) {
       const kept = recall(call);
       if (kept === undefined) continue;

@@ -29,10 +29,12 @@ export interface ProtocolAdapter {
   writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Record<string, unknown>;
 }
 
-/** What a call is known by, and what it calls. */
-export interface CallName {
+/** What a call is known by. */
+export interface CallKey {
   readonly id: string;
   readonly name: string;
+  /** JSON text. */
+  readonly arguments: string;
 }
 
 /** What an upstream of chat completions wants back with a call, beyond the protocol. */
@@ -55,7 +57,7 @@ export interface KeptState extends CallState {
 }
 
 /** Remembers what an upstream said with a call. */
-export type Recall = (call: CallName) => KeptState | undefined;
+export type Recall = (call: CallKey) => KeptState | undefined;
 
 /** What a writer of requests must know beside the conversation. */
 export interface UpstreamTarget {

@@ -120,9 +120,14 @@ async function lead(server: StatefulServer, client_kind: Forgetful, stream: bool
   const wrong: string[] = [];
   nine.provider.upstream.script = playing(server, wrong);
   const client = talkingClient(spoken);
+  const session = mark();
   for (const [turn] of server.turns.entries()) {
     const body = forgotten(client_kind, client.ask(sameAt('chat'), stream, 'Weather?'));
-    const answer = await post(nine.gateway, spoken, body);
+    const request = sending(spoken, nine.gateway.token, body);
+    const answer = await send(nine.gateway.url, {
+      ...request,
+      headers: [...request.headers, 'x-claude-code-session-id', session],
+    });
     assert.deepEqual(wrong, [], `turn ${turn}`);
     assert.equal(answer.status, 200, answer.text);
     if (spoken === 'chat' && turn === 1) assert.ok((await rewritesOf(answer)).includes('messages'));
@@ -139,7 +144,9 @@ for (const client of FORGETFUL) {
     for (const server of STATEFUL_SERVERS) {
       if (UNKNOWN.test(server.name) || (client.spoken === 'chat' && IN_CONTENT.test(server.name))) continue;
       test(`goes on at ${server.name}`, async () => {
-        for (const stream of [false, true]) await lead(withUniqueIds(server, mark()), client, stream);
+        for (const one of [server, withUniqueIds(server, mark())]) {
+          for (const stream of [false, true]) await lead(one, client, stream);
+        }
       });
     }
   });
@@ -219,10 +226,23 @@ describe('state of a call', () => {
     assert.ok(!nine.gateway.logs.some((line) => line.includes('thought_signature')));
   });
 
-  test('is not remembered by an identifier that other answers may have', async () => {
-    const { next } = await answered('Gemini', 'x');
-    const body = bare(next(sameAt('chat')));
-    await post(nine.gateway, 'chat', body);
-    assert.equal(lastBody(), body);
+  test('is nothing to another session, and to another call, with an identifier that both may have', async () => {
+    const { server, next } = await answered('Gemini', 'x');
+    const body = next(sameAt('chat'));
+    await post(nine.gateway, 'chat', bare(body));
+    assert.deepEqual(JSON.parse(lastBody()).messages[1], server.turns[0]!.message);
+    for (const change of [
+      () => {
+        body.prompt_cache_key = mark();
+      },
+      () => {
+        delete body.prompt_cache_key;
+        for (const one of body.messages[1].tool_calls) one.function.arguments = '{"city":"Rome"}';
+      },
+    ]) {
+      change();
+      await post(nine.gateway, 'chat', bare(body));
+      assert.equal(lastBody(), bare(body));
+    }
   });
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { canonicalJson, checksumOf } from '../../../engine/identity/policies/canonical-json.ts';
 import { isDenyKey, mergeSettings } from '../../../engine/identity/policies/merge.ts';
+import { canonicalJson, checksumOf } from '../../../engine/kit/json/canonical.ts';
 import { toValue } from '../../../engine/source/node.ts';
 import { settingsNode } from './support/policies.ts';
 

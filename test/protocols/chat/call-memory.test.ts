@@ -4,15 +4,15 @@ import { test } from 'node:test';
 import { CallMemory } from '../../../engine/protocols/chat/call-memory.ts';
 
 const HOUR_MS = 3_600_000;
-const CALLER = ['ana', 'https://a.test KEY'] as const;
-const call = (id: string) => ({ id, name: 'weather' });
+const ASKER = { caller: 'ana', state_boundary: 'https://a.test KEY', session: 's' };
+const call = (id: string, text = '{}') => ({ id, name: 'weather', arguments: text });
 
 function answer(
   memory: CallMemory,
   id: string,
   more: object = { extra_content: { google: { thought_signature: 's' } } },
 ): void {
-  const watch = memory.watch(...CALLER);
+  const watch = memory.watch(ASKER);
   const tool_calls = [{ index: 0, id, type: 'function', function: { name: 'weather', arguments: '{}' }, ...more }];
   watch.read({ name: 'message', data: JSON.stringify({ choices: [{ index: 0, delta: { tool_calls } }] }) });
   watch.read({ name: 'message', data: '[DONE]' });
@@ -22,53 +22,75 @@ test('a call is forgotten a day after it was last asked for', () => {
   let now = 1;
   const memory = new CallMemory({ now: () => now });
   answer(memory, 'call_4fGh7kLm9');
-  assert.deepEqual(memory.recalling(...CALLER)?.(call('call_4fGh7kLm9'))?.call, {
+  assert.deepEqual(memory.recalling(ASKER)?.(call('call_4fGh7kLm9'))?.call, {
     extra_content: { google: { thought_signature: 's' } },
   });
   now += 20 * HOUR_MS;
-  assert.ok(memory.recalling(...CALLER)?.(call('call_4fGh7kLm9')));
+  assert.ok(memory.recalling(ASKER)?.(call('call_4fGh7kLm9')));
   now += 20 * HOUR_MS;
-  assert.ok(memory.recalling(...CALLER)?.(call('call_4fGh7kLm9')));
+  assert.ok(memory.recalling(ASKER)?.(call('call_4fGh7kLm9')));
   now += 25 * HOUR_MS;
-  assert.equal(memory.recalling(...CALLER), undefined);
+  assert.equal(memory.recalling(ASKER), undefined);
 });
 
 test('the oldest calls make room for new ones', () => {
   const memory = new CallMemory();
   const large = { extra_content: 'x'.repeat(900_000) };
   for (let n = 0; n < 60; n++) answer(memory, `call_4fGh7kLm${n}x`, large);
-  const recall = memory.recalling(...CALLER)!;
+  const recall = memory.recalling(ASKER)!;
   assert.equal(recall(call('call_4fGh7kLm0x')), undefined);
   assert.equal(recall(call('call_4fGh7kLm59x'))?.call?.extra_content, large.extra_content);
 });
 
-test('nothing is remembered of answers without state, nor by identifiers that other answers may have', () => {
+test('nothing is remembered of answers without state', () => {
   const memory = new CallMemory();
   answer(memory, 'call_4fGh7kLm9', {});
   answer(memory, 'call_4fGh7kLm9', { extra_content: null });
-  for (const id of ['0', 'call_1', 'call_00000001', 'weather:0', 'functions.weather:12', 'call_1764300000'])
-    answer(memory, id);
-  assert.equal(memory.recalling(...CALLER), undefined);
-  for (const id of [
-    'chatcmpl-tool-0123456789abcdef0123456789abcdef',
-    'toolu_01A09q90qw90lq917835lq9',
-    'function-call-5498324432190712346',
-  ]) {
-    answer(memory, id);
-    assert.ok(memory.recalling(...CALLER)?.(call(id)), id);
-  }
+  assert.equal(memory.recalling(ASKER), undefined);
 });
+
+for (const id of [
+  'chatcmpl-tool-0123456789abcdef0123456789abcdef',
+  'toolu_01A09q90qw90lq917835lq9',
+  'function-call-5498324432190712346',
+]) {
+  test(`a call is known by ${id}`, () => {
+    const memory = new CallMemory();
+    answer(memory, id);
+    assert.ok(memory.recalling({ ...ASKER, session: 'another' })?.(call(id, '{"city":"Rome"}')));
+  });
+}
+
+for (const id of ['0', 'call_1', 'call_00000001', 'weather:0', 'functions.weather:12', 'call_1764300000']) {
+  test(`a call that other answers may name ${id} is known by its session and arguments, too`, () => {
+    const memory = new CallMemory();
+    const watch = memory.watch(ASKER);
+    const read = (delta: object) => watch.read({ name: 'message', data: JSON.stringify({ choices: [{ delta }] }) });
+    const piece = (fields: object) => read({ tool_calls: [{ index: 0, ...fields }] });
+    piece({ id, type: 'function', function: { name: 'weather', arguments: '' } });
+    for (const text of ['{"b": [{"d": 1,', ' "c": 2}], "a', '": "é"}']) piece({ function: { arguments: text } });
+    read({ reasoning_content: 'I look.' });
+    watch.end();
+    const recall = memory.recalling(ASKER)!;
+    assert.ok(recall(call(id, '{"a":"\\u00e9","b":[{"c":2,"d":1}]}')));
+    assert.equal(recall(call(id, '{"a":"e","b":[{"c":2,"d":1}]}')), undefined);
+    assert.equal(
+      memory.recalling({ ...ASKER, session: 'another' })!(call(id, '{"a":"é","b":[{"c":2,"d":1}]}')),
+      undefined,
+    );
+  });
+}
 
 test('an answer without end, or of nothing but names of calls, is given up', () => {
   const memory = new CallMemory();
   const endless = JSON.stringify({ choices: [{ delta: { reasoning: 'x'.repeat(1_000_000) } }] });
   const names = `{"choices":[{"delta":{${'"tool_calls":["name":"",'.repeat(200_000)}`;
-  const watch = memory.watch(...CALLER);
+  const watch = memory.watch(ASKER);
   watch.read({ name: 'message', data: names });
   for (let n = 0; n < 20; n++) watch.read({ name: 'message', data: endless });
   answer(memory, 'call_4fGh7kLm9', {});
   watch.end();
-  assert.equal(memory.recalling(...CALLER), undefined);
+  assert.equal(memory.recalling(ASKER), undefined);
 });
 
 test('what cannot be read is skipped', () => {
@@ -80,9 +102,9 @@ test('what cannot be read is skipped', () => {
     '{"error":{"message":"x"},"reasoning":"a"}',
   ];
   for (const data of bad) {
-    const watch = memory.watch(...CALLER);
+    const watch = memory.watch(ASKER);
     for (const name of ['message', undefined]) watch.read({ name, data });
     watch.end();
   }
-  assert.equal(memory.recalling(...CALLER), undefined);
+  assert.equal(memory.recalling(ASKER), undefined);
 });
