@@ -39,6 +39,7 @@ const WRITES = [
   'request.image_count',
   'request.unproven_reasoning',
   'request.session_key',
+  'request.names_session',
   'request.continues',
   'request.holds_state',
   'request.input_tokens_estimate',
@@ -106,10 +107,11 @@ function refuseOtherThanJson(headers: StageContext['headers']): void {
 }
 
 /** Without a session of its own a request belongs to the one of its caller. */
-function noteSession(ctx: BodyContext, { key, continues }: NonNullable<BodyFacts['session']>): void {
+function noteSession(ctx: BodyContext, { key, is_named, continues }: NonNullable<BodyFacts['session']>): void {
   const caller = ctx.get('principal.id');
   const session = key ?? (caller === undefined ? undefined : sessionKey('caller', caller));
   if (session !== undefined) ctx.set('request.session_key', session);
+  ctx.set('request.names_session', is_named);
   if (continues !== undefined) ctx.set('request.continues', continues);
 }
 

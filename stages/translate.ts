@@ -20,13 +20,23 @@ interface Attempt {
 
 const NO_MEMORY = { recall: undefined, watch: undefined };
 
-const MEMORY_FACTS = ['principal.id', 'request.session_key', 'request.tool_count', 'request.choices'] as const;
+const MEMORY_FACTS = [
+  'principal.id',
+  'request.session_key',
+  'request.names_session',
+  'request.tool_count',
+  'request.choices',
+] as const;
 
 /** What is remembered of the caller's calls at an upstream, and what is to remember those of its answer, should it call tools. */
 function memoryFor(ctx: StageContext<never, (typeof MEMORY_FACTS)[number], never>, { state_boundary }: UpstreamConfig) {
   const caller = ctx.get('principal.id');
   if (caller === undefined) return NO_MEMORY;
-  const asker = { caller, state_boundary, session: ctx.get('request.session_key') ?? '' };
+  const asker = {
+    caller,
+    state_boundary,
+    session: ctx.get('request.names_session') ? ctx.get('request.session_key') : undefined,
+  };
   const may_call = (ctx.get('request.tool_count') ?? 0) > 0 && (ctx.get('request.choices') ?? 1) === 1;
   return {
     recall: CALL_MEMORY.recalling(asker),

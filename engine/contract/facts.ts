@@ -48,6 +48,7 @@ export const FACTS = {
     meaning:
       'Hash of what the turns of a session have in common: what the client calls it, else how its prompts begin, else the caller; only where a route has several upstreams or an upstream speaks chat completions',
   },
+  'request.names_session': { kind: 'boolean', meaning: 'Whether the client says which session the request belongs to' },
   'request.agent': {
     kind: 'string',
     meaning:

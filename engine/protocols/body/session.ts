@@ -6,6 +6,8 @@ import { type Fields, fieldsOf } from './fields.ts';
 export interface SessionReading {
   /** Hash of what a client calls its session, or of how its prompts begin; `undefined` where there is neither. */
   readonly key: string | undefined;
+  /** Whether the client has a name for it. */
+  readonly is_named: boolean;
   /** Hash of the stored response or conversation that the request continues. */
   readonly continues: string | undefined;
 }
@@ -55,7 +57,12 @@ export function readSession(
   const prompt = session === undefined ? promptOf(whole) : '';
   const key = session !== undefined ? sessionKey('session', session) : prompt && sessionKey('prompt', prompt);
   const stored = storedId(body);
-  return { key: key || undefined, continues: stored === undefined ? undefined : sessionKey('stored', stored) };
+  const is_named = session !== undefined;
+  return {
+    key: key || undefined,
+    is_named,
+    continues: stored === undefined ? undefined : sessionKey('stored', stored),
+  };
 }
 
 function sessionTold(body: Fields, headers: IncomingHttpHeaders): string | undefined {

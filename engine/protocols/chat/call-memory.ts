@@ -75,8 +75,8 @@ function namesUniqueCall(data: string): boolean {
 export interface Asker {
   readonly caller: string;
   readonly state_boundary: string;
-  /** What the turns of a session have in common. */
-  readonly session: string;
+  /** What the turns of a session have in common, where the client names it. */
+  readonly session: string | undefined;
 }
 
 function ownerOf({ caller, state_boundary }: Asker): string {
@@ -84,10 +84,11 @@ function ownerOf({ caller, state_boundary }: Asker): string {
 }
 
 /** What a call is remembered by. Other sessions, and other calls, may have an identifier that does not look unique. */
-function keyOf(asker: Asker, { id, name, arguments: text }: CallKey): string {
+function keyOf(asker: Asker, { id, name, arguments: text }: CallKey): string | undefined {
   const short = shortCallId(id);
   const key = `${ownerOf(asker)}\n${short}`;
   if (isUnique(short, name)) return key;
+  if (asker.session === undefined) return undefined;
   const call = createHash('sha256').update(`${name}\n${canonicalJson(tryParseBounded(text) ?? text)}`);
   return `${key}\n${asker.session}\n${call.digest('base64url')}`;
 }
@@ -112,7 +113,8 @@ export class CallMemory {
   recalling(asker: Asker): Recall | undefined {
     if (this.#states.get(ownerOf(asker)) === undefined) return undefined;
     return (call) => {
-      const kept = this.#states.get(keyOf(asker, call));
+      const key = keyOf(asker, call);
+      const kept = key === undefined ? undefined : this.#states.get(key);
       return kept === undefined ? undefined : (JSON.parse(kept) as KeptState);
     };
   }
@@ -120,8 +122,12 @@ export class CallMemory {
   /** Watches one answer, to remember what it says with its calls. */
   watch(asker: Asker): AnswerWatch {
     return new AnswerWatch((calls) => {
-      for (const [call, state] of calls) this.#states.set(keyOf(asker, call), JSON.stringify(state));
-      if (calls.length > 0) this.#states.set(ownerOf(asker), '');
+      for (const [call, state] of calls) {
+        const key = keyOf(asker, call);
+        if (key === undefined) continue;
+        this.#states.set(key, JSON.stringify(state));
+        this.#states.set(ownerOf(asker), '');
+      }
     });
   }
 }

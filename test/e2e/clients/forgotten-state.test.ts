@@ -153,14 +153,19 @@ for (const client of FORGETFUL) {
 }
 
 /** A server that has answered a chat client with a call, and what the client would send next. */
-async function answered(name: string, id = mark()): Promise<{ server: StatefulServer; next: (model: string) => Json }> {
+async function answered(
+  name: string,
+  id = mark(),
+  more: object = {},
+): Promise<{ server: StatefulServer; next: (model: string) => Json }> {
   const server = withUniqueIds(STATEFUL_SERVERS.find((one) => one.name.startsWith(name))!, id);
   nine.provider.upstream.script = playing(server, []);
   const client = talkingClient('chat');
-  client.take((await post(nine.gateway, 'chat', client.ask(sameAt('chat'), false, 'Weather?'))).text, false);
+  const asked = { ...JSON.parse(client.ask(sameAt('chat'), false, 'Weather?')), ...more };
+  client.take((await post(nine.gateway, 'chat', asked)).text, false);
   nine.provider.upstream.script = answerJson(chatDocument({ role: 'assistant', content: 'Sunny.' }));
   const text = client.ask('', false, '');
-  return { server, next: (model) => ({ ...JSON.parse(text), model }) };
+  return { server, next: (model) => ({ ...JSON.parse(text), ...more, model }) };
 }
 
 const bare = (body: Json): string => forgotten(FORGETFUL[0]!, JSON.stringify(body));
@@ -227,22 +232,22 @@ describe('state of a call', () => {
   });
 
   test('is nothing to another session, and to another call, with an identifier that both may have', async () => {
-    const { server, next } = await answered('Gemini', 'x');
+    const { server, next } = await answered('Gemini', 'x', { prompt_cache_key: 'one' });
     const body = next(sameAt('chat'));
     await post(nine.gateway, 'chat', bare(body));
     assert.deepEqual(JSON.parse(lastBody()).messages[1], server.turns[0]!.message);
-    for (const change of [
-      () => {
-        body.prompt_cache_key = mark();
-      },
-      () => {
-        delete body.prompt_cache_key;
-        for (const one of body.messages[1].tool_calls) one.function.arguments = '{"city":"Rome"}';
-      },
-    ]) {
-      change();
-      await post(nine.gateway, 'chat', bare(body));
-      assert.equal(lastBody(), bare(body));
+    const another_call = structuredClone(body);
+    for (const one of another_call.messages[1].tool_calls) one.function.arguments = '{"city":"Rome"}';
+    for (const other of [{ ...body, prompt_cache_key: 'another' }, { ...body, prompt_cache_key: '' }, another_call]) {
+      await post(nine.gateway, 'chat', bare(other));
+      assert.equal(lastBody(), bare(other));
     }
+  });
+
+  test('is not remembered by an identifier that other sessions may have where the client names none', async () => {
+    const { next } = await answered('Gemini', 'x');
+    const body = bare(next(sameAt('chat')));
+    await post(nine.gateway, 'chat', body);
+    assert.equal(lastBody(), body);
   });
 });
