@@ -247,7 +247,9 @@ export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Spa
   }
   const left_behind = problems.length === 0 ? undefined : conflict(text);
   if (left_behind !== undefined) return [left_behind];
-  const sorted = problems.toSorted((a, b) => a.pos[0] - b.pos[0]);
+  // Where the library has run out of stack, what else it says depends on how far it got.
+  const exhausted = problems.filter(({ code }) => code === 'RESOURCE_EXHAUSTION').slice(0, 1);
+  const sorted = exhausted.length > 0 ? exhausted : problems.toSorted((a, b) => a.pos[0] - b.pos[0]);
   const breaks: Break[] = [];
   let first = true;
   const duplicates = sorted.filter(({ code }) => code === 'DUPLICATE_KEY').map(({ pos }) => pos[0]);

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { createFindings } from '../../engine/source/findings.ts';
 import { type Mark, type Node, nodeAt, toValue } from '../../engine/source/node.ts';
 import { parseSource } from '../../engine/source/source.ts';
+import { yamlBreaks } from '../../engine/source/yaml-errors.ts';
 import { times } from '../support/times.ts';
 
 const TEXT = `server:
@@ -135,4 +136,17 @@ describe('a large file', () => {
     const places = findings.diagnostics().map(({ code, line }) => [code, line]);
     assert.deepEqual(places, [['C1009', 5001]]);
   });
+});
+
+test('a parser that ran out of stack is said to have, whatever else it says', () => {
+  const exhausted = { code: 'RESOURCE_EXHAUSTION', message: '', pos: [9, 10] } as const;
+  const others = [
+    { code: 'TAG_RESOLVE_FAILED', message: '', pos: [2, 3] },
+    { code: 'MISSING_CHAR', message: '', pos: [4, 5] },
+  ] as const;
+  const found = yamlBreaks([...others, exhausted, { ...exhausted, pos: [11, 12] }], [], 'when: {"!": {"!": 1}}');
+  assert.deepEqual(
+    found.map(({ code, message }) => [code, message]),
+    [['C1007', 'the values are nested too deeply']],
+  );
 });
