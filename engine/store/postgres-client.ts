@@ -199,11 +199,15 @@ export function runStatement<Row>(
     pool.connect((error, client, release) => {
       if (error || client === undefined) return reject(error);
       let lost: Error | undefined;
+      let is_over = false;
       const onLost = (reason: Error) => {
         lost = reason;
       };
       client.once('error', onLost);
       client.query({ name, text, values: values as unknown[] }, (failure, result) => {
+        // A value that cannot be sent is reported at once, and again as success when the connection is ready.
+        if (is_over) return;
+        is_over = true;
         client.removeListener('error', onLost);
         release(lost ?? (failure && isTrouble(failure) ? failure : undefined));
         if (failure) reject(failure);

@@ -58,6 +58,12 @@ describe('an open database', () => {
     assert.deepEqual(await database.query('too big', sql, [1]), [{ big: 1 }]);
   });
 
+  test('says once that a value cannot be sent, and goes on', async () => {
+    const sql = 'select $1::jsonb as value';
+    await assert.rejects(database.query('cannot be sent', sql, [{ big: 1n }]), TypeError);
+    assert.deepEqual(await database.query('can be sent', sql, [{ big: 1 }]), [{ value: { big: 1 } }]);
+  });
+
   test('passes on what PostgreSQL says of a wrong statement, and keeps the connection', async () => {
     const pids = async () => (await outside<{ pid: number }>(url, connections)).map(({ pid }) => pid);
     const connections = `select pid from pg_stat_activity where application_name = 'appscli' and datname = current_database() order by pid`;

@@ -17,6 +17,9 @@ const END_MS = 30_000;
 
 fc.configureGlobal({ seed: SEED, numRuns: times(40) });
 
+// The report of a run has the words of such an error, and not where it comes from.
+process.on('uncaughtExceptionMonitor', ({ stack }) => console.error(stack));
+
 async function nextFile(): Promise<string | undefined> {
   process.send!('next');
   const [file] = (await once(process, 'message')) as [string];
