@@ -189,7 +189,10 @@ describe('statuses', () => {
     assert.deepEqual(await ledger.statuses(demands), [
       { ...at, scope: 'team', window: 'month', rule: 'monthly', limit: 900, resets_at: month_ends },
       { ...at, scope: 'user', window: 'day', rule: 'daily', limit: null, resets_at: DAY_ENDS },
-      { ...at, scope: 'user', window: 'week', rule: 'daily', limit: 450, resets_at: week_ends },
+      {
+        ...at,
+        ...{ scope: 'user', window: 'week', rule: 'set at run time', limit: 450, granted: 50, resets_at: week_ends },
+      },
     ]);
   });
 
