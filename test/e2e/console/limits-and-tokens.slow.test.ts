@@ -155,7 +155,9 @@ describe('the page of limits', () => {
   it('tells a limit to those whom its condition is for, and who set one to administrators alone', async () => {
     const { sub, email } = site.newPerson();
     const { email: other } = site.newPerson();
+    const { page: own } = await site.open(sub);
     await createToken(site.by, { user: email, group: 'all', name: 'of-a-team', team: HOSTILE_SHORT });
+    await createToken(site.by, { user: other, group: 'all', name: 'of-no-team' });
     const { page } = await site.open('anna', `/console/limits?user=${email}`);
     await page.getByRole('listitem').filter({ hasText: 'contractors-day' }).waitFor();
     await page.goto(`${site.gateway.url}/console/limits?user=${other}`);
@@ -165,7 +167,6 @@ describe('the page of limits', () => {
     const name = { scope: 'user', key: email, window: 'day', unit: 'nano_usd' } as const;
     await setLimit(site.by, { name, amount: 0, reason: 'left the project' });
     const id = await site.ask(email);
-    const { page: own } = await site.open(sub, `/console/requests?request=${id}`);
     for (const [who, told] of [
       [page, /Set at run time by command root@host, \d{4}-/],
       [own, /Set at run time, \d{4}-/],
