@@ -5,7 +5,6 @@ import type { LimitReader } from '../money/limits/written-limits.ts';
 import type { RequestAttempt } from '../money/reports/request-attempts.ts';
 import type { RuleInWords } from './rules.ts';
 import type { ToldStage } from './told.ts';
-import { describeChanges } from './told-limits.ts';
 
 /** What the sentence is made of beside the record. */
 interface Known {
@@ -40,13 +39,16 @@ function placeOf(name: unknown, kind: RuleInWords['kind'], rules: Known['rules']
   return rule === undefined ? '' : ` (${rule.file}:${rule.line})`;
 }
 
-/** Who changed the limit that refused a request at run time; empty where nobody did. */
-function changesOf({ limits, spend_rule }: AuditRecord, reader: LimitReader): string {
-  // The reason says when; only administrators are told by whom.
-  if (!Array.isArray(limits) || !reader.is_admin) return '';
+/** Who changed the limit that refused a request at run time, beside the reason, which says when; empty where nobody did. */
+function changesOf({ limits, spend_rule }: AuditRecord, { is_admin }: LimitReader): string {
+  if (!Array.isArray(limits) || !is_admin) return '';
   const refused = (limits as (Record<string, unknown> | null)[]).find((limit) => limit?.rule === spend_rule);
-  const changes = refused && describeChanges(refused, reader);
-  return changes ? ` ${changes}` : '';
+  const grants = Array.isArray(refused?.grants) ? (refused.grants as Record<string, unknown>[]) : [];
+  const givers = [...new Set(grants.map(({ granted_by }) => String(granted_by)))];
+  return [
+    ...(typeof refused?.set_by === 'string' ? [` It was set by ${refused.set_by}.`] : []),
+    ...(givers.length > 0 ? [` The grant is by ${givers.join(' and ')}.`] : []),
+  ].join('');
 }
 
 function refusal(record: AuditRecord, error: string, { stages, rules, reader }: Known): string {

@@ -37,7 +37,12 @@ function choose(operands: readonly unknown[], known: KnownFacts): unknown {
 }
 
 function chosen(open: readonly unknown[]): unknown {
-  return open.length === 1 ? open[0] : { if: open };
+  if (open.length !== 3) return open.length === 1 ? open[0] : { if: open };
+  const [condition, value, otherwise] = open;
+  if (value === false) return combine('and', [{ '!': [condition] }, otherwise]);
+  if (otherwise === false) return combine('and', [condition, value]);
+  if (value === true) return combine('or', [condition, otherwise]);
+  return { if: open };
 }
 
 /** What is left of a condition once some facts are known: `true`, `false`, or a condition over the other facts. */

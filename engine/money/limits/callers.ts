@@ -8,7 +8,7 @@ import type { KnownFacts } from '../../rules/simplify.ts';
 import type { LimitParts } from './limit-names.ts';
 
 /** The facts that the key of each scope tells. */
-const FACT_OF_SCOPE = {
+export const FACT_OF_SCOPE = {
   user: 'principal.email',
   team: 'principal.team',
   project: 'principal.project',

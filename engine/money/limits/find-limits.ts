@@ -2,7 +2,7 @@ import type { CounterName, LimitUnit, LimitWindow } from '../../contract/service
 import { storable } from '../../kit/storable.ts';
 import { factsRead } from '../../rules/fact-paths.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { type CallerRow, callersFor, callersOf, inForceAt } from './callers.ts';
+import { type CallerRow, callersFor, callersOf, FACT_OF_SCOPE, inForceAt } from './callers.ts';
 import { countsOnly, MOMENT } from './limit-change.ts';
 import { amountUnit, type CountedName, countedBy, type LimitParts, shownAmount } from './limit-names.ts';
 import { type LimitInForce, type LimitsAt, readLimits, timeZone } from './limit-statuses.ts';
@@ -80,11 +80,7 @@ export interface FoundLimits {
  * Raises store_unavailable.
  * @param also a team and project of the person, beside those.
  */
-export async function limitsAround(
-  at: LimitsAt,
-  of: LimitParts,
-  also: Memberships = {},
-): Promise<FoundLimits> {
+export async function limitsAround(at: LimitsAt, of: LimitParts, also: Memberships = {}): Promise<FoundLimits> {
   const about = of.user === undefined ? at : { ...at, about: of.user };
   const found = await Promise.all((await everyPart(at, of, also)).map((parts) => limitsOf(about, parts)));
   const limits = [...new Map(found.flat().map((limit) => [idOf(limit), limit])).values()];
@@ -94,11 +90,7 @@ export async function limitsAround(
 const idOf = ({ of, window, unit }: LimitInForce) => JSON.stringify([Object.entries(of), window, unit]);
 
 /** The keys to look for, once with each team and project of a person, where none are named. */
-async function everyPart(
-  at: LimitsAt,
-  of: LimitParts,
-  also: Memberships,
-): Promise<LimitParts[]> {
+async function everyPart(at: LimitsAt, of: LimitParts, also: Memberships): Promise<LimitParts[]> {
   const { user } = of;
   if (user === undefined) return [of];
   const known = await at.database.query<{ readonly team: string | null; readonly project: string | null }>(
@@ -150,14 +142,18 @@ async function otherLimits(at: LimitsAt, of: LimitParts, listed: readonly LimitI
   });
 }
 
-/** Whether a limit is about what is looked for: all are about the people who ask, few about a model or an upstream. */
-function isAbout({ scopes, logic }: SpendLimit, { user, team, project, token, model, upstream }: LimitParts): boolean {
-  if ([user, team, project, token].some((key) => key !== undefined)) return true;
-  const facts = factsRead(logic);
-  return (
-    (model !== undefined && (scopes.includes('model') || facts.includes('request.model'))) ||
-    (upstream !== undefined && (scopes.includes('upstream') || facts.includes('route.upstream')))
+/**
+ * Whether a limit is about what is looked for. About somebody all are; about a team, a project, a model or an upstream those whose
+ * condition is about it, and about a team or project also those that are for whoever asks.
+ */
+function isAbout({ scopes, logic }: SpendLimit, of: LimitParts): boolean {
+  if (of.user !== undefined || of.token !== undefined) return true;
+  const reads = factsRead(logic);
+  const is_named = (['team', 'project', 'model', 'upstream'] as const).some(
+    (scope) => of[scope] !== undefined && (scopes.includes(scope) || reads.includes(FACT_OF_SCOPE[scope])),
   );
+  const is_of_people = of.team !== undefined || of.project !== undefined;
+  return is_named || (is_of_people && !reads.some((fact) => fact.startsWith('principal.')));
 }
 
 /** When the day of limits began. Raises store_unavailable. */

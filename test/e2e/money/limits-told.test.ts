@@ -12,6 +12,7 @@ import { cli } from '../../cli/support.ts';
 import { assertNarrow } from '../../cli/tokens/backend-at-gateway.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { keepRequests } from '../streams/kept-requests.ts';
 import { ask } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
 import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
@@ -113,7 +114,7 @@ describe('a limit with a condition', () => {
         'gateway.yaml: 40 USD (dear-model), for requests where request.model is "coder-1"',
         'of-members: 30 USD, each user per day',
       ],
-      not_told: ['of-platform', 'at-once', 'of-search),', 'principal.team'],
+      not_told: ['of-platform', 'at-once', 'of-search),', 'principal.team', 'of-cleo', 'of-contractors', 'of-website'],
     },
     {
       of: () => ['--team', 'platform'],
@@ -166,7 +167,7 @@ describe('a limit with a condition', () => {
     {
       of: () => ['--model', 'coder-1'],
       told: ['gateway.yaml: 80 USD (share), for requests where principal.groups has "contractors"', 'limited for some'],
-      not_told: ['of-search'],
+      not_told: ['of-search', 'false'],
     },
   ];
   test('is told to those whom it is for, and where it is for some requests, for which', async () => {
@@ -246,6 +247,7 @@ describe('a refusal', () => {
         { name: 'of-team', scope: 'team', window: 'month', limit_usd: 0.1 },
         { name: 'pace', scope: 'user', requests_per_minute: 1000 },
         { name: 'parallel', scope: 'user', concurrency: 100 },
+        { name: 'single', when: is('principal.team', 'one'), scope: 'user', concurrency: 1 },
       ],
     });
   });
@@ -348,13 +350,14 @@ describe('a refusal', () => {
       const { record } = (await auditRecord(gateway.database, id)) as { record: Record<string, unknown> };
       assert.equal(record.spend_rule, rule);
       const { trace } = await operation(gateway, 'getRequest', { path: { id } });
-      assert.match(trace.why, admin);
+      assert.match(`${trace.why} ${trace.limits[0].changed}`, admin);
       const own = await operation(gateway, 'getRequest', { path: { id } }, user);
       names_nobody(JSON.stringify(own));
       assert.match(own.trace.why, client);
       const tail = await command(gateway, 'audit', 'tail', '--user', user);
       if (rule === 'set at run time') {
         assert.match(JSON.stringify(record.limits), /"set_by":"command [^"]+"/);
+        assert.match(trace.why, / It was set by command \S+\./);
         assert.ok(!trace.why.includes('gateway.yaml'), trace.why);
         assert.match(tail, /refused by limit "set at run time": Set at run time by command /);
         const now = await command(gateway, 'explain', id);
@@ -362,4 +365,25 @@ describe('a refusal', () => {
       }
     });
   }
+
+  test('before the body is read says so as well', async () => {
+    const user = 'early@example.com';
+    const token = await gateway.newToken({ user, team: 'one' });
+    const grant = ['--user', user, '--team', 'one', '--window', 'month', '--usd', '5', ...grantUntil];
+    await limits('grant', ...grant);
+    await limits('set', '--user', user, '--window', 'open', '--requests', '1');
+    upstream.requests.length = 0;
+    const { open } = keepRequests(upstream, answerDollar);
+    const first = ask(gateway.url, token, { max_tokens: DOLLAR_TOKENS });
+    await upstream.arrived(1);
+    const response = await ask(gateway.url, token, { max_tokens: DOLLAR_TOKENS });
+    assert.equal(response.status, 429, response.text);
+    assert.match(response.json().error.message, new RegExp(`Limit set at run time, ${AT}: 1 request is under way`));
+    const id = String(response.headers['x-gateway-request-id']);
+    const { record } = (await auditRecord(gateway.database, id)) as { record: Record<string, unknown> };
+    assert.deepEqual([record.spend_rule, record.stage], ['set at run time', 'read-body']);
+    assert.match(JSON.stringify(record.limits), /"set_by":"command [^"]+"/);
+    open();
+    assert.equal((await first).status, 200);
+  });
 });
