@@ -71,13 +71,13 @@ export function callersFor(
   rows: readonly CallerRow[] | null,
   config: Pick<GatewayConfig, 'token_groups' | 'auth'>,
 ): Callers {
-  const told = Object.entries(FACT_OF_SCOPE).flatMap(([scope, fact]) => {
+  const keyed = Object.entries(FACT_OF_SCOPE).flatMap(([scope, fact]) => {
     const key = of[scope as keyof typeof FACT_OF_SCOPE];
     return key === undefined ? [] : [[fact, key] as const];
   });
-  const known: KnownFacts = new Map(told);
+  const known: KnownFacts = new Map(keyed);
   const ways = (rows ?? []).map((row) => factsOf(row, config));
-  const contradicts = (way: KnownFacts) => told.some(([fact, key]) => way.has(fact) && way.get(fact) !== key);
+  const contradicts = (way: KnownFacts) => keyed.some(([fact, key]) => way.has(fact) && way.get(fact) !== key);
   return { known, ways: ways.filter((way) => !contradicts(way)).map((way) => new Map([...way, ...known])) };
 }
 

@@ -13,8 +13,8 @@ import { ruleInForce, type WrittenLimit, writtenLimit } from './written-limits.t
 const MAX_LISTED = 10_000;
 const NEAREST = 20;
 /** So many counters are looked at for the nearest; in parts, because most often the first are enough. */
-const MAX_CANDIDATES = 1000;
-const CANDIDATES_AT_ONCE = 100;
+const MAX_CANDIDATES = 5000;
+const CANDIDATES_AT_ONCE = 250;
 
 /**
  * The counters that requests of somebody or something meet, with everything that limits them: those that name one of these

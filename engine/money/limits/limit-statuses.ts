@@ -25,7 +25,7 @@ export interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {
   readonly config: Pick<GatewayConfig, 'spend_limits' | 'token_groups' | 'auth'>;
   /** Absent: an administrator. */
   readonly reader?: LimitReader;
-  /** E-mail address: what is shared by several is told as it is for the requests of this person. */
+  /** E-mail address: of what several share, the rules are those for this person's requests. */
   readonly about?: string;
 }
 
@@ -168,7 +168,7 @@ function describe(
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
-  const told = (who: string | null) => (reader.is_admin ? who : null);
+  const nameFor = (who: string | null) => (reader.is_admin ? who : null);
   const rule_name = ruleOfCounter(name);
   const isOfIt = (each: CountedName & Partial<Pick<SpendLimit, 'name'>>) =>
     each.scope === scope &&
@@ -205,11 +205,11 @@ function describe(
     set:
       row.set_amount === null
         ? null
-        : { limit: show(row.set_amount), reason: row.set_reason, set_at: row.set_at!, set_by: told(row.set_by) },
+        : { limit: show(row.set_amount), reason: row.set_reason, set_at: row.set_at!, set_by: nameFor(row.set_by) },
     grants: grants.map((grant) => ({
       ...grant,
       amount: show(grant.amount),
-      granted_by: told(grant.granted_by),
+      granted_by: nameFor(grant.granted_by),
       granted_at: new Date(grant.granted_at),
       expires_at: new Date(grant.expires_at),
     })),

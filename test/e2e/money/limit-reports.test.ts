@@ -1,4 +1,4 @@
-/** Where limits are told: each to those whom it is for, and each refusal with who made the limit as it is. */
+/** Reports of limits: each names the limits of its subject, and each refusal says who made the limit as it is. */
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { after, before, describe, test } from 'node:test';
