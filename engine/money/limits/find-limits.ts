@@ -135,10 +135,12 @@ async function otherLimits(at: LimitsAt, of: LimitParts, listed: readonly LimitI
     if (isListed(limit) || !isAbout(limit, of)) return [];
     const rule = ruleInForce(limit, callers, reader);
     if (rule === undefined) return [];
-    const { limit: amount, by_group, condition } = rule;
-    const shown = amount === null ? null : shownAmount(limit.unit, amount);
-    const always = condition === null && rule.always;
-    return [{ ...writtenLimit(limit), limit: shown, by_group, condition, always }];
+    const { by_group, condition } = rule;
+    const written = writtenLimit(limit);
+    const amount = rule.limit === null ? by_group && written.limit : shownAmount(limit.unit, rule.limit);
+    // Amounts by group are for all: which one it is depends on the caller.
+    const always = condition === null && (rule.always || by_group !== null);
+    return [{ ...written, limit: amount, by_group, condition, always }];
   });
 }
 

@@ -115,13 +115,13 @@ function mayTell(rest: unknown, { is_admin }: LimitReader): boolean {
 
 /** What a limit comes to, by each group that may decide; `undefined` for requests that it is not for. */
 function appliedTo(written: SpendLimit, way: KnownFacts): (Applied | undefined)[] {
-  const { logic, limit, scopes } = written;
+  const { logic, limit } = written;
   const rest = simplify(logic, way);
   if (rest === false) return [undefined];
   const by_group = Object.entries(written.by_group ?? {});
   const groups = way.get('principal.groups') as readonly string[] | undefined;
-  // Of a person whom nobody knows no groups are known; who is counted together may be in any.
-  const anybody = scopes.includes('user') ? [[]] : [[], ...by_group.map(([group]) => [group])];
+  // A person whom nobody knows is in no group; where no person is named, each may be in any.
+  const anybody = way.has('principal.email') ? [[]] : [[], ...by_group.map(([group]) => [group])];
   const choices = groups === undefined ? anybody : [groups];
   return choices.map((each) => {
     const amount = amountFor({ limit, by_group }, each);

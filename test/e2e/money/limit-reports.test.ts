@@ -77,6 +77,10 @@ describe('a limit with a condition', () => {
     },
     { name: 'of-contractors', when: has('contractors'), scope: 'user', ...daily, limit_usd: 20 },
     { name: 'of-members', when: is('principal.team', 'search'), scope: 'user', ...daily, limit_usd: 30 },
+    {
+      ...{ name: 'by-group', scope: 'user', window: 'week', limit_usd: 400 },
+      limit_usd_by_group: { contractors: 100, bots: 900 },
+    },
     { name: 'of-cleo', when: is('principal.email', 'cleo@example.com'), scope: 'user', ...daily, limit_usd: 3 },
     { name: 'of-website', when: is('principal.project', 'website'), scope: 'project', ...monthly, limit_usd: 60 },
     { name: 'of-bots', when: is('principal.token.group', 'bots'), scope: 'token', ...daily, limit_usd: 7 },
@@ -113,6 +117,7 @@ describe('a limit with a condition', () => {
         'gateway.yaml: 500 USD (of-search)',
         'gateway.yaml: 40 USD (dear-model), for requests where request.model is "coder-1"',
         'of-members: 30 USD, each user per day',
+        'by-group: 100 USD for contractors, 900 USD for bots, 400 USD for others, each user per week',
       ],
       not_told: ['of-platform', 'at-once', 'of-search),', 'principal.team', 'of-cleo', 'of-contractors', 'of-website'],
     },
@@ -140,6 +145,7 @@ describe('a limit with a condition', () => {
       of: () => ['--user', 'cy@example.com'],
       told: [
         'user cy@example.com per day: 20 USD',
+        'user cy@example.com per week: 100 USD',
         'team platform per month: 900 USD',
         'share: 80 USD, each model per month',
       ],
