@@ -40,6 +40,7 @@ export type {
   HealthPart,
   Ledger,
   LedgerIdentity,
+  LimitChanges,
   LimitDemand,
   LimitStatus,
   LimitsInForce,

@@ -37,6 +37,7 @@ import {
   textsOf,
   windowOf,
   withAttempts,
+  withChanges,
 } from '../engine/money/index.ts';
 import type { DecisiveChoice } from '../engine/protocols/index.ts';
 import { mayBeBilled, NO_MODEL } from '../engine/upstreams/index.ts';
@@ -273,7 +274,7 @@ export default defineStage({
       for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
       if (exceeded.length > 0) {
         ctx.state = { ...reserved, refused_by: exceeded[0]!.rule } satisfies Reserved;
-        throw refusal(ctx, request, decision);
+        throw await refusal(ctx, request, decision);
       }
       const where = { upstream, upstream_model, attempts: ctx.attempts.length };
       ctx.state = { ...where, amount_nano_usd, tokens: expected.most, statuses } satisfies Reserved;
@@ -294,14 +295,15 @@ export default defineStage({
         if (exceeded.length === 0) return { expected, request, decision };
         if (exceeded.every(isOfUpstream) && ctx.passOver('limit')) continue;
         ctx.set('spend.rule', exceeded[0]!.rule);
-        throw refusal(ctx, request, decision);
+        throw await refusal(ctx, request, decision);
       }
     }
 
-    function refusal(ctx: BudgetContext, request: ReservationRequest, { exceeded, decided_at }: MoveDecision) {
-      ctx.noteLimits(exceeded);
+    async function refusal(ctx: BudgetContext, request: ReservationRequest, { exceeded, decided_at }: MoveDecision) {
+      const limits_then = await withChanges(exceeded, limits_in_force);
+      ctx.noteLimits(limits_then);
       // Windows end by the database's clock, which this machine's need not agree with.
-      return refuseForLimits(exceeded, request, style, decided_at ?? clock.now());
+      return refuseForLimits(limits_then, request, style, decided_at ?? clock.now());
     }
 
     /** What a request comes to that nobody metered. */

@@ -1,7 +1,15 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { defineStage, type RequestBody, type Services, type StageContext, StageError } from '../engine/api.ts';
 import { jsonTypeProblem } from '../engine/kit/index.ts';
-import { limitHeaders, limitsAtOnce, refuseForLimits } from '../engine/money/index.ts';
+import {
+  grantedIn,
+  limitHeaders,
+  limitInForce,
+  limitsAtOnce,
+  NO_CHANGES,
+  RUN_TIME_RULE,
+  refuseForLimits,
+} from '../engine/money/index.ts';
 import {
   type BodyFacts,
   byPath,
@@ -82,11 +90,17 @@ function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }
       const place = `${limit.scope} ${limit.key}`;
       if (ctx.occupy(place, limit.limit)) continue;
       // A limit that can't be looked up is left to the ledger, which knows what to do without its database.
-      const amount = await limits_in_force.amount(limit, limit.limit).catch(() => Number.POSITIVE_INFINITY);
+      const found = await limits_in_force.changes(limit).catch(() => undefined);
+      const changes = found ?? NO_CHANGES;
+      const [set, granted] = [changes.set?.amount ?? null, grantedIn(changes)];
+      const amount = found === undefined ? Number.POSITIVE_INFINITY : limitInForce(limit.limit, { set, granted })!;
       if (await ctx.occupyInTime(place, amount)) continue;
-      ctx.set('request.limit_rule', limit.rule);
+      const rule = set === null ? limit.rule : RUN_TIME_RULE;
+      ctx.set('request.limit_rule', rule);
       const taken = { limit: amount, spent: 0, reserved: amount, in_flight: amount, most: amount, resets_at: null };
-      throw refuseForLimits([{ ...limit, ...taken }], NEEDS, style, clock.now());
+      const refused = { ...limit, rule, ...taken, ...(granted > 0 && { granted }), changes };
+      ctx.noteLimits([refused]);
+      throw refuseForLimits([refused], NEEDS, style, clock.now());
     }
   };
 }
@@ -134,7 +148,7 @@ export default defineStage({
     'overloaded',
     'bad_http',
   ],
-  needs: ['raw-body'],
+  needs: ['raw-body', 'database'],
   create(_options, services) {
     const { models } = services;
     const refuseBusyCaller = limitCallersAtOnce(services);

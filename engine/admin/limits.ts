@@ -4,7 +4,7 @@ import type { CounterName, LimitWindow } from '../contract/services.ts';
 import { listPeople } from '../identity/sessions/bindings.ts';
 import { printable } from '../kit/text/printable.ts';
 import { startOfDate } from '../kit/zoned-time.ts';
-import { limitsAround, limitsAtAGlance, limitsOf } from '../money/limits/find-limits.ts';
+import { limitsAround, limitsAtAGlance } from '../money/limits/find-limits.ts';
 import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../money/limits/limit-grants.ts';
 import {
   AMOUNT_UNITS,
@@ -67,7 +67,10 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
     async listLimits({ caller }: Asked, asked: LimitParts) {
       const of = whoseLimits(asked, caller);
       if (of === undefined) return { written: writtenLimits(config), limits: await limitsAtAGlance(at) };
-      return { written: [], limits: await limitsOf(at, of) };
+      if (caller.is_admin) return limitsAround(at, of);
+      const { team, project } = partsIn(asked);
+      const named = { user: of.user!, ...(team !== undefined && { team }), ...(project !== undefined && { project }) };
+      return limitsAround({ ...at, reader: caller }, named, caller.principal);
     },
 
     async setLimit({ by }: Asked, wish: LimitWish) {
@@ -93,7 +96,12 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
       }
       const ended = asked.ended === 'true';
       const page = pageOf(await listGrants(database, clock, { of, ended, after, limit: limit + 1 }), limit);
-      return { grants: page.entries.map(showGrant), next: page.next };
+      const shown = page.entries.map(showGrant);
+      // Who is no administrator is not told which of them it was.
+      return {
+        grants: caller.is_admin ? shown : shown.map((each) => ({ ...each, granted_by: null })),
+        next: page.next,
+      };
     },
 
     async grantLimit({ by }: Asked, wish: LimitWish & GrantEnd) {
@@ -110,7 +118,7 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
       const { name, amount } = meant(wish, config, 1);
       const [before, after] = await Promise.all([now(name), readLimits(at, [name], amount)]);
       const [around, unknown] = await Promise.all([limitsAround(at, partsIn(wish)), nobodyOf(wish.user)]);
-      const others = around.filter((each) => !isOn(name, each));
+      const others = around.limits.filter((each) => !isOn(name, each));
       return { before, after: after[0]!, notes: [...unknown, ...notesOn(after[0]!, others)] };
     },
 

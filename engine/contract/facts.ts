@@ -237,7 +237,10 @@ export const FACTS = {
     meaning:
       'Whether the request went out without a reservation, because the database was away and its limits allow it then',
   },
-  'spend.rule': { kind: 'string', meaning: 'Spend rule whose limit refused the request' },
+  'spend.rule': {
+    kind: 'string',
+    meaning: 'Spend rule whose limit refused the request; `set at run time` for a limit that an administrator set',
+  },
 
   'translation.losses': {
     kind: 'strings',

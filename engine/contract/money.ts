@@ -81,8 +81,23 @@ export interface ReservationRequest extends LedgerIdentity {
   readonly on_store_error: 'deny' | 'allow';
 }
 
+/** What administrators changed about the limit on one counter at run time. Amounts in its unit, times in milliseconds since the epoch. */
+export interface LimitChanges {
+  /** The limit in place of all that the configuration has on the counter. */
+  readonly set: { readonly amount: number; readonly at: number; readonly by: string } | null;
+  /** Room on top of the limit, what ends first before the rest. */
+  readonly grants: readonly {
+    readonly id: string;
+    readonly amount: number;
+    readonly at: number;
+    readonly by: string;
+    readonly expires_at: number;
+  }[];
+}
+
 /** The state of one limit; numbers in its unit. */
 export interface LimitStatus extends CounterName {
+  /** Name of the spend rule; `set at run time` for a limit that takes the place of those of the configuration. */
   readonly rule: string;
   /** The limit in force: that of the configuration or the one set in its place, and what is granted on top. */
   readonly limit: number;
@@ -94,6 +109,10 @@ export interface LimitStatus extends CounterName {
   readonly most: number;
   /** End of the window, milliseconds since the epoch; `null` for the window `open`. */
   readonly resets_at: number | null;
+  /** How much of the limit is granted on top at run time; absent without a grant. */
+  readonly granted?: number;
+  /** Who set and granted what, and when; looked up for a refusal only, and absent where the database did not tell. */
+  readonly changes?: LimitChanges;
 }
 
 /** Whether something could be reserved. */

@@ -6,7 +6,7 @@
 
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
 import type { UpstreamStates } from './forwarding.ts';
-import type { AudioTokens, CounterName, Ledger, TokenCounts } from './money.ts';
+import type { AudioTokens, CounterName, Ledger, LimitChanges, TokenCounts } from './money.ts';
 import type { StageContext } from './stage.ts';
 
 export type * from './forwarding.ts';
@@ -212,11 +212,8 @@ export type ModelRefusal =
 
 /** What was set and granted at run time on limits of gateway.yaml. */
 export interface LimitsInForce {
-  /**
-   * The amount in force on a counter that gateway.yaml limits to `written`: what was set in its place, and what is granted on
-   * top. Raises store_unavailable.
-   */
-  amount(name: CounterName, written: number): Promise<number>;
+  /** What was changed about the limit on one counter. Raises store_unavailable. */
+  changes(name: CounterName): Promise<LimitChanges>;
 }
 
 /** Managed policies: settings for clients, by who asks. */

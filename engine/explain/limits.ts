@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../contract/config.ts';
-import type { FactView } from '../contract/services.ts';
+import type { FactView, LimitChanges } from '../contract/services.ts';
 import { nanoToUsd } from '../kit/money.ts';
 import { type Counted, withCounters } from '../money/limits/counted.ts';
 import { compileLimits } from '../money/limits/limit-demands.ts';
@@ -18,16 +18,51 @@ export interface LimitStep {
   readonly reserved: number;
   readonly needed: number;
   readonly room: boolean;
+  /** What administrators changed about it at run time; absent where nothing was. */
+  readonly changed?: ChangedStep;
+}
+
+/** Who set a limit and granted room on top of it; amounts in the unit of the limit, moments as ISO 8601. */
+export interface ChangedStep {
+  readonly set: { readonly at: string; readonly by: string } | null;
+  readonly grants: readonly {
+    readonly amount: number;
+    readonly at: string;
+    readonly by: string;
+    readonly expires_at: string;
+  }[];
+}
+
+const isoTime = (at: number) => new Date(at).toISOString();
+
+function changedStep({ set, grants }: LimitChanges, shown: (amount: number) => number): ChangedStep {
+  return {
+    set: set && { at: isoTime(set.at), by: set.by },
+    grants: grants.map(({ amount, at, by, expires_at }) => ({
+      ...{ amount: shown(amount), at: isoTime(at), by, expires_at: isoTime(expires_at) },
+    })),
+  };
 }
 
 /** The limits among what a request is counted under; money in USD, for people. */
 export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
-  return statuses.flatMap(({ rule, scope, key, window, unit, room, in_force, spent, reserved, needed }) => {
+  return statuses.flatMap((status) => {
+    const { rule, scope, key, window, unit, room, in_force, spent, reserved, needed, shadow, changes } = status;
     // Counted, not limited.
     if (in_force === null) return [];
     const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
     const amounts = { limit: shown(in_force), spent: shown(spent), reserved: shown(reserved), needed: shown(needed) };
-    return { rule, scope, key, window, unit: unit === 'nano_usd' ? ('usd' as const) : unit, ...amounts, room };
+    const changed = changes !== undefined && shadow !== true && { changed: changedStep(changes, shown) };
+    return {
+      rule,
+      scope,
+      key,
+      window,
+      unit: unit === 'nano_usd' ? ('usd' as const) : unit,
+      ...amounts,
+      room,
+      ...changed,
+    };
   });
 }
 

@@ -1,6 +1,8 @@
 import type { AuditRecord } from '../contract/services.ts';
 import { formatUsd, usdToNano } from '../kit/money.ts';
 import { describeCounter } from '../money/limits/spend-limits.ts';
+import type { LimitReader } from '../money/limits/written-limits.ts';
+import { formatInUtc } from './words.ts';
 
 /** A limit as a request found it and left it; amounts in the unit, money in USD. */
 export interface ToldLimit {
@@ -20,10 +22,12 @@ export interface ToldLimit {
   /** Whether this limit refused the request. */
   readonly refused: boolean;
   readonly words: string;
+  /** Who set it and granted room on top of it at run time, and when, in sentences; `null` where it is as gateway.yaml has it. */
+  readonly changed: string | null;
 }
 
 /** The limits of an audit record. Whatever in it is none is left out. */
-export function toldLimits(record: AuditRecord): ToldLimit[] {
+export function toldLimits(record: AuditRecord, reader: LimitReader): ToldLimit[] {
   const limits = Array.isArray(record.limits) ? (record.limits as Record<string, unknown>[]) : [];
   const isWhole = ({ limit, spent, reserved }: Record<string, unknown>) =>
     [limit, spent, reserved].every((amount) => typeof amount === 'number' && Number.isFinite(amount));
@@ -31,7 +35,7 @@ export function toldLimits(record: AuditRecord): ToldLimit[] {
     .filter((found) => found !== null && isWhole(found))
     .flatMap((limit) => {
       try {
-        return [tell(limit, record)];
+        return [tell(limit, record, reader)];
       } catch {
         // An amount that is no amount of money, a key that is none of several.
         return [];
@@ -39,7 +43,46 @@ export function toldLimits(record: AuditRecord): ToldLimit[] {
     });
 }
 
-function tell(found: Record<string, unknown>, record: AuditRecord): ToldLimit {
+/** Who set or granted something; nobody for a reader who may not know. */
+const byWhom = (who: unknown, { is_admin }: LimitReader) => (is_admin && typeof who === 'string' ? ` by ${who}` : '');
+
+/** A record of a stage of the operator's own may hold anything. */
+const moment = (at: unknown) => {
+  const read = new Date(String(at));
+  return Number.isNaN(read.getTime()) ? String(at) : formatInUtc(read);
+};
+
+/** What was changed about a limit of an audit record at run time; `undefined` where nothing was. */
+export function describeChanges(limit: Readonly<Record<string, unknown>>, reader: LimitReader): string | undefined {
+  const { set_at, set_by, unit } = limit;
+  const grants = Array.isArray(limit.grants) ? (limit.grants as Record<string, unknown>[]) : [];
+  const sentences = [
+    ...(typeof set_at === 'string' ? [`Set at run time${byWhom(set_by, reader)}, ${moment(set_at)}.`] : []),
+    ...grants.map(({ amount, granted_at, granted_by, expires_at }) => {
+      const until = `${moment(granted_at)}, until ${moment(expires_at)}`;
+      return `${shownAmount(String(unit), Number(amount))} of it granted${byWhom(granted_by, reader)}, ${until}.`;
+    }),
+  ];
+  return sentences.length === 0 ? undefined : sentences.join(' ');
+}
+
+/** An audit record for a reader: who is no administrator is not told which of them set limits and granted room. */
+export function recordFor({ is_admin }: LimitReader, record: AuditRecord): AuditRecord {
+  if (is_admin || !Array.isArray(record.limits)) return record;
+  const limits = (record.limits as (Record<string, unknown> | null)[]).map((limit) => {
+    if (limit === null || typeof limit !== 'object') return limit;
+    const { set_by: _, grants, ...known } = limit;
+    const nameless = ({ granted_by: _by, ...grant }: Record<string, unknown>) => grant;
+    return { ...known, ...(Array.isArray(grants) && { grants: grants.map(nameless) }) };
+  });
+  return { ...record, limits };
+}
+
+function shownAmount(unit: string, amount: number): string {
+  return unit === 'usd' ? `${formatUsd(usdToNano(amount))} USD` : `${amount} ${unit}`;
+}
+
+function tell(found: Record<string, unknown>, record: AuditRecord, reader: LimitReader): ToldLimit {
   const { rule, scope, key, window, unit } = Object.fromEntries(
     ['rule', 'scope', 'key', 'window', 'unit'].map((name) => [name, String(found[name])]),
   ) as Record<'rule' | 'scope' | 'key' | 'window' | 'unit', string>;
@@ -48,7 +91,7 @@ function tell(found: Record<string, unknown>, record: AuditRecord): ToldLimit {
   const cost = Number(record.cost_usd ?? Number.NaN);
   const is_usd = unit === 'usd';
   const after = refused || !is_usd || Number.isNaN(cost) ? null : (usdToNano(spent) + usdToNano(cost)) / 1e9;
-  const shown = (amount: number) => (is_usd ? `${formatUsd(usdToNano(amount))} USD` : `${amount} ${unit}`);
+  const shown = (amount: number) => shownAmount(unit, amount);
   const per = window === 'open' ? 'at once' : `per ${window}`;
   const others = reserved > 0 ? `, ${shown(reserved)} reserved by other requests` : '';
   const then = after === null ? '' : `; ${shown(after)} with this request`;
@@ -56,5 +99,6 @@ function tell(found: Record<string, unknown>, record: AuditRecord): ToldLimit {
     ...{ rule, scope, key, window, unit: unit as ToldLimit['unit'], limit, spent, reserved, after, refused },
     resets_at: typeof found.resets_at === 'string' ? found.resets_at : null,
     words: `${describeCounter({ scope, key })}: ${shown(spent)} of ${shown(limit)} ${per}${others}${then}`,
+    changed: describeChanges(found, reader) ?? null,
   };
 }

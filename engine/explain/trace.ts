@@ -4,6 +4,7 @@
  */
 import { RECORDED_FACTS, recordedFacts } from '../audit/recorded-facts.ts';
 import type { AuditRecord } from '../contract/services.ts';
+import type { LimitReader } from '../money/limits/written-limits.ts';
 import type { RequestAttempt } from '../money/reports/request-attempts.ts';
 import { factsRead } from '../rules/fact-paths.ts';
 import { factView } from '../rules/fact-view.ts';
@@ -42,25 +43,29 @@ export interface TraceSources {
   readonly rules?: readonly RuleInWords[] | undefined;
   /** Of the ledger; those of the record where it has none. */
   readonly attempts: readonly RequestAttempt[];
+  /** Absent: an administrator. */
+  readonly reader?: LimitReader;
 }
+
+const ADMINISTRATOR: LimitReader = { is_admin: true };
 
 const texts = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : []);
 const textOf = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
 /** How a request was decided, in words. A record may come from a stage of the operator's own: whatever it lacks is left out. */
-export function traceOf(record: AuditRecord, { rules, attempts }: TraceSources): Trace {
+export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINISTRATOR }: TraceSources): Trace {
   const seen = (typeof record.seen === 'object' ? record.seen : {}) as Readonly<Record<string, unknown>>;
   const facts = { ...recordedFacts(record), ...seen };
   const tried = attempts.length > 0 ? attempts : attemptsOf(record);
   const stages = stagesOf(record, facts, rules);
   return {
-    why: whyOf(record, { attempts: tried, stages, rules }),
+    why: whyOf(record, { attempts: tried, stages, rules, reader }),
     config: textOf(record.config),
     rules_known: rules !== undefined,
     pipeline: textOf(record.pipeline),
     stages,
     rules: rulesOf(record, facts, rules ?? []),
-    limits: toldLimits(record),
+    limits: toldLimits(record, reader),
     attempts: tried.map((attempt, i) => ({ n: i + 1, words: describeAttempt(attempt) })),
     dropped: texts(record.dropped).map(describeDropped),
     bytes:

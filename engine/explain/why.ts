@@ -1,6 +1,7 @@
 import { ERRORS } from '../contract/errors.ts';
 import type { AuditRecord } from '../contract/services.ts';
 import { formatUsd, usdToNano } from '../kit/money.ts';
+import type { LimitReader } from '../money/limits/written-limits.ts';
 import type { RequestAttempt } from '../money/reports/request-attempts.ts';
 import type { RuleInWords } from './rules.ts';
 import type { ToldStage } from './told.ts';
@@ -10,6 +11,7 @@ interface Known {
   readonly attempts: readonly RequestAttempt[];
   readonly stages: readonly ToldStage[];
   readonly rules: readonly RuleInWords[] | undefined;
+  readonly reader: LimitReader;
 }
 
 const seconds = (ms: unknown) => {
@@ -37,11 +39,24 @@ function placeOf(name: unknown, kind: RuleInWords['kind'], rules: Known['rules']
   return rule === undefined ? '' : ` (${rule.file}:${rule.line})`;
 }
 
-function refusal(record: AuditRecord, error: string, { stages, rules }: Known): string {
+/** Who changed the limit that refused a request at run time, beside the reason, which says when; empty where nobody did. */
+function changesOf({ limits, spend_rule }: AuditRecord, { is_admin }: LimitReader): string {
+  if (!Array.isArray(limits) || !is_admin) return '';
+  const refused = (limits as (Record<string, unknown> | null)[]).find((limit) => limit?.rule === spend_rule);
+  const grants = Array.isArray(refused?.grants) ? (refused.grants as Record<string, unknown>[]) : [];
+  const givers = [...new Set(grants.map(({ granted_by }) => String(granted_by)))];
+  return [
+    ...(typeof refused?.set_by === 'string' ? [` It was set by ${refused.set_by}.`] : []),
+    ...(givers.length > 0 ? [` The grant is by ${givers.join(' and ')}.`] : []),
+  ].join('');
+}
+
+function refusal(record: AuditRecord, error: string, { stages, rules, reader }: Known): string {
   const { spend_rule, reason, refused_by, model, alias, stage } = record;
   if (typeof reason === 'string') {
     const place = placeOf(spend_rule, 'spend', rules);
-    return `Refused: ${ended(reason.replace(/\.$/, ''))}${place === '' ? '' : ` It is written in${place.replace(/[()]/g, '')}.`}`;
+    const written = place === '' ? '' : ` It is written in${place.replace(/[()]/g, '')}.`;
+    return `Refused: ${ended(reason.replace(/\.$/, ''))}${written}${changesOf(record, reader)}`;
   }
   const meaning = meaningOf(error);
   if (typeof spend_rule === 'string') {

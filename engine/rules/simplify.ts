@@ -23,6 +23,28 @@ function combine(operator: 'and' | 'or', operands: readonly unknown[]): unknown 
   return open.length === 1 ? open[0] : { [operator]: open };
 }
 
+/** What is left of `if`: what comes after a condition that does not hold is left out, and what comes after one that does. */
+function choose(operands: readonly unknown[], known: KnownFacts): unknown {
+  const open: unknown[] = [];
+  for (let i = 0; i + 1 < operands.length; i += 2) {
+    const condition = simplify(operands[i], known);
+    if (condition === false) continue;
+    const value = simplify(operands[i + 1], known);
+    if (condition === true) return chosen([...open, value]);
+    open.push(condition, value);
+  }
+  return chosen([...open, simplify(operands.at(-1), known)]);
+}
+
+function chosen(open: readonly unknown[]): unknown {
+  if (open.length !== 3) return open.length === 1 ? open[0] : { if: open };
+  const [condition, value, otherwise] = open;
+  if (value === false) return combine('and', [{ '!': [condition] }, otherwise]);
+  if (otherwise === false) return combine('and', [condition, value]);
+  if (value === true) return combine('or', [condition, otherwise]);
+  return { if: open };
+}
+
 /** What is left of a condition once some facts are known: `true`, `false`, or a condition over the other facts. */
 export function simplify(logic: unknown, known: KnownFacts): unknown {
   if (isDecided(logic, known)) return compileCondition(logic)(factView(known));
@@ -33,6 +55,7 @@ export function simplify(logic: unknown, known: KnownFacts): unknown {
       operands.map((operand) => simplify(operand, known)),
     );
   }
+  if (operator === 'if') return choose(operands, known);
   if (operator === '!') {
     const inner = simplify(operands[0], known);
     return typeof inner === 'boolean' ? !inner : { '!': [inner] };

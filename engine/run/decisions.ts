@@ -6,7 +6,7 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { StageError } from '../contract/errors.ts';
 import type { FactPath } from '../contract/facts.ts';
-import type { AuditRecord, LimitStatus } from '../contract/services.ts';
+import type { AuditRecord, LimitChanges, LimitStatus } from '../contract/services.ts';
 import { nanoToUsd } from '../kit/money.ts';
 import { spendLimits } from '../money/limits/spend-limits.ts';
 import { accessRules, routingRules } from '../rules/config-rules.ts';
@@ -133,7 +133,8 @@ function describeLimits(ctx: Decided): object[] {
   return ctx.notes.all_limits.slice(0, TOLD_MAX).map((limit) => describeLimit(limit, own));
 }
 
-function describeLimit({ rule, scope, key, window, unit, resets_at, ...amounts }: LimitStatus, own: number): object {
+function describeLimit(status: LimitStatus, own: number): object {
+  const { rule, scope, key, window, unit, resets_at, changes, ...amounts } = status;
   const is_usd = unit === 'nano_usd';
   const shown = (amount: number) => (is_usd ? nanoToUsd(amount) : amount);
   return {
@@ -141,7 +142,23 @@ function describeLimit({ rule, scope, key, window, unit, resets_at, ...amounts }
     limit: shown(amounts.limit),
     spent: shown(amounts.spent),
     reserved: shown(Math.max(0, amounts.reserved - (is_usd ? own : 0))),
-    resets_at: resets_at === null ? null : new Date(resets_at).toISOString(),
+    resets_at: resets_at === null ? null : isoTime(resets_at),
+    ...(changes !== undefined && describeChanges(changes, shown)),
+  };
+}
+
+const isoTime = (at: number) => new Date(at).toISOString();
+
+/** Who set a limit, and who granted what on top of it until when. */
+function describeChanges({ set, grants }: LimitChanges, shown: (amount: number) => number): object {
+  return {
+    ...(set !== null && { set_at: isoTime(set.at), set_by: set.by.slice(0, TEXT_LENGTH_MAX) }),
+    ...(grants.length > 0 && {
+      grants: grants.map(({ id, amount, at, by, expires_at }) => ({
+        ...{ id, amount: shown(amount), granted_at: isoTime(at), granted_by: by.slice(0, TEXT_LENGTH_MAX) },
+        expires_at: isoTime(expires_at),
+      })),
+    }),
   };
 }
 

@@ -21,6 +21,7 @@ import { deepFreeze } from '../kit/freeze.ts';
 import { checkGateway, validateGateway } from '../load/gateway.ts';
 import { definitionProblem } from '../load/stage-definition.ts';
 import { BookedReservation, type Books, requestIdentity } from '../money/ledger/reservation.ts';
+import { NO_CHANGES } from '../money/limits/limits-in-force.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
 import { createFindings } from '../source/findings.ts';
@@ -196,7 +197,7 @@ function fakeServices(
       appendLine: (path, record) => recorded.lines.set(path, [...(recorded.lines.get(path) ?? []), record]),
     },
     upstreams: createUpstreamStates({ upstreams: config.upstreams, clock, log, random: () => 0.5 }),
-    limits_in_force: { amount: async (_name, written) => written },
+    limits_in_force: { changes: async () => NO_CHANGES },
     pipeline: {
       protocol: wishes.protocol ?? 'messages',
       stages: wishes.stages ?? ['translate'],

@@ -23,6 +23,8 @@ describe('a condition of which some facts are known', () => {
     assert.deepEqual(simplify({ or: [IN_RESEARCH, LARGE] }, interns), LARGE);
     assert.deepEqual(simplify({ '!': [{ and: [IN_RESEARCH, LARGE] }] }, research), { '!': [LARGE] });
     assert.deepEqual(simplify(LARGE, research), LARGE);
+    assert.deepEqual(simplify({ if: [IN_RESEARCH, LARGE, false] }, research), LARGE);
+    assert.deepEqual(simplify({ if: [LARGE, false, IN_RESEARCH] }, research), { '!': [LARGE] });
   });
 
   it('knows the items of a list that is known', () => {
@@ -39,6 +41,10 @@ const { condition } = fc.letrec<{ condition: unknown; leaf: unknown }>((tie) => 
     fc.array(tie('condition'), { minLength: 1, maxLength: 3 }).map((and) => ({ and })),
     fc.array(tie('condition'), { minLength: 1, maxLength: 3 }).map((or) => ({ or })),
     tie('condition').map((inner) => ({ '!': [inner] })),
+    fc.tuple(tie('condition'), tie('condition'), tie('condition')).map((choice) => ({ if: choice })),
+    fc
+      .tuple(tie('condition'), tie('condition'), tie('condition'), tie('condition'), tie('condition'))
+      .map((choice) => ({ if: choice })),
   ),
   leaf: fc.oneof(
     fc.boolean(),

@@ -1,7 +1,9 @@
 import type { RequestFilter } from '../../audit/request-filter.ts';
 import { countToRead, listRequestRecords } from '../../audit/request-records.ts';
 import type { AuditRecord, Clock } from '../../contract/services.ts';
+import { recordFor } from '../../explain/told-limits.ts';
 import type { CsvCell } from '../../kit/text/csv.ts';
+import type { LimitReader } from '../../money/limits/written-limits.ts';
 import type { Database } from '../../store/database.ts';
 import { EXPORT_PAGE, type ExportedList } from '../export-list.ts';
 import { type RequestRow, requestRow } from './request-rows.ts';
@@ -19,6 +21,7 @@ const cell = (value: RequestRow[keyof RequestRow]): CsvCell => {
 export function exportedRequests(
   { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now'> },
   filter: RequestFilter,
+  reader: LimitReader,
 ): ExportedList<Line> {
   const now = clock.now();
   async function* pages(): AsyncIterable<readonly Line[]> {
@@ -28,7 +31,7 @@ export function exportedRequests(
       const page = await listRequestRecords(database, bounded, { limit: EXPORT_PAGE, after, now });
       if (page === undefined) throw new Error('the records that come next were deleted while they were read');
       const { records, next } = page;
-      if (records.length > 0) yield records.map(({ id, at, record }) => ({ ...record, id, at }));
+      if (records.length > 0) yield records.map(({ id, at, record }) => ({ ...recordFor(reader, record), id, at }));
       after = next;
     }
   }

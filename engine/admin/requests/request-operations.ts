@@ -7,6 +7,7 @@ import { StartError } from '../../contract/start-error.ts';
 import { recallRequest, replayRecord } from '../../explain/past-request.ts';
 import { tellReplay } from '../../explain/replay-words.ts';
 import { effectiveRules, type RuleInWords } from '../../explain/rules.ts';
+import { recordFor } from '../../explain/told-limits.ts';
 import { traceOf } from '../../explain/trace.ts';
 import { readRequestAttempts } from '../../money/reports/request-attempts.ts';
 import { readRequestLedger } from '../../money/reports/request-ledger.ts';
@@ -74,10 +75,10 @@ export function requestOperations(options: AdminOptions) {
     },
 
     exportRequests: async ({ caller }: Asked, wish: RequestsAsked) =>
-      exportLines(exportedRequests(options, await filterOf(wish, caller))),
+      exportLines(exportedRequests(options, await filterOf(wish, caller), caller)),
 
     exportRequestsCsv: async ({ caller }: Asked, wish: RequestsAsked) =>
-      exportCsv(exportedRequests(options, await filterOf(wish, caller))),
+      exportCsv(exportedRequests(options, await filterOf(wish, caller), caller)),
 
     async getRequest({ caller }: Asked, { id }: { readonly id: string }) {
       const found = await find(caller, id);
@@ -86,9 +87,9 @@ export function requestOperations(options: AdminOptions) {
       const ledger = await readRequestLedger(database, id);
       return {
         request: requestRow(found),
-        trace: forCaller(caller, traceOf(record, { rules: await rulesOf(record), attempts })),
+        trace: forCaller(caller, traceOf(record, { rules: await rulesOf(record), attempts, reader: caller })),
         ledger: ledger.map(({ cost_nano_usd, ...row }) => ({ ...row, cost_usd: Number(cost_nano_usd) / 1e9 })),
-        record,
+        record: recordFor(caller, record),
       };
     },
 

@@ -1,5 +1,6 @@
 import type { RequestRecord } from '../../audit/request-records.ts';
 import type { AuditRecord } from '../../contract/services.ts';
+import { describeChanges } from '../../explain/told-limits.ts';
 import { formatUsd, usdToNano } from '../../kit/money.ts';
 import { printable, printableWord } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
@@ -44,12 +45,20 @@ function endOf(record: AuditRecord): string | undefined {
   return Number(status ?? 0) >= 400 && typeof upstream === 'string' ? `${word(upstream)} answered so` : undefined;
 }
 
-function refusalOf({ refused_by, spend_rule, stage, status }: AuditRecord): string {
+/** The limit that refused a request: by the name of its rule, and who changed it at run time. */
+function limitOf({ limits, spend_rule }: AuditRecord): string {
+  const found = Array.isArray(limits) ? limits.find((limit) => limit?.rule === spend_rule) : undefined;
+  const changes = found && describeChanges(found, { is_admin: true })?.replace(/\.$/, '');
+  return `refused by limit ${word(spend_rule)}${changes ? `: ${changes}` : ''}`;
+}
+
+function refusalOf(record: AuditRecord): string {
+  const { refused_by, spend_rule, stage, status } = record;
   if (typeof refused_by === 'string') {
     const [, kind, name] = REFUSED_BY.exec(refused_by) ?? [];
     return `refused by ${kind === undefined ? word(refused_by) : `${kind} ${word(name)}`}`;
   }
-  if (typeof spend_rule === 'string') return `refused by limit ${word(spend_rule)}`;
+  if (typeof spend_rule === 'string') return limitOf(record);
   const verb = Number(status ?? 500) < 500 ? 'refused by' : 'failed in';
   return typeof stage === 'string' ? `${verb} stage ${word(stage)}` : verb.split(' ')[0]!;
 }

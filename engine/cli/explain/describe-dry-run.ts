@@ -83,7 +83,25 @@ function amountOf(unit: LimitStep['unit'], amount: number): string {
 function limitLines({ limits, past }: DryRun, line_width: number): string[] {
   const [in_usd, others] = [limits.filter(({ unit }) => unit === 'usd'), limits.filter(({ unit }) => unit !== 'usd')];
   const tables = [in_usd, others].filter((some) => some.length > 0).map((some) => limitTable(some, past, line_width));
-  return tables.flatMap((table, i) => (i === 0 ? table : ['', ...table]));
+  return [
+    ...tables.flatMap((table, i) => (i === 0 ? table : ['', ...table])),
+    ...limits.flatMap((limit) => changeLines(limit, line_width)),
+  ];
+}
+
+/** Who set a limit, and who granted room on top of it. */
+function changeLines(limit: LimitStep, line_width: number): string[] {
+  const { changed, unit } = limit;
+  if (changed === undefined) return [];
+  const { set, grants } = changed;
+  const sentences = [
+    ...(set === null ? [] : [`set at run time by ${set.by}, ${formatMoment(set.at)}`]),
+    ...grants.map(
+      ({ amount, at, by, expires_at }) =>
+        `${amountOf(unit, amount)}${unit === 'usd' ? ' USD' : ` ${unit}`} granted by ${by}, ${formatMoment(at)}, until ${formatMoment(expires_at)}`,
+    ),
+  ];
+  return wrapText(`${ofWhom(limit)}: ${sentences.join('; ')}`, line_width, DETAIL);
 }
 
 function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_width: number): string[] {

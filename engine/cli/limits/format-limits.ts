@@ -3,7 +3,13 @@ import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type AmountUnit, perWindow } from '../../money/limits/limit-names.ts';
 import type { LimitInForce as Limit } from '../../money/limits/limit-statuses.ts';
-import { describePersonal, describeWhose, formatAmount, formatShownUsd } from '../../money/limits/limit-words.ts';
+import {
+  describePersonal,
+  describeUnlimited,
+  describeWhose,
+  formatAmount,
+  formatShownUsd,
+} from '../../money/limits/limit-words.ts';
 import type { WrittenLimit } from '../../money/limits/written-limits.ts';
 import { formatMoment } from '../times.ts';
 
@@ -15,7 +21,7 @@ const INDENT = '    ';
 export function describeInForce(limit: LimitInForce): string[] {
   const { unit, set, grants, rules, time_zone } = limit;
   const amount = (value: number) => formatAmount(value, unit);
-  const in_force = limit.limit === null ? 'no limit' : amount(limit.limit);
+  const in_force = limit.limit === null ? describeUnlimited(limit) : amount(limit.limit);
   const idle = limit.counted ? [] : ['no limit of gateway.yaml counts this: what is set or granted has no effect'];
   const personal = describePersonal(limit);
   const because = (reason: string | null) => (reason === null ? '' : `: ${printable(reason)}`);
@@ -26,18 +32,23 @@ export function describeInForce(limit: LimitInForce): string[] {
     ...(set === null
       ? []
       : [
-          `set to ${amount(set.limit)} by ${printable(set.set_by)}, ${formatMoment(set.set_at, time_zone)}${because(set.reason)}`,
+          `set to ${amount(set.limit)}${byWhom(set.set_by)}, ${formatMoment(set.set_at, time_zone)}${because(set.reason)}`,
         ]),
     ...grants.map(
       (grant) =>
-        `plus ${amount(grant.amount)} until ${formatMoment(grant.expires_at, time_zone)}, ${grant.id} by ${printable(grant.granted_by)}${because(grant.reason)}`,
+        `plus ${amount(grant.amount)} until ${formatMoment(grant.expires_at, time_zone)}, ${grant.id}${byWhom(grant.granted_by)}${because(grant.reason)}`,
     ),
-    ...rules.map((rule) => `gateway.yaml: ${formatRule(rule, unit, set !== null)}`),
+    ...rules.map((rule) => `gateway.yaml: ${formatRule(limit, rule)}`),
   ];
   return [
     ...wrapText(`${describeWhose(limit)}: ${in_force}`, WIDTH, '', INDENT),
     ...from.flatMap((line) => wrapText(line, WIDTH, INDENT, `${INDENT}  `)),
   ];
+}
+
+/** Developers are not told which administrator it was. */
+function byWhom(who: string | null): string {
+  return who === null ? '' : ` by ${printable(who)}`;
 }
 
 /** What somebody must know who has just made a limit smaller than what is spent; `undefined` when there is room. */
@@ -61,18 +72,29 @@ export function describeNoRoom({
 
 /** The limits of gateway.yaml, as they are written. */
 export function describeWritten(written: readonly WrittenLimit[]): string[] {
-  return written.flatMap(({ rule, scope, window, unit, limit, by_group, mode, always }) => {
-    const amounts = [
-      ...Object.entries(by_group ?? {}).map(([group, most]) => `${formatAmount(most, unit)} for ${group}`),
-      ...(limit === null ? [] : [`${formatAmount(limit, unit)}${by_group === null ? '' : ' for others'}`]),
-    ].join(', ');
+  return written.flatMap(({ rule, scope, window, unit, limit, by_group, mode, always, condition }) => {
+    const amounts = formatAmounts({ limit, by_group }, unit);
     const scopes = scope.split('+').filter((each) => each !== 'rule');
     const each = `each ${scopes.join(' and ')} ${perWindow(window)}`;
     const matching = scope.endsWith('+rule');
-    const condition = matching ? ', counting only what its condition holds for' : ' where its condition holds';
-    const extra = [always ? '' : condition, mode === 'shadow' ? ', only reported (shadow)' : ''];
+    const extra = [forWhich({ always, condition }, matching), mode === 'shadow' ? ', only reported (shadow)' : ''];
     return wrapText(printable(`${rule}: ${amounts}, ${each}${extra.join('')}`), WIDTH, '', INDENT);
   });
+}
+
+/** `50 USD for science, 5 USD for others`. */
+function formatAmounts({ limit, by_group }: Pick<WrittenLimit, 'limit' | 'by_group'>, unit: AmountUnit): string {
+  const amounts = [
+    ...Object.entries(by_group ?? {}).map(([group, most]) => `${formatAmount(most, unit)} for ${group}`),
+    ...(limit === null ? [] : [`${formatAmount(limit, unit)}${by_group === null ? '' : ' for others'}`]),
+  ];
+  return amounts.length === 0 ? 'by group' : amounts.join(', ');
+}
+
+/** Which requests a limit is for; empty for all. */
+function forWhich({ always, condition }: Pick<WrittenLimit, 'always' | 'condition'>, matching: boolean): string {
+  if (condition === null) return always ? '' : ', for some requests';
+  return matching ? `, counting only requests where ${condition}` : `, for requests where ${condition}`;
 }
 
 function verbFor(unit: AmountUnit): string {
@@ -89,14 +111,12 @@ function formatStatus({ window, unit, spent, reserved, in_flight, room, resets_a
   return `${formatAmount(spent, unit)} ${verbFor(unit)}${in_flight_part}${left}${resets}`;
 }
 
-function formatRule(
-  { rule, limit, mode, always }: LimitInForce['rules'][number],
-  unit: AmountUnit,
-  is_set: boolean,
-): string {
-  const amount = limit === null ? 'by group' : formatAmount(limit, unit);
-  const name = `${amount} (${printable(rule)})`;
-  if (mode === 'shadow') return `${name}, only reported`;
-  if (is_set) return `${name}, replaced`;
-  return always ? name : `${name}, where its condition holds`;
+function formatRule({ unit, set, of }: LimitInForce, rule: LimitInForce['rules'][number]): string {
+  const { limit, by_group, mode, always, condition } = rule;
+  const name = `${formatAmounts({ limit, by_group }, unit)} (${printable(rule.rule)})`;
+  const which = printable(
+    forWhich({ always: always || limit === null || by_group !== null, condition }, of.rule !== undefined),
+  );
+  if (mode === 'shadow') return `${name}, only reported${which}`;
+  return set === null ? `${name}${which}` : `${name}, replaced`;
 }

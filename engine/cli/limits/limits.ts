@@ -55,7 +55,11 @@ export async function list(
             limits.filter((limit) => !changed.includes(limit)).flatMap(describeInForce),
           ),
         ]
-      : limits.flatMap(describeInForce);
+      : [
+          ...limits.flatMap(describeInForce),
+          ...(limits.length > 0 && written.length > 0 ? [''] : []),
+          ...titled('Also in gateway.yaml for their requests', describeWritten(written)),
+        ];
     terminal.data(`${printableLines(blocks).trimEnd()}\n`);
   }
   return EXIT_OK;

@@ -384,6 +384,7 @@ export interface RequestTrace {
     readonly resets_at: OptionalTime;
     readonly refused: boolean;
     readonly words: string;
+    readonly changed: string | null;
   })[];
   readonly attempts: readonly {
     readonly n: number;
@@ -454,21 +455,23 @@ export interface LimitInForce {
   readonly rules: readonly ({
     readonly rule: string;
     readonly limit: number | null;
+    readonly by_group: Readonly<Record<string, number>> | null;
     readonly mode: 'enforce' | 'shadow';
     readonly always: boolean;
+    readonly condition: string | null;
   })[];
   readonly set: {
     readonly limit: number;
     readonly reason: string | null;
     readonly set_at: Time;
-    readonly set_by: string;
+    readonly set_by: string | null;
   } | null;
   readonly grants: readonly ({
     readonly id: string;
     readonly amount: number;
     readonly reason: string | null;
     readonly granted_at: Time;
-    readonly granted_by: string;
+    readonly granted_by: string | null;
     readonly expires_at: Time;
   })[];
 }
@@ -483,6 +486,7 @@ export interface WrittenLimit {
   readonly by_group: Readonly<Record<string, number>> | null;
   readonly mode: 'enforce' | 'shadow';
   readonly always: boolean;
+  readonly condition: string | null;
 }
 
 /** A rule of gateway.yaml with its limits. */
@@ -506,6 +510,7 @@ export interface CountedLimit {
   readonly by_group: Readonly<Record<string, number>> | null;
   readonly mode: 'enforce' | 'shadow';
   readonly always: boolean;
+  readonly condition: string | null;
   readonly words: string;
   readonly counted: number;
   readonly none_left: number;
@@ -531,7 +536,7 @@ export interface Grant {
   readonly amount: number;
   readonly reason: string | null;
   readonly granted_at: Time;
-  readonly granted_by: string;
+  readonly granted_by: string | null;
   readonly expires_at: Time;
   readonly revoked_at: OptionalTime;
   readonly state: 'active' | 'revoked' | 'expired';

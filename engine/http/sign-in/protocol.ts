@@ -226,6 +226,8 @@ ${table(['header', 'meaning'], rows)}
 \`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`reserved_usd\`, \`reserved_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
 \`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`used\`, \`reserved\`, \`in_flight\`, \`needed\`, \`window\`, \`scope\`, \`key\`,
 \`resets_at\` (null where the limit is on requests at once) and \`rule\`. Both list all limits without room in \`exceeded\`.
+For a limit that an administrator set at run time \`rule\` is \`set at run time\` and \`set_at\` says when; where room was granted on top,
+\`granted_usd\` (or \`granted\`) says how much of the limit that is, and \`granted_until\` when the first of it ends.
 In the Messages envelope \`resets_at\` is a time such as \`2026-03-11T00:00:00.000Z\`; in that of chat completions and Responses it
 is whole seconds since the epoch, and \`reset_time\` is that text. There the type of a refusal that waiting a minute does not
 mend is \`usage_limit_reached\`, whichever the limit${refusalHeader(server)}.`;

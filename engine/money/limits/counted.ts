@@ -1,4 +1,5 @@
-import type { CounterName, LimitDemand } from '../../contract/services.ts';
+import type { CounterName, LimitChanges, LimitDemand } from '../../contract/services.ts';
+import { grantedIn } from './limits-in-force.ts';
 import type { CountedDemand, CounterNumbers } from './room.ts';
 
 /** What a counter holds in its current window; numbers in its unit. */
@@ -14,10 +15,18 @@ export interface Balance extends CounterName {
 /** What a ledger counts, and the limits that were set and granted at run time; amounts in the unit of their counter. */
 export interface Counted {
   readonly balances: readonly Balance[];
-  readonly settings?: readonly (CounterName & { readonly amount: number })[];
+  readonly settings?: readonly (CounterName & Changed)[];
   /** `expires_at` in milliseconds since the epoch. */
-  readonly grants?: readonly (CounterName & { readonly amount: number; readonly expires_at: number })[];
+  readonly grants?: readonly (CounterName & Changed & { readonly expires_at: number })[];
 }
+
+/** An amount that was set or granted; when (in milliseconds since the epoch) and by whom, where that is known. */
+interface Changed {
+  readonly amount: number;
+  readonly changed?: { readonly at: number; readonly by: string };
+}
+
+const BY_NOBODY = { at: 0, by: 'nobody' };
 
 const idOf = ({ scope, key, window, unit }: CounterName): string => JSON.stringify([scope, key, window, unit]);
 
@@ -32,6 +41,20 @@ export function withCounters(demands: readonly LimitDemand[], counted: Counted, 
   const active = grants.filter(({ expires_at }) => now < expires_at);
   const numbersOf = (id: string): CounterNumbers => {
     const held = balances.filter((balance) => idOf(balance) === id);
+    const setting = settings.find((each) => idOf(each) === id);
+    const changes: LimitChanges = {
+      set: setting === undefined ? null : { amount: setting.amount, ...(setting.changed ?? BY_NOBODY) },
+      grants: active
+        .filter((grant) => idOf(grant) === id)
+        .map(({ amount, expires_at, changed = BY_NOBODY }, i) => ({
+          id: `grant ${i + 1}`,
+          amount,
+          expires_at,
+          ...changed,
+        }))
+        .toSorted((a, b) => a.expires_at - b.expires_at),
+    };
+    const granted = grantedIn(changes);
     const sum = (of: (balance: Balance) => number) => held.reduce((all, balance) => all + of(balance), 0);
     return {
       spent: sum(({ spent }) => spent),
@@ -39,8 +62,9 @@ export function withCounters(demands: readonly LimitDemand[], counted: Counted, 
       most: sum(({ most, reserved }) => most ?? reserved),
       in_flight: sum(inFlightOf),
       resets_at: null,
-      set: settings.find((setting) => idOf(setting) === id)?.amount ?? null,
-      granted: active.filter((grant) => idOf(grant) === id).reduce((all, { amount }) => all + amount, 0),
+      set: setting?.amount ?? null,
+      granted,
+      ...((setting !== undefined || granted > 0) && { changes }),
     };
   };
   const known = new Map<string, CounterNumbers>();

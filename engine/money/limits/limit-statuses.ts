@@ -3,6 +3,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import type { CounterName, LimitWindow } from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
+import { type CallerRow, callersFor, callersOf } from './callers.ts';
 import { type Forecast, forecastOf } from './forecast.ts';
 import { MOMENT } from './limit-change.ts';
 import { ALWAYS_COUNTED } from './limit-demands.ts';
@@ -17,11 +18,15 @@ import {
 } from './limit-names.ts';
 import { limitInForce, roomLeft } from './room.ts';
 import { ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
-import { type RuleInForce, ruleInForce } from './written-limits.ts';
+import { type LimitReader, type RuleInForce, ruleInForce } from './written-limits.ts';
 
 /** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
 export interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {
-  readonly config: Pick<GatewayConfig, 'spend_limits'>;
+  readonly config: Pick<GatewayConfig, 'spend_limits' | 'token_groups' | 'auth'>;
+  /** Absent: an administrator. */
+  readonly reader?: LimitReader;
+  /** E-mail address: of what several share, the rules are those for this person's requests. */
+  readonly about?: string;
 }
 
 /** One counter with its limit. Amounts are in `unit`: USD, requests or tokens. */
@@ -52,7 +57,8 @@ export interface LimitInForce {
     readonly limit: number;
     readonly reason: string | null;
     readonly set_at: Date;
-    readonly set_by: string;
+    /** `null` for a reader who may not know. */
+    readonly set_by: string | null;
   } | null;
   /** What is granted on top, what ends first before the rest. */
   readonly grants: readonly {
@@ -60,14 +66,11 @@ export interface LimitInForce {
     readonly amount: number;
     readonly reason: string | null;
     readonly granted_at: Date;
-    readonly granted_by: string;
+    /** `null` for a reader who may not know. */
+    readonly granted_by: string | null;
     readonly expires_at: Date;
   }[];
 }
-
-/** SQL: whether an access token may be used at the moment. */
-export const inForceAt = (token: string) =>
-  `${token}.revoked_at is null and (${token}.expires_at is null or ${token}.expires_at > at)`;
 
 /** SQL: how far back the windows before one are looked at; half a day more, because not all days are equally long. */
 const SPAN_BEFORE = `case n.window_kind when 'day' then interval '7 days 12 hours'
@@ -97,8 +100,7 @@ interface StatusRow {
         readonly expires_at: string;
       }[]
     | null;
-  /** Groups that requests of the person may come with: by sign-in, and by each access token in force. */
-  readonly groups: readonly (readonly string[])[] | null;
+  readonly callers: readonly CallerRow[] | null;
 }
 
 /**
@@ -120,13 +122,10 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
           from limit_grants g
           where g.scope = n.scope and g.key = n.key and g.window_kind = n.window_kind and g.unit = n.unit
             and g.revoked_at is null and g.expires_at > at) as grants,
-       (select jsonb_agg(distinct i.groups) from (
-          select p.groups where p.signed_in_at is not null or p.groups <> '{}'
-          union all select p.groups || t.token_group from access_tokens t where t.principal_id = p.id and ${inForceAt('t')}
-        ) as i) as groups
+       ${callersOf('n.person', 'n.token')} as callers
      from moment
-     cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-       with ordinality as n (scope, key, window_kind, unit, person, position)
+     cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+       with ordinality as n (scope, key, window_kind, unit, person, token, position)
      cross join lateral (select window_start(n.window_kind, at, $2) as start) as w
      left join spend_counters c on c.scope = n.scope and c.key = n.key and c.window_kind = n.window_kind
        and c.unit = n.unit and c.window_start = w.start
@@ -136,7 +135,6 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
          and b.window_start < w.start and b.window_start > w.start - ${SPAN_BEFORE}
      ) as past
      left join limit_settings s on s.scope = n.scope and s.key = n.key and s.window_kind = n.window_kind and s.unit = n.unit
-     left join principals p on p.id = 'user:' || n.person
      order by n.position`,
     [
       databaseTime(clock),
@@ -145,11 +143,12 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
       names.map(({ key }) => key),
       names.map(({ window }) => window),
       names.map(({ unit }) => unit),
-      names.map((name) => storable(partsOf(name).user ?? '')),
+      names.map((name) => storable(partsOf(name).user ?? (partsOf(name).token === undefined ? (at.about ?? '') : ''))),
+      names.map((name) => storable(partsOf(name).token ?? '')),
     ],
   );
   const limits = spendLimits(config);
-  return rows.map((row, i) => ({ ...describe(names[i]!, row, limits, if_granted), time_zone: timeZone(config) }));
+  return rows.map((row, i) => ({ ...describe(at, names[i]!, row, limits, if_granted), time_zone: timeZone(config) }));
 }
 
 /** The time zone in which windows begin. */
@@ -157,7 +156,10 @@ export function timeZone({ spend_limits }: LimitsAt['config']): string {
   return spend_limits?.time_zone ?? 'UTC';
 }
 
+const ADMINISTRATOR: LimitReader = { is_admin: true };
+
 function describe(
+  { config, reader = ADMINISTRATOR }: Pick<LimitsAt, 'config' | 'reader'>,
   name: CounterName,
   row: StatusRow,
   limits: readonly SpendLimit[],
@@ -166,6 +168,7 @@ function describe(
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
   const grants = row.grants ?? [];
+  const nameFor = (who: string | null) => (reader.is_admin ? who : null);
   const rule_name = ruleOfCounter(name);
   const isOfIt = (each: CountedName & Partial<Pick<SpendLimit, 'name'>>) =>
     each.scope === scope &&
@@ -174,8 +177,11 @@ function describe(
     (rule_name === undefined || rule_name === each.name);
   const all = [...ALWAYS_COUNTED, ...limits];
   const is_personal = all.some((each) => isOfIt({ ...each, scope: personalScope(each.scope) ?? '' }));
-  const counted = is_personal || all.some(isOfIt);
-  const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, row.groups ?? []));
+  const callers = callersFor(partsOf(name), row.callers, config);
+  const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, callers, reader) ?? []);
+  // Money is counted for whoever comes under a counter, all else only where a limit is for the request.
+  const is_always_counted = unit === 'nano_usd' && rule_name === undefined && all.some(isOfIt);
+  const counted = is_personal || is_always_counted || rules.length > 0;
   const enforced = rules.flatMap(({ mode, always, limit }) => (mode === 'enforce' && always ? [limit!] : []));
   // Within a limit that several share, a person has what is granted and nothing else.
   const [least = is_personal && !all.some(isOfIt) ? 0 : null] = enforced.toSorted((a, b) => a - b);
@@ -199,10 +205,11 @@ function describe(
     set:
       row.set_amount === null
         ? null
-        : { limit: show(row.set_amount), reason: row.set_reason, set_at: row.set_at!, set_by: row.set_by! },
+        : { limit: show(row.set_amount), reason: row.set_reason, set_at: row.set_at!, set_by: nameFor(row.set_by) },
     grants: grants.map((grant) => ({
       ...grant,
       amount: show(grant.amount),
+      granted_by: nameFor(grant.granted_by),
       granted_at: new Date(grant.granted_at),
       expires_at: new Date(grant.expires_at),
     })),

@@ -29,6 +29,13 @@ export function describeWhere({ window, rules }: Pick<LimitInForce, 'window' | '
   return `It holds for requests that ${rules.map(({ rule }) => printable(rule)).join(' or ')} is for.`;
 }
 
+/** What stands in the place of an amount where no one limit is for all requests. */
+export function describeUnlimited({ rules }: Pick<LimitInForce, 'rules'>): string {
+  const enforced = rules.filter(({ mode }) => mode === 'enforce');
+  if (enforced.some(({ limit }) => limit === null)) return 'limited by group';
+  return enforced.length > 0 ? 'limited for some requests' : 'no limit';
+}
+
 /** That something is room of one person within a limit that several share; `undefined` where it is a limit of its own. */
 export function describePersonal({
   of: { user, ...shared },

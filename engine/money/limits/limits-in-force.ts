@@ -1,13 +1,11 @@
-import type { Clock, CounterName, LimitsInForce } from '../../contract/services.ts';
+import type { Clock, CounterName, LimitChanges, LimitStatus, LimitsInForce } from '../../contract/services.ts';
 import { createGroupCommit } from '../../kit/group-commit.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { limitInForce } from './room.ts';
+import { RUN_TIME_RULE } from './room.ts';
 
-interface Asked {
-  readonly name: CounterName;
-  readonly written: number;
-}
+/** Nothing was set or granted. */
+export const NO_CHANGES: LimitChanges = { set: null, grants: [] };
 
 /** Makes the service that knows what was set and granted at run time. */
 export function createLimitsInForce(options: {
@@ -15,31 +13,60 @@ export function createLimitsInForce(options: {
   readonly clock: Clock;
 }): LimitsInForce {
   const { database, clock } = options;
-  const lookups = createGroupCommit<Asked, number>({
+  const lookups = createGroupCommit<CounterName, LimitChanges>({
     lanes: 1,
     max_items: 100,
     isolates: () => false,
-    async execute(asked) {
-      const part = (read: (name: CounterName) => string) => asked.map(({ name }) => read(name));
-      const [row] = await database.query<Record<'set' | 'granted', readonly (number | null)[] | null>>(
+    execute(names) {
+      return database.query<LimitChanges>(
         'limits_now',
-        `select to_json(amounts) as set, to_json(granted) as granted
-         from limit_changes($1, $2, $3, $4, coalesce($5::timestamptz, now()))`,
+        `with moment as (select coalesce($5::timestamptz, now()) as at)
+         select case when s.amount is not null
+             then jsonb_build_object('amount', s.amount, 'at', ${milliseconds('s.set_at')}, 'by', s.set_by) end as "set",
+           coalesce((
+             select jsonb_agg(jsonb_build_object('id', g.id, 'amount', g.amount, 'at', ${milliseconds('g.granted_at')},
+               'by', g.granted_by, 'expires_at', ${milliseconds('g.expires_at')}) order by g.expires_at, g.id)
+             from limit_grants g
+             where g.scope = n.scope and g.key = n.key and g.window_kind = n.window_kind and g.unit = n.unit
+               and g.revoked_at is null and g.granted_at <= at and at < g.expires_at), '[]') as grants
+         from moment
+         cross join unnest($1::text[], $2::text[], $3::text[], $4::text[])
+           with ordinality as n (scope, key, window_kind, unit, position)
+         left join limit_settings s
+           on s.scope = n.scope and s.key = n.key and s.window_kind = n.window_kind and s.unit = n.unit
+         order by n.position`,
         [
-          ...[
-            part(({ scope }) => scope),
-            part(({ key }) => key),
-            part(({ window }) => window),
-            part(({ unit }) => unit),
-          ],
+          names.map(({ scope }) => scope),
+          names.map(({ key }) => key),
+          names.map(({ window }) => window),
+          names.map(({ unit }) => unit),
           databaseTime(clock),
         ],
       );
-      const { set, granted } = row!;
-      return asked.map(
-        ({ written }, i) => limitInForce(written, { set: set?.[i] ?? null, granted: granted?.[i] ?? 0 })!,
-      );
     },
   });
-  return { amount: (name, written) => lookups.run({ name, written }) };
+  return { changes: (name) => lookups.run(name) };
+}
+
+/** What all grants add up to. */
+export function grantedIn({ grants }: Pick<LimitChanges, 'grants'>): number {
+  return grants.reduce((sum, { amount }) => sum + amount, 0);
+}
+
+/**
+ * Limits that refuse a request, with who changed them at run time. Where that cannot be read the request is refused without: the
+ * limit itself is known.
+ */
+export function withChanges(exceeded: readonly LimitStatus[], limits: LimitsInForce): Promise<readonly LimitStatus[]> {
+  return Promise.all(
+    exceeded.map(async (status) => {
+      if (status.rule !== RUN_TIME_RULE && status.granted === undefined) return status;
+      const changes = await limits.changes(status).catch(() => undefined);
+      return changes === undefined ? status : { ...status, changes };
+    }),
+  );
+}
+
+function milliseconds(column: string): string {
+  return `floor(extract(epoch from ${column}) * 1000)::bigint`;
 }

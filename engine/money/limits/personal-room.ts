@@ -1,6 +1,7 @@
 /** What one person is granted within a limit that several share: used once that has no more room, by nobody else. */
 import type { LimitDemand, LimitStatus, LimitsInForce, ReservationRequest } from '../../contract/services.ts';
 import { personalCounter } from './limit-names.ts';
+import { grantedIn } from './limits-in-force.ts';
 
 /** What was asked of the ledger in the end, and what it said. */
 export interface Asked<Decision> {
@@ -32,7 +33,9 @@ async function withPersonalRoom(
   const instead = new Map<string, LimitDemand>();
   for (const limit of exceeded) {
     const own = personalCounter(limit, request.user);
-    if (own === undefined || (await limits.amount(own, 0)) === 0) return undefined;
+    if (own === undefined) return undefined;
+    const { set, ...granted } = await limits.changes(own);
+    if ((set?.amount ?? 0) + grantedIn(granted) === 0) return undefined;
     instead.set(nameOf(limit), { ...own, limit: 0, rule: limit.rule });
   }
   const shared = request.demands.filter((demand) => !instead.has(nameOf(demand)));

@@ -3,9 +3,9 @@ import { type ErrorDetails, StageError } from '../../contract/errors.ts';
 import type { LimitStatus } from '../../contract/services.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { NEXT_ROOM_SECONDS } from '../../kit/patience.ts';
-import { formatMinuteFrom } from '../../kit/zoned-time.ts';
+import { formatInZone, formatMinuteFrom } from '../../kit/zoned-time.ts';
 import type { LimitHeaders } from './limit-headers.ts';
-import { lackOf, type Needs, neededIn } from './room.ts';
+import { lackOf, type Needs, neededIn, RUN_TIME_RULE } from './room.ts';
 import { describeAmount, describeCounter, windowAdjective } from './spend-limits.ts';
 
 /** What an operator decides about refusals. */
@@ -43,9 +43,35 @@ export function refuseForLimits(
     : refuseRate(first, needs, listed, style, now);
 }
 
-function list({ scope, key, window, unit, limit, rule, resets_at }: LimitStatus): Listed {
+function list(status: LimitStatus): Listed {
+  const { scope, key, window, unit, limit, rule, resets_at } = status;
   const amount = unit === 'nano_usd' ? { limit_usd: nanoToUsd(limit) } : { limit, unit };
-  return { scope, key, window, ...amount, resets_at: isoTime(resets_at), rule };
+  return { scope, key, window, ...amount, resets_at: isoTime(resets_at), rule, ...changeDetails(status) };
+}
+
+/** When a limit was set, and what of it is granted until when: not by whom, which is the administrators' to know. */
+function changeDetails({ unit, rule, granted, changes }: LimitStatus): Listed {
+  const set_at = rule === RUN_TIME_RULE ? changes?.set?.at : undefined;
+  const ends_at = changes?.grants[0]?.expires_at;
+  return {
+    ...(set_at !== undefined && { set_at: isoTime(set_at) }),
+    ...(granted !== undefined && (unit === 'nano_usd' ? { granted_usd: nanoToUsd(granted) } : { granted })),
+    ...(granted !== undefined && ends_at !== undefined && { granted_until: isoTime(ends_at) }),
+  };
+}
+
+/** What made a limit as it is: a rule of gateway.yaml, or an administrator at run time. */
+function originOf(status: LimitStatus, time_zone: string): string {
+  const { rule, limit, granted, changes, unit } = status;
+  const ends_at = changes?.grants[0]?.expires_at;
+  const until = ends_at === undefined ? 'for a time' : `until ${formatInZone(ends_at, time_zone)}`;
+  if (granted === limit) return `Granted at run time, ${until}`;
+  const set_at = changes?.set?.at;
+  const base =
+    rule === RUN_TIME_RULE
+      ? `Limit set at run time${set_at === undefined ? '' : `, ${formatInZone(set_at, time_zone)}`}`
+      : `Spend rule ${rule}`;
+  return granted === undefined ? base : `${base}, with ${describeAmount(granted, unit)} granted ${until}`;
 }
 
 function secondsUntil(resets_at: number | null, now: number): number {
@@ -66,9 +92,9 @@ interface Explanation {
  * There are clients that show the first 157 characters only, and hide the details: so what ran out, when it resets and what to do come
  * first.
  */
-function sentence({ fact, own, amounts }: Explanation, rule: string, advice: string | undefined): string {
+function sentence({ fact, own, amounts }: Explanation, origin: string, advice: string | undefined): string {
   const help = advice ?? own;
-  const behind = amounts === undefined ? `Spend rule ${rule}.` : `Spend rule ${rule}: ${amounts}.`;
+  const behind = amounts === undefined ? `${origin}.` : `${origin}: ${amounts}.`;
   return [`${fact}.`, ...(help === undefined ? [] : [ended(help)]), behind].join(' ');
 }
 
@@ -95,9 +121,10 @@ function refuseSpending(
     key,
     resets_at: isoTime(resets_at),
     rule,
+    ...changeDetails(limit_status),
     exceeded,
   };
-  return new StageError('spend_limit_exceeded', sentence(explanation, rule, advice), {
+  return new StageError('spend_limit_exceeded', sentence(explanation, originOf(limit_status, time_zone), advice), {
     status,
     headers: {
       'retry-after': String(secondsUntil(resets_at, now)),
@@ -167,7 +194,7 @@ function refuseRate(
   limit_status: LimitStatus,
   needs: Needs,
   exceeded: readonly Listed[],
-  { advice }: RefusalStyle,
+  { advice, time_zone }: RefusalStyle,
   now: number,
 ): StageError {
   const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
@@ -175,7 +202,7 @@ function refuseRate(
   const needed = neededIn(unit, needs).amount;
   // Waiting does not help a request that is larger than the whole limit.
   const hopeless = lackOf(limit_status, needs) === 'limit';
-  return new StageError('rate_limit_exceeded', sentence(explainRate(), rule, advice), {
+  return new StageError('rate_limit_exceeded', sentence(explainRate(), originOf(limit_status, time_zone), advice), {
     headers: hopeless ? { 'x-should-retry': 'false' } : { 'retry-after': String(patience) },
     details: {
       limit,
@@ -189,6 +216,7 @@ function refuseRate(
       key,
       resets_at: isoTime(resets_at),
       rule,
+      ...changeDetails(limit_status),
       exceeded,
     },
   });

@@ -5,6 +5,7 @@
  */
 import type {
   CounterStatus,
+  LimitChanges,
   LimitDemand,
   LimitStatus,
   LimitUnit,
@@ -17,6 +18,8 @@ export interface CounterNumbers extends Pick<LimitStatus, 'spent' | 'reserved' |
   readonly set: number | null;
   /** What all grants add up to. */
   readonly granted: number;
+  /** Who set and granted it, where that was read as well. */
+  readonly changes?: LimitChanges;
 }
 
 /** A demand and the counter it is about. Demands on one counter have the same object. */
@@ -32,6 +35,7 @@ export interface DemandStatus extends LimitDemand {
   readonly needed: number;
   /** Whether there is room for it; always where nothing limits it. */
   readonly room: boolean;
+  readonly changes?: LimitChanges;
 }
 
 /** What a request needs of limits. */
@@ -42,6 +46,9 @@ export type Needs = Pick<ReservationRequest, 'amount_nano_usd' | 'most_nano_usd'
  * reserved, it is too little. `most`: it could be passed if everything in flight cost the most it can.
  */
 export type Lack = 'limit' | 'spent' | 'reserved' | 'most';
+
+/** The name of a limit that an administrator set: nobody knows it by a name of gateway.yaml, whose limits it replaces. */
+export const RUN_TIME_RULE = 'set at run time';
 
 const PPM_PER_PERCENT = 10_000;
 const PPM = 1_000_000;
@@ -103,33 +110,37 @@ export function lackOf(
 /** The status of the limit of a demand. What is set and granted is no part of a limit in shadow mode. */
 export function statusOf([demand, counter]: CountedDemand): CounterStatus {
   const { scope, key, window, unit, limit: configured, rule: written, shadow = false } = demand;
-  const { spent, reserved, in_flight, most, resets_at, set } = counter;
+  const { spent, reserved, in_flight, most, resets_at, set, granted } = counter;
   const limit = shadow ? configured : limitInForce(configured, counter);
-  // Nobody knows the limit that was set by a name of gateway.yaml, where that limits nothing.
-  const rule = configured === null && set !== null ? 'set at run time' : written;
-  return { scope, key, window, unit, rule, limit, spent, reserved, in_flight, most, resets_at };
+  const rule = set !== null && !shadow ? RUN_TIME_RULE : written;
+  const status = { scope, key, window, unit, rule, limit, spent, reserved, in_flight, most, resets_at };
+  return granted > 0 && limit !== null && !shadow ? { ...status, granted } : status;
 }
 
 /** The statuses of limits that can refuse. A limit that was set is one limit, whatever demands it takes the place of. */
 export function statusesOf(demands: readonly CountedDemand[]): CounterStatus[] {
   const statuses: CounterStatus[] = [];
   for (let i = 0; i < demands.length; i++) {
-    const [demand, counter] = demands[i]!;
-    if (demand.shadow === true) continue;
-    const isRepeated = () => demands.findIndex(([d, other]) => other === counter && d.shadow !== true) < i;
-    if (counter.set === null || !isRepeated()) statuses.push(statusOf([demand, counter]));
+    if (demands[i]![0].shadow !== true && isOneLimit(demands[i]!, i, demands)) statuses.push(statusOf(demands[i]!));
   }
   return statuses;
 }
 
+/** Whether a demand is not one of several that a limit set at run time takes the place of, but the first. */
+function isOneLimit([{ shadow }, counter]: CountedDemand, i: number, demands: readonly CountedDemand[]): boolean {
+  if (shadow === true || counter.set === null) return true;
+  return demands.findIndex(([demand, other]) => other === counter && demand.shadow !== true) === i;
+}
+
 /** How the limits of demands stand for a request; nothing is reserved. */
 export function demandStatuses(demands: readonly CountedDemand[], needs: Needs): DemandStatus[] {
-  return demands.map((counted) => {
-    const [demand] = counted;
+  return demands.filter(isOneLimit).map((counted) => {
+    const [demand, { changes }] = counted;
     const { limit: in_force, ...status } = statusOf(counted);
-    const { spent, reserved } = status;
+    const { rule, spent, reserved } = status;
     const room = in_force === null || lackOf({ ...status, limit: in_force }, needs) === undefined;
-    return { ...demand, in_force, spent, reserved, needed: neededIn(demand.unit, needs).amount, room };
+    const needed = neededIn(demand.unit, needs).amount;
+    return { ...demand, rule, in_force, spent, reserved, needed, room, ...(changes !== undefined && { changes }) };
   });
 }
 

@@ -71,9 +71,11 @@ export async function readCounters(
   }));
 }
 
-/** A limit that was set at run time, in the unit of its counter. */
+/** A limit that was set at run time, in the unit of its counter; when and by whom. */
 export interface LimitSet extends CounterName {
   readonly amount: number;
+  /** `at` in milliseconds since the epoch. */
+  readonly changed: { readonly at: number; readonly by: string };
 }
 
 /** Room that was granted until a moment, in milliseconds since the epoch. */
@@ -86,20 +88,26 @@ export async function readRunTimeLimits(
   database: Pick<Database, 'query'>,
   at: number,
 ): Promise<{ readonly settings: LimitSet[]; readonly grants: LimitGranted[] }> {
-  const rows = await database.query<Record<keyof LimitGranted, string | null>>(
+  type Row = Record<keyof CounterName | 'amount' | 'expires_at' | 'at' | 'by', string | null>;
+  const rows = await database.query<Row>(
     'run_time_limits_at',
-    `select scope, key, window_kind as "window", unit, amount::text, null as expires_at from limit_settings
+    `select scope, key, window_kind as "window", unit, amount::text, null as expires_at,
+       (extract(epoch from set_at) * 1000)::text as at, set_by as by
+     from limit_settings
      union all
-     select scope, key, window_kind, unit, amount::text, (extract(epoch from expires_at) * 1000)::text from limit_grants
+     select scope, key, window_kind, unit, amount::text, (extract(epoch from expires_at) * 1000)::text,
+       (extract(epoch from granted_at) * 1000)::text, granted_by
+     from limit_grants
      where revoked_at is null and granted_at <= to_timestamp($1::double precision / 1000) and to_timestamp($1::double precision / 1000) < expires_at`,
     [at],
   );
-  const limits = rows.map(({ scope, key, window, unit, amount, expires_at }) => ({
+  const limits = rows.map(({ scope, key, window, unit, amount, expires_at, at, by }) => ({
     scope: scope!,
     key: key!,
     window: window as LimitWindow,
     unit: unit as LimitUnit,
     amount: Number(amount),
+    changed: { at: Math.floor(Number(at)), by: by! },
     expires_at: expires_at === null ? undefined : Number(expires_at),
   }));
   return {

@@ -1,5 +1,6 @@
-import type { CounterName, CounterStatus, LimitDemand } from '../../contract/services.ts';
-import { type CountedDemand, type CounterNumbers, limitInForce } from '../../money/limits/room.ts';
+import type { CounterName, CounterStatus, LimitChanges, LimitDemand } from '../../contract/services.ts';
+import { grantedIn } from '../../money/limits/limits-in-force.ts';
+import type { CountedDemand, CounterNumbers } from '../../money/limits/room.ts';
 import { isUncounted } from '../../money/reports/spent-by-day.ts';
 import { windowAt } from '../calendar.ts';
 
@@ -18,8 +19,8 @@ export class Counters {
   readonly #now: () => number;
   readonly #time_zone: string;
   readonly #counters = new Map<string, Counter>();
-  readonly #settings = new Map<string, number>();
-  readonly #grants = new Map<string, { readonly amount: number; readonly expires_at: number }[]>();
+  readonly #settings = new Map<string, NonNullable<LimitChanges['set']>>();
+  readonly #grants = new Map<string, LimitChanges['grants'][number][]>();
 
   constructor(now: () => number, time_zone: string) {
     this.#now = now;
@@ -50,15 +51,17 @@ export class Counters {
 
   #numbersOf(counter: Counter): CounterNumbers {
     const { name, ...numbers } = counter;
-    const id = idOf(name);
-    const active = (this.#grants.get(id) ?? []).filter(({ expires_at }) => this.#now() < expires_at);
-    const granted = active.reduce((sum, { amount }) => sum + amount, 0);
-    return { ...numbers, set: this.#settings.get(id) ?? null, granted };
+    const changes = this.changes(name);
+    const set = changes.set?.amount ?? null;
+    const granted = grantedIn(changes);
+    return { ...numbers, set, granted, ...((set !== null || granted > 0) && { changes }) };
   }
 
-  /** The amount in force on a counter that the configuration limits to `written`. */
-  inForce(name: CounterName, written: number): number {
-    return limitInForce(written, this.#numbersOf(this.at(name)))!;
+  /** What was set and granted on a counter. */
+  changes(name: CounterName): LimitChanges {
+    const id = idOf(name);
+    const grants = (this.#grants.get(id) ?? []).filter(({ expires_at }) => this.#now() < expires_at);
+    return { set: this.#settings.get(id) ?? null, grants };
   }
 
   /** The status of a user's week or month that nothing limits with what the user spent on its days. */
@@ -74,8 +77,12 @@ export class Counters {
   }
 
   /** Sets a limit in place of all configured ones on the counter; in its unit. */
-  set(name: CounterName, amount: number): void {
-    this.#settings.set(idOf(name), amount);
+  set(name: CounterName, amount: number, { at, by }: ChangedBy = this.#byNobody()): void {
+    this.#settings.set(idOf(name), { amount, at, by });
+  }
+
+  #byNobody(): ChangedBy {
+    return { at: this.#now(), by: 'nobody' };
   }
 
   /** Goes back to the configured limits. */
@@ -84,16 +91,23 @@ export class Counters {
   }
 
   /** Adds room until a moment, in milliseconds since the epoch. Returns what revokes it. */
-  grant(name: CounterName, amount: number, expires_at: number): () => void {
+  grant(name: CounterName, amount: number, expires_at: number, { at, by }: ChangedBy = this.#byNobody()): () => void {
     const id = idOf(name);
-    const one = { amount, expires_at };
-    this.#grants.set(id, [...(this.#grants.get(id) ?? []), one]);
+    const others = this.#grants.get(id) ?? [];
+    const one = { id: `grant ${others.length + 1}`, amount, at, by, expires_at };
+    this.#grants.set(
+      id,
+      [...others, one].toSorted((a, b) => a.expires_at - b.expires_at),
+    );
     return () => {
       const others = this.#grants.get(id)!.filter((other) => other !== one);
       this.#grants.set(id, others);
     };
   }
 }
+
+/** Who changed a limit, and when, in milliseconds since the epoch. */
+type ChangedBy = Pick<NonNullable<LimitChanges['set']>, 'at' | 'by'>;
 
 function idOf({ scope, key, window, unit }: CounterName): string {
   return JSON.stringify([scope, key, window, unit]);

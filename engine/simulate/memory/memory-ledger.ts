@@ -194,8 +194,10 @@ export class MemoryLedger implements Ledger, Books {
   /** Takes over what another ledger counts. */
   count({ balances, settings = [], grants = [] }: Counted): void {
     for (const balance of balances) this.put(balance);
-    for (const { amount, ...name } of settings) this.counters.set(name, amount);
-    for (const { amount, expires_at, ...name } of grants) this.counters.grant(name, amount, expires_at);
+    for (const { amount, changed, ...name } of settings) this.counters.set(name, amount, changed);
+    for (const { amount, expires_at, changed, ...name } of grants) {
+      this.counters.grant(name, amount, expires_at, changed);
+    }
   }
 
   /** How the limits of demands would stand for a request; nothing is reserved. */

@@ -73,7 +73,7 @@ export function openMemoryServices(options: {
     tokens,
     ledger,
     upstreams: states,
-    limits_in_force: { amount: async (name, written) => ledger.counters.inForce(name, written) },
+    limits_in_force: { changes: async (name) => ledger.counters.changes(name) },
     secret: createSecrets(loaded, made_up, () => {}),
     models: createModelCatalog(config, policies),
     policies,

@@ -53,8 +53,8 @@ describe('limits as they are listed', () => {
     await tokenOf('bob@example.com', 'contractors');
     await tokenOf('bob@example.com', 'staff');
     const told = await listed('bob@example.com');
-    assert.match(told, /^user bob@example\.com per month: no limit$/m);
-    assert.match(told, /gateway\.yaml: by group \(by-group\), where its condition holds/);
+    assert.match(told, /^user bob@example\.com per month: limited by group$/m);
+    assert.match(told, /gateway\.yaml: 100 USD for contractors, 900 USD for staff \(by-group\)/);
   });
 
   test('room granted where nothing is limited is said to count for nothing yet', async () => {

@@ -172,7 +172,7 @@ describe('at a running gateway', () => {
       data(),
       /user alice@example\.com per day: 50 USD\n {4}49 USD spent, 2 reserved by 2 requests in flight, 0 left; resets 2026-03-11\n {6}00:00 UTC\n {4}gateway\.yaml: 50 USD \(defaults\.user_daily_usd\)\n {4}gateway\.yaml: 1 USD \(trial\), only reported\n/,
     );
-    assert.match(data(), /gateway\.yaml: 10 USD \(nights\), where its condition holds\n/);
+    assert.match(data(), /gateway\.yaml: 10 USD \(nights\), for requests where request\.model is "coder-1"\n/);
     assertNarrow(data());
     const denied = await failure(set(context, { ...place(), user: 'alice@example.com', window: 'day', usd: 1000 }));
     assert.equal(denied.exit_code, 1);

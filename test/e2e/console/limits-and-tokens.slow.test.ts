@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
+import { setLimit } from '../../../engine/money/limits/limit-settings.ts';
 import { count } from '../../http/admin/limits-config.ts';
 import { overflow } from '../../support/identity/page-checks.ts';
 import { until } from '../../support/until.ts';
@@ -149,6 +150,37 @@ describe('the page of limits', () => {
     const link = new URL(message.split('\n')[1]!);
     const { page: annas } = await site.open('anna', link.pathname + link.search);
     await dialog(annas, 'Give a grant').getByText('2 of 60 USD, 58 left').waitFor();
+  });
+
+  it('tells a limit to those whom its condition is for, and who set one to administrators alone', async () => {
+    const { sub, email } = site.newPerson();
+    const { email: other } = site.newPerson();
+    const { page: own } = await site.open(sub);
+    await createToken(site.by, { user: email, group: 'all', name: 'of-a-team', team: HOSTILE_SHORT });
+    await createToken(site.by, { user: other, group: 'all', name: 'of-no-team' });
+    const { page } = await site.open('anna', `/console/limits?user=${email}`);
+    await page.getByRole('listitem').filter({ hasText: 'contractors-day' }).waitFor();
+    await page.goto(`${site.gateway.url}/console/limits?user=${other}`);
+    await page.getByRole('article', { name: `${other} per day` }).waitFor();
+    assert.equal(await page.getByText('contractors-day').count(), 0);
+
+    const name = { scope: 'user', key: email, window: 'day', unit: 'nano_usd' } as const;
+    await setLimit(site.by, { name, amount: 0, reason: 'left the project' });
+    const id = await site.ask(email);
+    for (const [who, told] of [
+      [page, /Set at run time by command root@host, \d{4}-/],
+      [own, /Set at run time, \d{4}-/],
+    ] as const) {
+      await who.goto(`${site.gateway.url}/console/requests?request=${id}`);
+      const drawer = who.getByRole('dialog');
+      await drawer.getByText('set at run time', { exact: true }).first().waitFor();
+      assert.match((await drawer.textContent()) ?? '', told);
+      assert.equal(await drawer.getByText(/written in/).count(), 0);
+    }
+    assert.ok(!((await own.getByRole('dialog').textContent()) ?? '').includes('root@host'));
+    await own.goto(`${site.gateway.url}/console/limits`);
+    await own.getByText('Set to 0 USD,').waitFor();
+    assert.equal(await own.getByText('root@host').count(), 0);
   });
 
   it('shows names as the texts they are, whoever chose them', async () => {

@@ -149,7 +149,10 @@ test('what is listed is what was spent, and what is left', async () => {
   assert.deepEqual([await dollar(), await dollar()], ['spent', 'spent']);
   const { database: store } = gateways[0];
   await nothingReserved(store);
-  const listed = await limitsOf({ config: { spend_limits: SPEND_LIMITS }, database: store, clock }, { user: name.key });
+  const listed = await limitsOf(
+    { config: { spend_limits: SPEND_LIMITS, token_groups: [] }, database: store, clock },
+    { user: name.key },
+  );
   const [day, minute] = ['day', 'minute'].map((window) => listed.find((limit) => limit.window === window)!);
   assert.deepEqual([day!.limit, day!.spent, day!.reserved, day!.room], [4, 2, 0, 2]);
   assert.equal(day!.resets_at?.toISOString(), '2026-03-11T00:00:00.000Z');

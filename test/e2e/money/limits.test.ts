@@ -142,7 +142,7 @@ test('counting tokens goes on under a limit that was set below what is spent alr
     ...{ scope: 'user', key: 'dev@example.com', window_kind: 'day', unit: 'nano_usd', amount: 500_000_000 },
     ...{ set_at: new Date(clock.now()), set_by: 'test' },
   });
-  assert.equal(await next(gateway), 'defaults.user_daily_usd');
+  assert.equal(await next(gateway), 'set at run time');
   const path = '/v1/messages/count_tokens';
   const counted = await send(gateway.url, { path, headers: bearer(gateway.token), body: messagesBody() });
   assert.equal(counted.status, 200, counted.text);

@@ -60,7 +60,7 @@ describe('the limits of gateway.yaml', () => {
       limits: [
         {
           ...{ rule: 'defaults.user_daily_usd', scope: 'user', window: 'day', unit: 'usd', limit: 50 },
-          ...{ by_group: null, mode: 'enforce', always: true, words: '50 USD per user and day' },
+          ...{ by_group: null, mode: 'enforce', always: true, condition: null, words: '50 USD per user and day' },
           ...{ counted: 4, none_left: 1, nearly_none: 2, resets_at: '2026-03-11T00:00:00.000Z' },
         },
       ],
@@ -78,7 +78,7 @@ describe('the limits of gateway.yaml', () => {
       named('scientists').limits[0].words,
       '300 USD for science, 200 USD for engineering, 100 USD for others per user and week',
     );
-    assert.equal(named('slow').condition, 'request.model == "coder-1"');
+    assert.equal(named('slow').condition, 'request.model is "coder-1"');
     assert.equal(named('slow').refused, 1);
     // What is granted is no part of a limit that refuses nothing.
     const trial = named('trial');

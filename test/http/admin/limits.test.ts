@@ -12,6 +12,8 @@ const LIMITS = '/admin/api/limits';
 const GRANTS = `${LIMITS}/grants`;
 const TODAY = '2026-03-10T00:00:00Z';
 const MONDAY = '2026-03-09T00:00:00Z';
+/** A rule without a condition. */
+const FOR_ALL = { by_group: null, always: true, condition: null };
 const CODES: Readonly<Record<number, string>> = {
   400: 'invalid_request',
   401: 'credential_revoked',
@@ -70,8 +72,8 @@ describe('what somebody sees of limits', () => {
         words: 'If it goes on as since the day began, 14 % is used when it resets.',
       },
       rules: [
-        { rule: 'defaults.user_daily_usd', limit: 50, mode: 'enforce', always: true },
-        { rule: 'trial', limit: 1, mode: 'shadow', always: true },
+        { rule: 'defaults.user_daily_usd', limit: 50, mode: 'enforce', ...FOR_ALL },
+        { rule: 'trial', limit: 1, mode: 'shadow', ...FOR_ALL },
       ],
       set: null,
       grants: [],
@@ -79,7 +81,10 @@ describe('what somebody sees of limits', () => {
     const team = named(limits, 'team', 'month');
     assert.deepEqual(team.of, { team: 'search' });
     assert.equal(team.limit, 1000);
-    assert.deepEqual(team.rules[1], { rule: 'nights', limit: 10, mode: 'enforce', always: false });
+    assert.deepEqual(team.rules[1], {
+      ...{ rule: 'nights', limit: 10, by_group: null, mode: 'enforce', always: false },
+      condition: 'request.model is "coder-1"',
+    });
     assert.equal(named(limits, 'user+model', 'day').room, 0);
     assert.equal(named(limits, 'user', 'week').limit, 200);
     assert.equal(named(limits, 'user', 'week').resets_at, '2026-03-16T00:00:00.000Z');
@@ -148,15 +153,15 @@ describe('what somebody sees of limits', () => {
     assert.deepEqual(written.slice(0, 3), [
       {
         ...{ rule: 'defaults.user_daily_usd', scope: 'user', window: 'day', unit: 'usd', limit: 50 },
-        ...{ by_group: null, mode: 'enforce', always: true },
+        ...{ mode: 'enforce', ...FOR_ALL },
       },
       {
         ...{ rule: 'defaults.team_monthly_usd', scope: 'team', window: 'month', unit: 'usd', limit: 1000 },
-        ...{ by_group: null, mode: 'enforce', always: true },
+        ...{ mode: 'enforce', ...FOR_ALL },
       },
       {
         ...{ rule: 'scientists', scope: 'user', window: 'week', unit: 'usd', limit: 100 },
-        ...{ by_group: { science: 300, engineering: 200 }, mode: 'enforce', always: true },
+        ...{ mode: 'enforce', ...FOR_ALL, by_group: { science: 300, engineering: 200 } },
       },
     ]);
     assert.equal(written.length, 10);

@@ -81,7 +81,8 @@ describe('a limit that was set at run time', () => {
     const demands = [userDemand('one', 300), { ...userDemand('one', 900), rule: 'larger' }];
     await set('one', 150);
     const { statuses } = await ledger.reserve(reservation({ user: 'one', demands }));
-    const told = { scope: 'user', key: 'one', window: 'day', unit: 'nano_usd', rule: 'daily', limit: 150 };
+    const rule = 'set at run time';
+    const told = { scope: 'user', key: 'one', window: 'day', unit: 'nano_usd', rule, limit: 150 };
     const state = { spent: 0, reserved: 100, in_flight: 1, most: 100, resets_at: DAY_ENDS };
     assert.deepEqual(statuses, [{ ...told, ...state }]);
     const { exceeded } = await ledger.reserve(reservation({ user: 'one', demands }));
@@ -188,7 +189,10 @@ describe('statuses', () => {
     assert.deepEqual(await ledger.statuses(demands), [
       { ...at, scope: 'team', window: 'month', rule: 'monthly', limit: 900, resets_at: month_ends },
       { ...at, scope: 'user', window: 'day', rule: 'daily', limit: null, resets_at: DAY_ENDS },
-      { ...at, scope: 'user', window: 'week', rule: 'daily', limit: 450, resets_at: week_ends },
+      {
+        ...at,
+        ...{ scope: 'user', window: 'week', rule: 'set at run time', limit: 450, granted: 50, resets_at: week_ends },
+      },
     ]);
   });
 

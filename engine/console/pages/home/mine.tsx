@@ -81,7 +81,16 @@ function Limits() {
       <Loaded query={limits}>
         {(answer) => {
           const shown = answer.limits.filter(isShown);
-          if (shown.length === 0) return <EmptyState title="No limit in money is set for you" />;
+          if (shown.length === 0) {
+            const is_limited = [...answer.limits.flatMap(({ rules }) => rules), ...answer.written].some(
+              ({ mode }) => mode === 'enforce',
+            );
+            return (
+              <EmptyState
+                title={is_limited ? 'Some of your requests are limited' : 'No limit in money is set for you'}
+              />
+            );
+          }
           return (
             <ul className="home-limits">
               {shown.map((limit) => (

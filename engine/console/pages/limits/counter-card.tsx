@@ -6,7 +6,7 @@ import { Badge, type Tone } from '../../parts/badge.tsx';
 import { Meter } from '../../parts/meter.tsx';
 import { counted } from '../../parts/numbers.tsx';
 import { TimeText } from '../../parts/times.tsx';
-import { amountWords, bareAmount, whoseWords, windowWords } from './words.ts';
+import { amountsWords, amountWords, bareAmount, whoseWords, windowWords } from './words.ts';
 
 /** One counter: how much of its limit is used, how long it lasts, and where the limit comes from. */
 export function CounterCard({ limit, actions }: { limit: LimitInForce; actions?: ReactNode }) {
@@ -81,7 +81,14 @@ function rangeOf(window: LimitInForce['window'], resets_at: string, time_zone: s
 export function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   const { unit, spent, reserved, room, in_flight, window } = limit;
   const used = window === 'open' ? in_flight : spent;
-  if (limit.limit === null) return <p>{amountWords(used, unit)}, without a limit.</p>;
+  if (limit.limit === null) {
+    const is_for_some = limit.rules.some(({ mode }) => mode === 'enforce');
+    return (
+      <p>
+        {amountWords(used, unit)}, {is_for_some ? 'limited for some requests.' : 'without a limit.'}
+      </p>
+    );
+  }
   const left = room === 0 ? 'nothing' : bareAmount(room ?? 0, unit);
   const words = `${bareAmount(used, unit)} of ${amountWords(limit.limit, unit)}, ${left} left`;
   const taken = window === 'open' ? in_flight : spent + reserved;
@@ -114,25 +121,40 @@ export function Origin({ limit: { rules, set, grants, unit, counted } }: { limit
       {!counted && <li>No limit of gateway.yaml counts this: what is set or granted has no effect.</li>}
       {set !== null && (
         <li>
-          Set to {amountWords(set.limit, unit)} by {set.set_by}, <TimeText at={set.set_at} />
+          Set to {amountWords(set.limit, unit)}
+          {set.set_by !== null && ` by ${set.set_by}`}, <TimeText at={set.set_at} />
           <Because reason={set.reason} />
         </li>
       )}
       {grants.map(({ id, amount, granted_by, expires_at, reason }) => (
         <li key={id}>
-          Plus {amountWords(amount, unit)} until <TimeText at={expires_at} form="long" />, granted by {granted_by}
+          Plus {amountWords(amount, unit)} until <TimeText at={expires_at} form="long" />, granted
+          {granted_by === null ? ' at run time' : ` by ${granted_by}`}
           <Because reason={reason} />
         </li>
       ))}
-      {rules.map(({ rule, limit, mode, always }) => (
+      {rules.map(({ rule, limit, by_group, mode, always, condition }) => (
         <li key={rule} className={set !== null && mode === 'enforce' ? 'limits-replaced' : undefined}>
-          {limit === null ? 'By group' : amountWords(limit, unit)} by <code>{rule}</code>
+          {amountsWords({ limit, by_group }, unit)} by <code>{rule}</code>
           {mode === 'shadow' && ', only reported'}
-          {mode === 'enforce' && set !== null && ', replaced by what was set'}
-          {mode === 'enforce' && set === null && !always && ', where its condition holds'}
+          {mode === 'enforce' && set !== null ? (
+            ', replaced by what was set'
+          ) : (
+            <ForWhich always={always || limit === null || by_group !== null} condition={condition} />
+          )}
         </li>
       ))}
     </ul>
+  );
+}
+
+/** Which requests a limit is for, in the words of its rule. */
+export function ForWhich({ always, condition }: { always: boolean; condition: string | null }) {
+  if (condition === null) return always ? null : ', for some requests';
+  return (
+    <>
+      , for requests where <code>{condition}</code>
+    </>
   );
 }
 

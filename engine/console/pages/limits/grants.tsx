@@ -20,7 +20,7 @@ const COLUMNS: readonly Column<Grant>[] = [
   { id: 'whose', title: 'For', cell: ({ of, window }) => `${whoseWords(of)} ${windowWords(window)}` },
   { id: 'amount', title: 'More', cell: ({ amount, unit }) => amountWords(amount, unit) },
   { id: 'why', title: 'Why', cell: ({ reason }) => reason ?? <span className="soft">no reason given</span> },
-  { id: 'by', title: 'By', cell: ({ granted_by }) => granted_by },
+  { id: 'by', title: 'By', cell: ({ granted_by }) => granted_by ?? 'an administrator' },
   {
     id: 'until',
     title: 'Until',

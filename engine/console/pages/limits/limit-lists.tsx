@@ -1,14 +1,14 @@
 import { type ReactNode, useState } from 'react';
-import type { LimitInForce } from '../../api/operations.ts';
+import type { LimitInForce, WrittenLimit } from '../../api/operations.ts';
 import { useOperation } from '../../api/queries.ts';
 import { usePageSearch } from '../../api/use-search.ts';
 import { useSession } from '../../frame/session-context.ts';
 import { Button } from '../../parts/button.tsx';
 import { Card } from '../../parts/page-head.tsx';
 import { EmptyState, Loaded } from '../../parts/states.tsx';
-import { CounterCard } from './counter-card.tsx';
+import { CounterCard, ForWhich } from './counter-card.tsx';
 import { ClearDialog, SetDialog } from './set-dialog.tsx';
-import { counterId, type Scope, whoseWords, windowWords } from './words.ts';
+import { amountsWords, counterId, type Scope, whoseWords, windowWords } from './words.ts';
 
 const OFTEN = { every_seconds: 15 };
 
@@ -19,15 +19,40 @@ export function Own({ of }: { of: Partial<Record<Scope, string>> }) {
   return (
     <Card title={title}>
       <Loaded query={query}>
-        {({ limits }) => (
-          <LimitList limits={limits}>
-            <EmptyState title="Nothing is counted here yet">
-              Nothing was spent in this window, and no limit is for it.
-            </EmptyState>
-          </LimitList>
+        {({ limits, written }) => (
+          <>
+            <LimitList limits={limits}>
+              {written.length === 0 && (
+                <EmptyState title="Nothing is counted here yet">
+                  Nothing was spent in this window, and no limit is for it.
+                </EmptyState>
+              )}
+            </LimitList>
+            <AlsoWritten written={written} />
+          </>
         )}
       </Loaded>
     </Card>
+  );
+}
+
+/** The limits of gateway.yaml that the same requests come under, and that count by something else. */
+function AlsoWritten({ written }: { written: readonly WrittenLimit[] }) {
+  if (written.length === 0) return null;
+  return (
+    <>
+      <h3>Also for these requests</h3>
+      <ul className="limits-origin small">
+        {written.map(({ rule, scope, window, unit, limit, by_group, mode, always, condition }) => (
+          <li key={`${rule} ${window} ${unit}`}>
+            {amountsWords({ limit, by_group }, unit)} for each {scope.replace('+rule', '').replaceAll('+', ' and ')}{' '}
+            {windowWords(window)} by <code>{rule}</code>
+            {mode === 'shadow' && ', only reported'}
+            <ForWhich always={always || limit === null || by_group !== null} condition={condition} />
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 

@@ -35,6 +35,16 @@ export function bareAmount(amount: number, unit: LimitInForce['unit']): string {
   return words.slice(0, words.lastIndexOf(' '));
 }
 
+/** What a rule allows, by the groups of who asks where those decide: `50 USD for science, 5 USD for others`. */
+export function amountsWords(
+  { limit, by_group }: Pick<LimitInForce['rules'][number], 'limit' | 'by_group'>,
+  unit: LimitInForce['unit'],
+): string {
+  const groups = Object.entries(by_group ?? {}).map(([group, amount]) => `${amountWords(amount, unit)} for ${group}`);
+  const others = limit === null ? [] : [`${amountWords(limit, unit)}${groups.length > 0 ? ' for others' : ''}`];
+  return [...groups, ...others].join(', ') || 'By group';
+}
+
 /** `per day`, or `at once`. */
 export function windowWords(window: LimitWindow): string {
   return window === 'open' ? 'at once' : `per ${window}`;

@@ -87,9 +87,10 @@ function Limits({ trace: { limits } }: { trace: Trace }) {
   return (
     <Part title={limits.every(({ refused }) => refused) ? 'Limits without room' : 'Limits'}>
       <ul className="requests-limits">
-        {limits.map(({ rule, scope, key, limit, spent, reserved, after, resets_at, words }) => (
+        {limits.map(({ rule, scope, key, limit, spent, reserved, after, resets_at, words, changed }) => (
           <li key={`${rule} ${scope} ${key}`}>
             <Meter label={rule} words={words} share={limit > 0 ? (after ?? spent + reserved) / limit : 1} />
+            {changed !== null && <p className="small">{changed}</p>}
             <p className="soft small">
               {resets_at !== null && (
                 <>
