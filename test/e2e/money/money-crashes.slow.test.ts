@@ -6,7 +6,16 @@ import type { Database } from '../../../engine/store/database.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
-import { answerCrowd, assertBooks, CROWD_MODELS, Crowd, makeCallers, numbersSeen, peopleOf } from '../support/crowd.ts';
+import {
+  answerCrowd,
+  assertBooks,
+  CROWD_MODELS,
+  Crowd,
+  holdAnswers,
+  makeCallers,
+  numbersSeen,
+  peopleOf,
+} from '../support/crowd.ts';
 import { type Fleet, type MortalPostgres, startFleet, startMortalPostgres } from '../support/fleet.ts';
 import { nothingReserved } from '../support/state.ts';
 import { type ByScope, boundOf, type Watched, watchCounters } from './overshoots.ts';
@@ -65,7 +74,18 @@ async function crashAll(
     await until(`${goal} requests are done`, () => crowd.done >= goal, PATIENCE_MS);
   };
   const crash = async (now: Crash) => {
-    if ('gateway' in now) return fleet.kill(now.gateway);
+    if ('gateway' in now) {
+      const release = holdAnswers();
+      try {
+        await until('a request of it is at the upstream', () => {
+          const seen = new Set(numbersSeen(upstream.requests));
+          return crowd.openAt(fleet.urls[now.gateway]!).some((number) => seen.has(number));
+        });
+        return await fleet.kill(now.gateway);
+      } finally {
+        release();
+      }
+    }
     const failed = crowd.count('unavailable', 'broken');
     await postgres.stop(now.database);
     await until('the outage is felt', () => crowd.count('unavailable', 'broken') > failed);

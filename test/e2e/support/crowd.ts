@@ -61,6 +61,9 @@ interface Sent {
   readonly user: string;
   readonly model: string;
   readonly cost_nano_usd: number;
+  /** Of the gateway that was asked. */
+  readonly url: string;
+  is_open: boolean;
   outcome: Outcome;
 }
 
@@ -103,12 +106,25 @@ const REFLECTING_MS = IS_DEEP ? 1000 : 300;
 const pass = (most_ms: number, random: () => number) =>
   new Promise((resolve) => setTimeout(resolve, random() * most_ms));
 
+let held: Promise<void> | undefined;
+
+/** Lets the upstream answer nothing more until what it returns is called. */
+export function holdAnswers(): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  held = promise;
+  return () => {
+    held = undefined;
+    resolve();
+  };
+}
+
 /** An upstream that takes its time, so that many requests are under way, and reports the number of the request as its input. */
 export const answerCrowd: Script = async (exchange: Exchange) => {
   const { max_tokens, stream } = JSON.parse(exchange.received.body.toString());
   const usage = { input_tokens: max_tokens % STEP, output_tokens: outputOf(max_tokens) };
   const random = randomOf(`answer ${usage.input_tokens}`);
   await pass(THINKING_MS, random);
+  await held;
   if (!stream) return answerJson(message(usage))(exchange);
   exchange.res.writeHead(200, EVENT_STREAM as string[]);
   for (const event of eventsOf(usage)) {
@@ -145,6 +161,11 @@ export class Crowd {
     return this.#done;
   }
 
+  /** Numbers of the requests that a gateway has and has not answered. */
+  openAt(url: string): number[] {
+    return this.sent.filter((one) => one.is_open && one.url === url).map(({ number }) => number);
+  }
+
   /** Sends one request and notes what came of it. */
   async ask(caller: Caller, url: string): Promise<Outcome> {
     const number = this.sent.length + 1;
@@ -152,7 +173,7 @@ export class Crowd {
     const model = MODELS[number % MODELS.length]!;
     const max_tokens = (1 + (number % SIZES)) * STEP + number;
     const cost_nano_usd = outputOf(max_tokens) * NANO_USD_PER_TOKEN[model]!;
-    const sent: Sent = { number, user: caller.user, model, cost_nano_usd, outcome: 'broken' };
+    const sent: Sent = { number, user: caller.user, model, cost_nano_usd, url, is_open: true, outcome: 'broken' };
     this.sent.push(sent);
     const stream = number % 2 === 0;
     const sending = { headers: bearer(caller.token), body: messagesBody({ model, max_tokens, stream }) };
@@ -166,6 +187,7 @@ export class Crowd {
       if (error instanceof assert.AssertionError) throw error;
       if ((error as NodeJS.ErrnoException).code === 'ECONNREFUSED') sent.outcome = 'unreachable';
     }
+    sent.is_open = false;
     if (sent.outcome === 'served' || sent.outcome === 'refused') this.#done++;
     return sent.outcome;
   }
