@@ -1,6 +1,6 @@
 /** What the READMEs say is true: their YAML passes the check, their links lead somewhere, their commands exist. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -98,6 +98,14 @@ test('every link between documents leads to something', async () => {
       assert.ok(existsSync(join(REPOSITORY, dirname(document), link!)), `${document} links to ${link}`);
     }
   }
+});
+
+test('there is one recipe for nginx, which the other guides link to', () => {
+  const recipes = DOCUMENTS.filter((document) =>
+    /^ *(?:proxy_pass|location) /m.test(readFileSync(join(REPOSITORY, document), 'utf8')),
+  );
+  assert.deepEqual(recipes, ['examples/proxies/README.md']);
+  assert.equal(blocksOf('examples/proxies/README.md', 'nginx').length, 1);
 });
 
 test('every npm script and every file that a README tells to run exists', async () => {

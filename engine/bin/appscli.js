@@ -4,12 +4,14 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import module from 'node:module';
-import { homedir } from 'node:os';
+import { constants, homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const REQUIRED_MAJOR = 24;
 const EXIT_CONFIGURATION = 78;
+/** How soon a gateway that was started by npm sees that npm was stopped. */
+const LOOK_MS = 500;
 
 const here = dirname(fileURLToPath(import.meta.url));
 
@@ -41,17 +43,44 @@ function nearbyRuntimes() {
   }
 }
 
+// npm passes SIGTERM and SIGINT on to its shell alone, and other signals to nobody. A shell that started nothing but this waits
+// for it, so one that is gone was stopped. Nothing tells a process that its parent has gone: the id of the parent is all there is.
+function endWithShellOfNpm() {
+  const { npm_lifecycle_script = '' } = process.env;
+  if (process.platform === 'win32' || !/^(?:'appscli'|appscli)(?: [^&;|]*)?$/.test(npm_lifecycle_script)) return;
+  const shell = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === shell) return;
+    clearInterval(timer);
+    process.kill(process.pid, 'SIGTERM');
+  }, LOOK_MS);
+  timer.unref();
+}
+
+/** Starts the program as a child, to which signals are forwarded; its way of ending becomes that of this process. */
 function runWith(file) {
-  const child = spawn(file, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: 'inherit' });
+  const args = [fileURLToPath(import.meta.url), ...process.argv.slice(2)];
+  // The channel carries no messages: it closes with this process, however that ends.
+  const child = spawn(file, args, { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] });
   const forward = (signal) => child.kill(signal);
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
   for (const signal of signals) process.on(signal, forward);
+  endWithShellOfNpm();
   child.on('error', (error) => fail(`${file} does not run (${error.message})`, 'reinstall it: npm install node@24'));
   child.on('exit', (code, signal) => {
     for (const name of signals) process.removeListener(name, forward);
     if (signal === null) process.exit(code);
+    // The first process of a container outlives a signal that nothing handles.
+    process.exitCode = 128 + constants.signals[signal];
     process.kill(process.pid, signal);
   });
+}
+
+/** Stops this process when what started it is gone without a signal: a launcher that was killed, or the shell of npm. */
+function endWithParent() {
+  if (process.channel === undefined) return endWithShellOfNpm();
+  process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
+  process.channel.unref();
 }
 
 function fail(problem, remedy) {
@@ -72,6 +101,7 @@ function keepCompiledCode() {
 function start() {
   if (majorOf(process.versions.node) >= REQUIRED_MAJOR) {
     keepCompiledCode();
+    endWithParent();
     const source = new URL('./appscli.ts', import.meta.url);
     return import(existsSync(source) ? source.href : new URL('../../dist/engine/bin/appscli.js', import.meta.url).href);
   }

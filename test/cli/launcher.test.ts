@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { until } from '../support/until.ts';
@@ -29,10 +29,10 @@ async function installLauncher(folder: string): Promise<string> {
   await writeFile(
     join(dist, 'appscli.js'),
     `const [how] = process.argv.slice(2);
-     if (how === 'wait') process.on('SIGTERM', () => process.exit(7));
+     if (how === 'wait') process.on('SIGTERM', () => process.stdout.write('stopped by SIGTERM', () => process.exit(7)));
      if (how === 'wait') process.on('SIGHUP', () => console.log('hung up'));
      if (how === 'wait') setInterval(() => {}, 1000);
-     console.log(JSON.stringify({ runtime: process.execPath, arguments: process.argv.slice(2) }));
+     console.log(JSON.stringify({ runtime: process.execPath, pid: process.pid, arguments: process.argv.slice(2) }));
      if (how === 'die') process.kill(process.pid, 'SIGKILL');
      if (how !== 'wait') process.exitCode = 3;`,
   );
@@ -48,6 +48,15 @@ async function installRuntime(folder: string, version: string, executable: boole
   if (executable) await symlink(process.execPath, file);
   else await writeFile(file, 'This file intentionally left blank');
   return file;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Runs a launcher on a Node.js that says it is version 20. */
@@ -98,6 +107,42 @@ test('a signal that is sent to the launcher reaches the program once', async () 
   assert.equal(exit_code, 7);
   assert.equal(stdout.split('hung up').length, 2);
 });
+
+test('a launcher that is killed, or vanishes with no word, takes the program along', async () => {
+  const app = join(root, 'killed');
+  const launcher = await installLauncher(app);
+  await installRuntime(app, '24.3.0', true);
+  const waiting = startOnOldNode(launcher, ['wait']);
+  await until('the program runs', () => waiting.stdout() !== '');
+  const { pid } = JSON.parse(waiting.stdout());
+  waiting.process.kill('SIGKILL');
+  await until('the program has ended', () => !isAlive(pid));
+  // The program, which holds the other end of the pipe, says how it ended.
+  assert.match((await waiting.ended).stdout, /stopped by SIGTERM/);
+});
+
+for (const [on, folders] of [
+  ['the Node.js of this machine', (folder: string) => !folder.includes('node_modules')],
+  ['the pinned Node.js', () => true],
+] as const) {
+  test(`a SIGTERM that npx keeps to itself and its shell ends the program, on ${on}`, async () => {
+    const app = join(root, `npx-${on.length}`);
+    const launcher = await installLauncher(app);
+    await installRuntime(app, '24.3.0', true);
+    const bin = '{ "name": "appscli", "version": "1.0.0", "type": "module", "bin": "engine/bin/appscli.js" }';
+    await writeFile(join(app, 'node_modules/appscli/package.json'), bin);
+    await writeFile(join(app, 'package.json'), '{ "private": true }');
+    await mkdir(join(app, 'node_modules/.bin'));
+    await chmod(launcher, 0o755);
+    await symlink(launcher, join(app, 'node_modules/.bin/appscli'));
+    const outside = Object.entries(process.env).filter(([name]) => !/^(?:npm_|NODE_OPTIONS$)/i.test(name));
+    const path = (process.env.PATH ?? '').split(delimiter).filter(folders).join(delimiter);
+    const npx = start('npx', ['appscli', 'wait'], { cwd: app, env: { ...Object.fromEntries(outside), PATH: path } });
+    await until('the program runs', () => npx.stdout().includes('\n'));
+    npx.process.kill('SIGTERM');
+    assert.match((await npx.ended).stdout, /stopped by SIGTERM/);
+  });
+}
 
 test('without a newer Node.js one line says what was found, what is needed and how to get it', async () => {
   const launcher = await installLauncher(join(root, 'without'));

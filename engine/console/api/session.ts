@@ -32,9 +32,12 @@ export async function readSession(): Promise<ConsoleSession> {
   return (await request(`${CONSOLE_PATH}/session`)) as ConsoleSession;
 }
 
-/** Where a browser goes to sign in and come back to where it is. */
-export function signInAddress(back_to: string): string {
-  return `${CONSOLE_PATH}/sign-in?${new URLSearchParams({ back_to })}`;
+/**
+ * Where a browser goes to sign in and come back to where it is. Below the public URL, to which the identity provider leads back,
+ * by whatever name the browser came here: the cookie of the sign-in is of one name.
+ */
+export function signInAddress({ public_url }: Pick<ConsoleSession, 'public_url'>, back_to: string): string {
+  return `${public_url}/console/sign-in?${new URLSearchParams({ back_to, at: 'public_url' })}`;
 }
 
 /** Ends the session; tells where the browser goes then. Raises ProblemError. */

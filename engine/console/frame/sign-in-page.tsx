@@ -13,7 +13,7 @@ export function SignInPage({ session }: { session: ConsoleSession }) {
       {session.sign_in === 'provider' ? (
         <>
           <p>Sign in with the account you have at work to see your usage, limits and tokens.</p>
-          <a className="button primary" href={signInAddress(here)}>
+          <a className="button primary" href={signInAddress(session, here)}>
             Sign in
           </a>
         </>

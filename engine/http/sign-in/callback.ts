@@ -27,7 +27,7 @@ export function callback(sign_in: SignIn): Route {
       const state = readQuery(visit.req.originalUrl).get('state');
       const sealed = state && cookies.read(visit.req.headers, state);
       const attempt = sealed && (await openAttempt(sealed, state, identity.tokens, clock.now()));
-      if (!state || !attempt) return nothingToFinish(visit);
+      if (!state || !attempt) return nothingToFinish(sign_in, visit);
       // The person loads the last page again.
       if ('signed_in' in attempt) return { status: 200, page: successPage(attempt.signed_in) };
       const limit = identity.attempts.request(addressOf(visit.req));
@@ -57,10 +57,10 @@ const EXPIRED: Answer = {
 /** How a sign-in ended, and what the browser keeps of one that worked. */
 type Ended = Answer & { readonly finished?: FinishedAttempt };
 
-function nothingToFinish({ reference }: Visit): Answer {
+function nothingToFinish({ issuer }: Pick<SignIn, 'issuer'>, { reference }: Visit): Answer {
   const page = errorPage({
     title: 'There is no sign-in to finish here',
-    sentence: 'The one this page belongs to is over, took longer than ten minutes, or began in another browser.',
+    sentence: `The one this page belongs to is over, took longer than ten minutes, or began in another browser or at another address than ${issuer}.`,
     advice:
       'Look at your terminal: if it still waits, open the address it shows once more, in this browser; otherwise start signing in again there. Cookies must be allowed for this site.',
     reference,

@@ -2,7 +2,7 @@ import type { Router } from 'express';
 import { issuerOf } from '../../identity/provider/issuer.ts';
 import { createOriginReader } from '../forwarded.ts';
 import { callback } from './callback.ts';
-import { beginConsole } from './console/begin.ts';
+import { beginConsole, beginConsoleWithSlash } from './console/begin.ts';
 import { device, deviceWithSlash } from './device.ts';
 import { deviceAuthorization } from './device-authorization.ts';
 import { discovery, discoveryAtRoot } from './discovery.ts';
@@ -41,7 +41,17 @@ export function signInRoutes(options: SignInOptions): Router {
     form: { clock: options.clock, seconds: config.server.timeouts.request_body_seconds },
     addressOf: (req) => origin_reader.address(req.socket.remoteAddress, req.headers),
   };
-  const routes = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke, beginConsole];
+  const routes = [
+    discovery,
+    deviceAuthorization,
+    device,
+    deviceWithSlash,
+    callback,
+    token,
+    revoke,
+    beginConsole,
+    beginConsoleWithSlash,
+  ];
   return mountRoutes([...routes.map((route) => route(sign_in)), ...discoveryAtRoot(sign_in)], {
     ...options,
     provider_url: config.auth?.oidc?.issuer_url,

@@ -8,6 +8,7 @@ import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { printableLine } from '../../../kit/text/printable.ts';
 import { REQUEST_ID_HEADER } from '../../../run/headers.ts';
 import { foreignAnswer } from '../../../selfcheck/foreign-answers.ts';
+import { probeSignIn } from '../../../selfcheck/path/sign-in-page.ts';
 import { type Answer, fieldsOf, readAnswer } from '../../../selfcheck/read-answer.ts';
 import type { Diagnosis } from '../../diagnosis.ts';
 import { type Host, placeOf } from '../host.ts';
@@ -42,7 +43,7 @@ export async function* examinePublicUrl(host: Host): AsyncGenerator<Diagnosis> {
   yield diagnosis;
   if (!is_ours) return;
   // One after the other, for what is measured beside others is measured badly.
-  for (const examine of [examineModelList, examinePlainHttp, examinePageHeaders, examineLargeBodies])
+  for (const examine of [examineModelList, examinePlainHttp, examinePageHeaders, examineSignIn, examineLargeBodies])
     yield* await examine(given);
   yield* examineBehindProxy(given);
 }
@@ -257,5 +258,19 @@ async function examinePageHeaders({ host, ask, root_url, where }: PublicGiven): 
     return [{ ...base, verdict: 'ok', found: 'they arrive as the gateway sends them', details }];
   } catch {
     return [];
+  }
+}
+
+/** Whether people get from the sign-in page of the console to the identity provider, where there is one. */
+async function examineSignIn({ host, ask, root_url, where }: PublicGiven): Promise<Diagnosis[]> {
+  if (host.config.auth?.oidc === undefined) return [];
+  const base = { id: 'public_url.sign_in', title: 'sign-in to the console', where };
+  const request = { seconds: host.timeout_seconds, headers: { accept: 'text/html' } };
+  try {
+    return [{ ...base, ...(await probeSignIn({ root_url, get: (path) => ask(path, request) })) }];
+  } catch (error) {
+    return [
+      { ...base, verdict: 'skipped', found: `can't be told: ${formatNetworkError(error, host.timeout_seconds)}` },
+    ];
   }
 }

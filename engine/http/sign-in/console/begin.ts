@@ -10,6 +10,7 @@ import { CONSOLE_SIGN_IN_PATH } from '../paths.ts';
 import { providerTrouble, type WayBack } from '../provider-trouble.ts';
 import type { Answer, Route, SignIn, Visit } from '../routes.ts';
 import { isUnseen } from '../same-origin.ts';
+import { cameByOtherName } from './local-request.ts';
 import { wantedPage } from './wanted-page.ts';
 
 /** The link that begins signing in to a page of the console. */
@@ -41,7 +42,10 @@ export function beginConsole(sign_in: SignIn): Route {
       if (isExposed) return overHttp(visit);
       const query = readQuery(req.originalUrl);
       const to = wantedPage(query.get('back_to'), prefix);
-      if (isElsewhere(issuer, req.headers.host)) return { status: 303, location: signInAgain(sign_in, to).href };
+      // At most once: who followed a link of the console, or this redirect, is at the public URL whatever Host says.
+      if (query.get('at') !== 'public_url' && cameByOtherName(req, issuer)) {
+        return { status: 303, location: `${signInAgain(sign_in, to).href}&at=public_url` };
+      }
       const attempt = newConsoleAttempt(to, clock.now());
       try {
         const url = await identity.provider.authorizationUrl(attempt, { other_account: query.get('other') === '1' });
@@ -56,6 +60,11 @@ export function beginConsole(sign_in: SignIn): Route {
   };
 }
 
+/** The same for the address with a slash at its end, as some proxies write it. */
+export function beginConsoleWithSlash(sign_in: SignIn): Route {
+  return { ...beginConsole(sign_in), path: `${CONSOLE_SIGN_IN_PATH}/` };
+}
+
 /** Whoever reads along on the way could use the cookie. */
 function overHttp({ reference }: Visit): Answer {
   const page = errorPage({
@@ -65,9 +74,4 @@ function overHttp({ reference }: Visit): Answer {
     reference,
   });
   return { status: 403, page, told: { outcome: 'refused', error_type: 'http' } };
-}
-
-/** Whether a browser on this machine came by another name of it: the cookie would not be there when it comes back. */
-function isElsewhere(issuer: string, host = ''): boolean {
-  return isLoopbackUrl(issuer) && isLoopbackUrl(`http://${host}`) && new URL(issuer).host !== host.toLowerCase();
 }

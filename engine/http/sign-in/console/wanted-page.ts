@@ -30,5 +30,5 @@ export function wantedPage(given: string | undefined, prefix: string): string {
   const is_page = origin === BASE && (pathname === CONSOLE_PATH || pathname.startsWith(`${CONSOLE_PATH}/`));
   const page = `${pathname}${search}`;
   // Letters beyond ASCII take up to nine characters each, and a cookie keeps this one until the browser is back.
-  return is_page && !NO_PAGES.includes(pathname) && page.length <= MAX_CHARS ? page : CONSOLE_PATH;
+  return is_page && !NO_PAGES.includes(pathname.replace(/\/+$/, '')) && page.length <= MAX_CHARS ? page : CONSOLE_PATH;
 }

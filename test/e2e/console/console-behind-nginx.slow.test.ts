@@ -1,0 +1,138 @@
+/** Signing in to the console through a proxy that hides the host the browser asked for, or by another name of the machine. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { freePort } from '../../support/free-port.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import { useBrowser } from '../../support/identity/browser.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { bootSignIn } from '../../support/identity/sign-in.ts';
+import { HAS_NGINX, startNginx } from '../../support/proxies/nginx.ts';
+import { blocksOf } from '../../support/readme-blocks.ts';
+
+const browser = useBrowser();
+let provider: TestIdentityProvider;
+before(async () => {
+  provider = await startIdentityProvider({ host: 'localhost' });
+});
+after(() => provider?.close());
+
+/** The recipe of the guide: the blocks beside the server, and its one location. */
+const [RECIPE] = blocksOf('examples/proxies/README.md', 'nginx').map(({ text }) => text);
+const OF_GUIDE = /^ {2}location \/ \{.*?^ {2}\}/ms.exec(RECIPE!)![0];
+const UPSTREAM = /^upstream .*?^\}/ms.exec(RECIPE!)![0];
+const FORWARDED = 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;';
+/** A location with these lines, which passes everything on to the gateway. */
+const passing = (...lines: string[]) => `location / { proxy_pass http://GATEWAY; ${lines.join(' ')} }`;
+
+interface Case {
+  /** With PORT in the place of its port. */
+  readonly public_url: string;
+  /** `location` blocks, with GATEWAY in the place of the gateway's address. */
+  readonly locations: string;
+  /** Whether nginx looks just like a browser that came by another name: then there is one redirect. */
+  readonly is_disguised?: true;
+}
+
+const CASES: Readonly<Record<string, Case>> = {
+  'the recipe of the guide': { public_url: 'http://127.0.0.1:PORT', locations: OF_GUIDE },
+  'the recipe, with TLS': { public_url: 'https://localhost:PORT', locations: OF_GUIDE },
+  'the recipe, below a path that stays on': {
+    public_url: 'http://127.0.0.1:PORT/gateway',
+    locations: OF_GUIDE.replace('location /', 'location /gateway/'),
+  },
+  'the recipe, below a path that is taken away': {
+    public_url: 'https://127.0.0.1:PORT/gateway/',
+    locations: OF_GUIDE.replace('location /', 'location /gateway/').replace(/(proxy_pass \S+);/, '$1/;'),
+  },
+  'no Host of its own': { public_url: 'http://127.0.0.1:PORT', locations: passing() },
+  'no Host of its own, and another name': { public_url: 'http://localhost:PORT', locations: passing() },
+  'no Host of its own, and HTTP/1.1': {
+    public_url: 'http://localhost:PORT',
+    locations: passing('proxy_http_version 1.1;', 'proxy_set_header Connection "";'),
+  },
+  'no Host, and X-Forwarded-For': { public_url: 'http://localhost:PORT', locations: passing(FORWARDED) },
+  'Host without the port, and nothing else': {
+    public_url: 'http://localhost:PORT',
+    locations: passing('proxy_set_header Host $host;'),
+  },
+  'Host with the port': {
+    public_url: 'http://127.0.0.1:PORT',
+    locations: passing('proxy_set_header Host $http_host;', FORWARDED),
+  },
+  'Host, and X-Forwarded-Host with the port of nginx': {
+    public_url: 'http://127.0.0.1:PORT',
+    locations: passing('proxy_set_header Host $host:$server_port;', 'proxy_set_header X-Forwarded-Host $host;'),
+  },
+  'a name of another machine as Host': {
+    public_url: 'http://127.0.0.1:PORT',
+    locations: passing('proxy_set_header Host gateway.internal;'),
+  },
+  'another name of this machine as Host': {
+    public_url: 'http://127.0.0.1:PORT',
+    locations: passing('proxy_set_header Host localhost:8080;', 'proxy_set_header Connection keep-alive;'),
+    is_disguised: true,
+  },
+  IPv6: { public_url: 'http://[::1]:PORT', locations: passing('proxy_set_header Host $host;') },
+};
+
+/** Starts a gateway, and whatever is in front of it, for one test. */
+async function open(public_url: string): Promise<{ readonly url: string; readonly gateway: TestGateway }> {
+  const url = public_url.replace('PORT', String(await freePort()));
+  provider.register(`${url.replace(/\/$/, '')}/oauth/callback`);
+  return { url: url.replace(/\/$/, ''), gateway: await bootSignIn({ provider, public_url: url }) };
+}
+
+/** Signs somebody in from this address on; every page of the gateway that the browser asked for on the way. */
+async function signInFrom(address: string, public_url: string): Promise<readonly string[]> {
+  const { page, requested } = await browser.open({ ignoreHTTPSErrors: true });
+  await page.goto(address);
+  if (address.endsWith('/console')) await page.getByRole('link', { name: 'Sign in' }).click();
+  await page.getByRole('button', { name: 'Sign in as anna' }).click();
+  await page.locator('.frame-side').getByRole('button', { name: 'Sign out' }).waitFor();
+  assert.ok(page.url().startsWith(`${public_url}/console`), page.url());
+  return requested.filter((url) => new URL(url).pathname.endsWith('/console/sign-in'));
+}
+
+describe(`behind ${HAS_NGINX ? 'nginx' : 'a stand-in for nginx'} with`, () => {
+  for (const [name, { public_url, locations, is_disguised }] of Object.entries(CASES)) {
+    test(`${name}, people sign in at ${public_url}`, async (t) => {
+      const { url, gateway } = await open(public_url);
+      t.after(() => gateway.close());
+      const { host } = new URL(gateway.url);
+      const nginx = await startNginx({
+        host: url.includes('[::1]') ? '::1' : '127.0.0.1',
+        port: Number(new URL(url).port),
+        tls: url.startsWith('https:'),
+        locations: locations.replace('GATEWAY', host),
+        beside: UPSTREAM.replace(/server \S+;/, `server ${host};`).replace(/server 10\S+;/, ''),
+      });
+      t.after(() => nginx.close());
+      const of_page = await signInFrom(`${url}/console`, url);
+      assert.equal(of_page.length, 1, of_page.join('\n'));
+      const direct = await signInFrom(`${url}/console/sign-in?back_to=%2Fconsole`, url);
+      assert.equal(direct.length, is_disguised ? 2 : 1, direct.join('\n'));
+    });
+  }
+});
+
+describe('without a proxy,', () => {
+  for (const [public_name, came_by] of [
+    ['127.0.0.1', 'localhost'],
+    ['localhost', '127.0.0.1'],
+  ] as const) {
+    test(`who comes to ${public_name} as ${came_by} signs in at ${public_name}`, async (t) => {
+      const port = await freePort();
+      const [public_url, other] = [`http://${public_name}:${port}`, `http://${came_by}:${port}`];
+      provider.register(`${public_url}/oauth/callback`);
+      const gateway = await bootSignIn({ provider, public_url, server: { listen: `127.0.0.1:${port}` } });
+      t.after(() => gateway.close());
+      assert.deepEqual(await signInFrom(`${other}/console`, public_url), [
+        `${public_url}/console/sign-in?back_to=%2Fconsole&at=public_url`,
+      ]);
+      assert.deepEqual(await signInFrom(`${other}/console/sign-in`, public_url), [
+        `${other}/console/sign-in`,
+        `${public_url}/console/sign-in?back_to=%2Fconsole&at=public_url`,
+      ]);
+    });
+  }
+});
