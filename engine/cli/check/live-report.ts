@@ -23,13 +23,16 @@ function renderText(check: LiveCheck, width: number, color: boolean): string {
   const painted = color ? `\x1b[${ok ? GREEN : RED};1m${state}\x1b[0m` : state;
   const indent = ' '.repeat(STATE_WIDTH + width + 2);
   const said = `${printable(what)} (${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
+  const [first = '', ...rest] = wrapText(said, WIDTH, indent);
   const more = [
     ...(help === undefined ? [] : [`help: ${help}`]),
     ...warnings.map((text) => `warning: ${text}`),
     ...notes.map((text) => `note: ${text}`),
   ];
   const lines = more.flatMap((text) => wrapText(printable(text), WIDTH, indent));
-  return [`${painted}${name.padEnd(width)}  ${said}`, ...lines].map((line) => `${line}\n`).join('');
+  return [`${painted}${name.padEnd(width)}  ${first.trimStart()}`, ...rest, ...lines]
+    .map((line) => `${line}\n`)
+    .join('');
 }
 
 function renderGithub({ name, ok, what, help, warnings = [] }: LiveCheck): string[] {
