@@ -157,6 +157,14 @@ test('the check says how much memory bodies can take', async () => {
   );
 });
 
+test('a model that is named alone needs neither prices nor a window nor a longest answer', async () => {
+  const named = (id: string) => GATEWAY.replace(/^models:\n(?: .*\n)+/m, `models: [{ id: ${id} }]\n`);
+  const { path } = project({ 'known.yaml': named('claude-sonnet-4-5'), 'half.yaml': named('mistral-large-latest') });
+  const { data } = await check([], { config: path('known.yaml') });
+  assert.doesNotMatch(data, /W7027/);
+  assert.match((await check([], { config: path('half.yaml') })).data, /W7027/);
+});
+
 test('a mistake is exit code 1, findings are data and the count is information', async () => {
   const { path } = project({ 'gateway.yaml': GATEWAY.replace('listen', 'lissten') });
   const { exit_code, data, info } = await check([path('gateway.yaml')]);
