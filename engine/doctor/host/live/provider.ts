@@ -196,7 +196,7 @@ function notesOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean): s
     offline
       ? []
       : 'without offline_access it may give no refresh token: people then sign in again once its access token ends',
-    !uses_groups || claims === undefined || claims.includes(claim)
+    !uses_groups || claims === undefined || claims.includes(claim) || oidc.scopes?.includes(claim)
       ? []
       : `it does not list the claim ${claim}: see to it that it sends the groups in it`,
     typeof document.userinfo_endpoint === 'string'
