@@ -1,9 +1,11 @@
 import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
-import { isTimeZone } from '../kit/net/addresses.ts';
+import { isTimeZone, parseListenAddress } from '../kit/net/addresses.ts';
 import { isEmail } from '../kit/text/email.ts';
+import { printableLines } from '../kit/text/printable.ts';
 import { parseDate, parseDuration } from '../kit/times.ts';
+import type { CommandContext } from './context.ts';
 import { usageError } from './exit-codes.ts';
 
 /** `--config`. */
@@ -16,7 +18,10 @@ export const baseUrl = () =>
   );
 /** `--base-url` of a command that otherwise works on the database of `--config`. */
 export const atGateway = () =>
-  new Option('--base-url <url>', 'work at this running gateway as who you signed in as').conflicts('config');
+  new Option(
+    '--base-url <url>',
+    'work at this running gateway, as who you signed in as; else $APPSCLI_BASE_URL, or the database of --config',
+  ).conflicts('config');
 /** `--json`, with what it prints. */
 export const json = (what: string) => new Option('--json', what);
 
@@ -97,6 +102,12 @@ export function time(text: string): number {
   return date.getTime();
 }
 
+/** Where to listen, in the form of `server.listen`. */
+export function listenAddress(text: string): string {
+  if (parseListenAddress(text) !== undefined) return text;
+  throw new InvalidArgumentError('Write host:port, such as 127.0.0.1:8080, with a port up to 65535.');
+}
+
 /** A number of seconds up to an hour. */
 export function seconds(text: string): number {
   const value = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : 0;
@@ -104,17 +115,35 @@ export function seconds(text: string): number {
   return value;
 }
 
-/** Raises StartError for a command that was told neither place where there is no configuration, with both ways on. */
-export function offerGateway(command: Command): void {
+/**
+ * Decides where a command works that has both `--config` and `--base-url` and was given neither: at the gateway of
+ * APPSCLI_BASE_URL, else on the database of the gateway.yaml here, else at the only gateway signed in at. Raises StartError.
+ */
+export async function chooseLocation(command: Command, { env, terminal }: CommandContext): Promise<void> {
   const { config, baseUrl } = command.opts<{ config?: string; baseUrl?: string }>();
   const has_gateway = command.options.some(({ long }) => long === '--base-url');
   // Where nothing is used without being named, a gateway is not in its place.
   const has_default = command.options.some(
     ({ long, defaultValue }) => long === '--config' && defaultValue !== undefined,
   );
-  if (!has_gateway || !has_default || baseUrl !== undefined || config === undefined || existsSync(config)) return;
-  const remedy = 'name the configuration to use with --config, or the gateway you signed in at with --base-url';
-  throw new StartError(`${config} does not exist; ${remedy}`, { exit_code: EXIT_CONFIGURATION });
+  if (!has_gateway || !has_default || baseUrl !== undefined || config === undefined) return;
+  const is_named = command.getOptionValueSource('config') !== 'default';
+  const preset = is_named ? '' : (env.APPSCLI_BASE_URL ?? '');
+  const is_here = existsSync(config);
+  if (preset === '' && is_here) return;
+  const { openCredentials } = await import('../client/credentials.ts');
+  const signed_in = preset === '' && !is_named ? [...openCredentials(env).read().keys()] : [];
+  if (preset === '' && signed_in.length !== 1) {
+    const remedy =
+      'name the configuration to use with --config, or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
+    throw new StartError(`${config} does not exist; ${remedy}`, { exit_code: EXIT_CONFIGURATION });
+  }
+  const { chooseBaseUrl } = await import('../client/base-url.ts');
+  const chosen = chooseBaseUrl(undefined, preset === '' ? {} : env, signed_in);
+  if (is_here) {
+    terminal.info(printableLines([`At ${chosen}, as APPSCLI_BASE_URL says; --config ${config} uses its database.`]));
+  }
+  command.setOptionValueWithSource('baseUrl', chosen, 'env');
 }
 
 /** Raises StartError when a period is over before it begins; a day (YYYY-MM-DD) may begin at any hour of UTC. */

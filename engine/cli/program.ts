@@ -15,7 +15,7 @@ import { addGateway } from './gateway/command.ts';
 import { addInit } from './init/command.ts';
 import { addLedger } from './ledger/command.ts';
 import { addLimits } from './limits/command.ts';
-import { examples, offerGateway } from './options.ts';
+import { chooseLocation, examples } from './options.ts';
 import { addPeople } from './people/command.ts';
 import { addPolicy } from './policy/command.ts';
 import { addPrices } from './prices/command.ts';
@@ -93,7 +93,7 @@ export function createProgram(options: CommandContext & { finish(exit_code: numb
 
   for (const add of COMMANDS) add(program, context, finish);
   nameHelp(program, 'appscli');
-  program.hook('preAction', (_program, command) => offerGateway(command));
+  program.hook('preAction', (_program, command) => chooseLocation(command, context));
   return program;
 }
 

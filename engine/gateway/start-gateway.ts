@@ -90,9 +90,11 @@ export async function startGateway(options: {
   readonly clock?: Clock;
   /** Whether a change of the configuration's files is a reason to reload. */
   readonly watch?: boolean;
+  /** `host:port` to listen on, whatever gateway.yaml says. */
+  readonly listen?: string | undefined;
 }): Promise<RunningGateway> {
   const { config_file, stages, env, log, clock = systemClock, watch = false } = options;
-  const load = () => loadToRun(config_file, { stages, env, environment: 'required' });
+  const load = () => loadToRun(config_file, { stages, env, environment: 'required', listen: options.listen });
   const secretsOf = (config: GatewayConfig, { pipelines }: Loaded) =>
     createSecrets({ config, pipelines }, env, (secret) => log.hide?.(secret));
   const phases = createStartPhases();
@@ -159,7 +161,7 @@ export async function startGateway(options: {
     closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
     const reloads = () => reloader.state();
     observeGateway(telemetry.metrics, { server: listening, reloads, plan: () => of_config.get(reloader.config())! });
-    const url = await listen(listening, config);
+    const url = await listen(listening, config, options.listen === undefined ? undefined : '--listen');
     closing.push({
       name: 'server',
       get seconds() {
@@ -326,13 +328,13 @@ async function openServices(
   };
 }
 
-async function listen(server: GatewayServer, config: GatewayConfig): Promise<string> {
+async function listen(server: GatewayServer, config: GatewayConfig, place: string | undefined): Promise<string> {
   const scheme = config.server.tls === undefined ? 'http' : 'https';
   try {
     const { host, port } = await server.listen();
     return `${scheme}://${reachableHost(host)}:${port}`;
   } catch (error) {
-    throw explainListenError(error as NodeJS.ErrnoException, config.server.listen);
+    throw explainListenError(error as NodeJS.ErrnoException, config.server.listen, place);
   }
 }
 

@@ -7,6 +7,7 @@ import type { DecidingGroups } from './provider/deciding-groups.ts';
 import { CALLBACK_PATH, issuerOf, redirectUriOf } from './provider/issuer.ts';
 import type { Claims, IdentityProvider } from './provider/provider.ts';
 import { OpenIdProvider } from './provider/provider-client.ts';
+import type { SignInScopes } from './provider/scopes.ts';
 import { type AttemptLimits, createAttemptLimits } from './sessions/attempt-limits.ts';
 import { type ClaimProblem, claimProblem } from './sessions/bindings.ts';
 import { type ConsoleSessions, createConsoleSessions } from './sessions/console-sessions.ts';
@@ -26,8 +27,8 @@ export interface Identity {
   readonly console_sessions: ConsoleSessions;
   readonly device_grants: DeviceGrants;
   readonly attempts: AttemptLimits;
-  /** Whether somebody the identity provider knows may use the gateway. */
-  admit(claims: Claims): Admission;
+  /** Whether somebody the identity provider knows may use the gateway; the scopes are those of the sign-in. */
+  admit(claims: Claims, scopes?: SignInScopes): Admission;
   /** Whether an account may have the address it tells; `undefined` when it may. Raises store_unavailable. */
   claimProblem(person: Person): Promise<ClaimProblem | undefined>;
   /** Resolves when what was ended by now is refused by this process; the others follow within a second. */
@@ -107,7 +108,7 @@ export function createIdentity(
     console_sessions: createConsoleSessions({ database, clock, marks }),
     device_grants: createDeviceGrants({ database, clock, refresh_days, marks, onEnded: catchUp }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
-    admit: (claims) => admit(claims, sign_in),
+    admit: (claims, scopes) => admit(claims, sign_in, scopes),
     claimProblem: (person) => claimProblem(database, person),
     catchUp,
     isVerified: (person) => isVerified(person, sign_in.oidc),

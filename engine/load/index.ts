@@ -1,7 +1,16 @@
 import { resolve } from 'node:path';
+import { MACHINE_KEYS } from '../contract/machine-keys.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
-import { childOf, isWritten, type MapNode, nodeAt, type SourcePosition } from '../source/node.ts';
+import {
+  childOf,
+  isWritten,
+  type MapNode,
+  nodeAt,
+  replaceScalar,
+  type SourcePosition,
+  scalarsAt,
+} from '../source/node.ts';
 import { readSource } from '../source/read-source.ts';
 import type { Policy } from '../source/spec.ts';
 import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
@@ -25,6 +34,8 @@ export interface LoadOptions {
   readonly environment: 'required' | 'ignored';
   /** Directory of the shipped pipelines; those of this package by default. */
   readonly shipped_pipelines?: string;
+  /** `host:port` in place of `server.listen`. */
+  readonly listen?: string | undefined;
   /** How gateway.yaml is read, for tests that change it on the way; `readSource` by default. */
   readonly read?: (file: string, findings: Findings) => MapNode | undefined;
 }
@@ -45,8 +56,9 @@ export async function loadInto(
   findings: Findings,
 ): Promise<LoadedGateway | undefined> {
   const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
-  const root = (options.read ?? readSource)(file, findings);
-  if (root === undefined) return undefined;
+  const written = (options.read ?? readSource)(file, findings);
+  if (written === undefined) return undefined;
+  const root = options.listen === undefined ? written : replaceScalar(written, ['server', 'listen'], options.listen);
   const valid = validateGateway(root, file, findings);
   // Conditions of gateway.yaml may speak of what they find out.
   const stages = await loadStages(options.stages, valid.modules, findings, valid.knows_modules);
@@ -93,5 +105,8 @@ export async function load(given_file: string, options: LoadOptions): Promise<Lo
     policies_directory: gateway?.policy_source?.directory,
     positionOf: (pointer: string) => positionInGateway(gateway?.root, pointer),
     sources: findings.sources(),
+    of_machine: MACHINE_KEYS.flatMap((keys) => scalarsAt(gateway?.root, keys)).flatMap(({ mark, value }) => {
+      return typeof value === 'string' ? { mark, value } : [];
+    }),
   });
 }

@@ -71,6 +71,25 @@ export function entriesOf(node: Node | undefined): readonly Entry[] {
   return node?.kind === 'map' ? node.entries : [];
 }
 
+/** The scalars that keys lead to; `*` stands for each item of a list. */
+export function scalarsAt(node: Node | undefined, keys: readonly string[]): readonly ScalarNode[] {
+  const [key, ...rest] = keys;
+  if (key === '*') return itemsOf(node).flatMap((item) => scalarsAt(item, rest));
+  if (key !== undefined) return scalarsAt(childOf(node, key), rest);
+  return node?.kind === 'scalar' ? [node] : [];
+}
+
+/** A mapping with another text in place of a scalar that is written in it; it keeps its place. */
+export function replaceScalar(root: MapNode, [key, ...rest]: readonly string[], text: string): MapNode {
+  const entries = root.entries.map((entry): Entry => {
+    const { value } = entry;
+    if (entry.key !== key) return entry;
+    if (value.kind === 'map' && rest.length > 0) return { ...entry, value: replaceScalar(value, rest, text) };
+    return value.kind === 'scalar' && rest.length === 0 ? { ...entry, value: { ...value, value: text } } : entry;
+  });
+  return { ...root, entries };
+}
+
 /** The text of a non-empty string; `undefined` for anything else. */
 export function textOf(node: Node | undefined): string | undefined {
   if (node?.kind !== 'scalar' || typeof node.value !== 'string' || node.value === '') return undefined;

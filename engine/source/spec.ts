@@ -2,7 +2,7 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { ErrorCode } from '../contract/errors.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import type { Diagnostic } from './diagnostics/diagnostic.ts';
-import type { MapNode, SourcePosition } from './node.ts';
+import type { MapNode, Mark, SourcePosition } from './node.ts';
 
 /** The position of a mark, without what only diagnostics need. */
 export function positionOf({ file, line, column }: SourcePosition): SourcePosition {
@@ -82,6 +82,8 @@ export interface Loaded {
   positionOf(pointer: string): SourcePosition | undefined;
   /** Text of each file with secrets blanked out, for snippets of diagnostics. */
   readonly sources: ReadonlyMap<string, string>;
+  /** What gateway.yaml says of this machine alone, where it stands there. */
+  readonly of_machine: readonly { readonly mark: Mark; readonly value: string }[];
 }
 
 /** One policy file after all load passes. */

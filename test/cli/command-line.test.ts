@@ -123,7 +123,8 @@ test('a command that works at a running gateway as well says so where there is n
     for (const command of ['tokens list', 'sessions list', 'service-tokens list']) {
       const { exit_code, stderr } = await cli(command.split(' '), { cwd: directory });
       assert.equal(exit_code, 78, command);
-      const remedy = 'name the configuration to use with --config, or the gateway you signed in at with --base-url';
+      const remedy =
+        'name the configuration to use with --config, or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
       assert.equal(stderr, `appscli: gateway.yaml does not exist; ${remedy}\n`);
     }
     const { stderr } = await cli(['usage'], { cwd: directory });

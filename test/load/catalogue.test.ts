@@ -58,8 +58,8 @@ describe('a model that is its id alone', () => {
     assert.deepEqual(inputAt('claude-sonnet-4-5', 'main', '2026-10-01'), ['catalogue', 3]);
     assert.equal(inputAt('claude-sonnet-4-5', 'other', '2026-10-01'), undefined);
     assert.equal(models[0]?.context_window, 200_000);
-    assert.ok(!models[0]?.assumed.includes('context_window'));
-    assert.ok(models[0]?.assumed.includes('max_output_tokens'));
+    assert.deepEqual([models[0]?.max_output_tokens, models[0]?.default_output_tokens], [64_000, 64_000]);
+    for (const size of ['context_window', 'max_output_tokens'] as const) assert.ok(!models[0]?.assumed.includes(size));
   });
 
   test('has the price of each day', async () => {

@@ -31,19 +31,22 @@ export interface CheckOptions {
   /** Asks what the configuration names whether it is there. Done for each gateway.yaml once nothing is wrong with the files. */
   readonly live?: (config: GatewayConfig) => Promise<readonly LiveCheck[]>;
   readonly color: boolean;
+  /** Whether bounds of spending and memory are printed as well. */
+  readonly verbose?: boolean;
   /** Directory that paths are shown relative to; the current one by default. */
   readonly cwd?: string;
   /** Takes the findings. */
   data(text: string): void;
-  /** Takes the summary. */
+  /** Takes statistics and, last, the verdict. */
   info(text: string): void;
 }
 
 function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths): string {
   const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
+  const lists_models = configs.some(({ from_model_lists }) => !from_model_lists);
   const named = [
     pipelines.length > 0 && counted(pipelines.length, 'pipeline'),
-    configs.some(({ from_model_lists }) => !from_model_lists) && counted(sum('models'), 'model'),
+    configs.length > 0 && (lists_models ? counted(sum('models'), 'model') : 'models as upstreams list them'),
     configs.length > 0 && counted(sum('upstreams'), 'upstream'),
     fragments > 0 && counted(fragments, 'fragment'),
     policies > 0 && counted(policies, 'policy file'),
@@ -122,27 +125,45 @@ function describeModels({ from_model_lists, upstreams }: GatewayConfig): string 
   return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
 }
 
-function summary(checked: CheckedPaths, errors: number, warnings: number): string {
-  const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
-  const code = checked.diagnostics[0]?.code;
-  const more = code === undefined ? '' : `appscli explain ${code} says more\n`;
-  if (errors > 0) return `${found.join(', ')}; ${more}`;
-  const ok = `ok: ${parts(checked)}${found.length > 0 ? ` (${found.join(', ')})` : ''}\n`;
-  const money = new Set(overshoots(checked).map(describeOvershoot));
-  const unknown = new Set(checked.gateways.map(({ config }) => describeUnknownBills(unknownBills(config))));
-  const memory = new Set(bounds(checked).map(describeMemory));
-  const kept = new Set(
-    checked.gateways.map(({ config }) => describeRetention(config.database.retention ?? DEFAULT_RETENTION)),
-  );
-  const models = new Set(checked.gateways.map(({ config }) => describeModels(config)));
-  return ok + [...models, ...money, ...memory, ...unknown, ...kept].join('') + more;
+/** What follows from the configuration, for who wants to know: bounds of spending and memory, and what is kept. */
+function statistics({ gateways }: CheckedPaths): string {
+  const configs = gateways.map(({ config }) => config);
+  const money = gateways.map(({ config, pipelines }) => describeOvershoot(overshootBound(config, pipelines)));
+  const memory = gateways.map(({ config, pipelines }) => describeMemory(memoryBound(config, pipelines)));
+  const bills = configs.map((config) => describeUnknownBills(unknownBills(config)));
+  const kept = configs.map(({ database }) => describeRetention(database.retention ?? DEFAULT_RETENTION));
+  return [...new Set([...configs.map(describeModels), ...money, ...memory, ...bills, ...kept])].join('');
 }
 
-function describeLive(live: readonly LiveCheck[] | undefined): string {
-  if (live === undefined) return 'live: nothing was asked; correct the errors first\n';
-  if (live.length === 0) return 'live: there is nothing to ask without a gateway.yaml; name it with --config\n';
-  const fine = live.filter(({ ok }) => ok).length;
-  return `live: ${fine} of ${live.length} are as the configuration needs them\n`;
+/** What was found, and what was looked at: the last line. */
+interface Verdict {
+  readonly failed: boolean;
+  readonly errors: number;
+  readonly warnings: number;
+  /** What `--live` asked; `undefined` where it asked nothing. */
+  readonly live: readonly LiveCheck[] | undefined;
+  /** Whether `--live` was given. */
+  readonly is_live: boolean;
+}
+
+function describeVerdict(checked: CheckedPaths, { failed, errors, warnings, live, is_live }: Verdict): string {
+  const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
+  const fine = live?.filter(({ ok }) => ok).length ?? 0;
+  const asked =
+    live === undefined
+      ? 'nothing was asked, as there are errors'
+      : live.length === 0
+        ? 'there is nothing to ask without a gateway.yaml; name it with --config'
+        : `${fine} of ${live.length} are as the configuration needs them`;
+  const code = checked.diagnostics[0]?.code;
+  const more = code === undefined ? [] : [`appscli explain ${code} says more`];
+  const reached = is_live ? [`live: ${asked}`] : [];
+  const said =
+    errors > 0
+      ? [found.join(', '), ...reached, ...more]
+      : [`${failed ? 'failed' : 'ok'}: ${parts(checked)}`, ...found, ...reached];
+  const verdict = wrapText(said.join('; '), LINE_WIDTH, '', '  ');
+  return printableLines(errors > 0 ? verdict : [...more, ...verdict]);
 }
 
 function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
@@ -182,7 +203,10 @@ export async function runCheck(options: CheckOptions): Promise<number> {
   const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
   const warnings = diagnostics.length - errors;
   const { live: reach } = options;
-  const live = errors > 0 || !reach ? undefined : (await Promise.all(checked.configs.map(reach))).flat();
+  const is_live = reach !== undefined;
+  const live = errors > 0 || !is_live ? undefined : (await Promise.all(checked.configs.map(reach))).flat();
+  const is_reached = !is_live || (live !== undefined && live.length > 0 && live.every(({ ok }) => ok));
+  const failed = errors > 0 || !is_reached || (deny_warnings && warnings > 0);
   const findings = renderDiagnostics(diagnostics, { format, color, sources, cwd });
   if (format === 'json') {
     data(asJson(checked, findings, live));
@@ -190,11 +214,11 @@ export async function runCheck(options: CheckOptions): Promise<number> {
     if (findings !== '') data(findings);
     const reached = live === undefined ? '' : renderLive(live, { format, color });
     if (reached !== '') data(`${findings === '' || format === 'github' ? '' : '\n'}${reached}`);
-    info(`${findings + reached === '' ? '' : '\n'}${summary(checked, errors, warnings)}`);
-    if (reach) info(describeLive(live));
+    if (findings + reached !== '') info('\n');
+    if (options.verbose && errors === 0 && checked.gateways.length > 0) info(`${statistics(checked)}\n`);
+    info(describeVerdict(checked, { failed, errors, warnings, live, is_live }));
   }
-  const failed = reach !== undefined && !(live?.length && live.every(({ ok }) => ok));
-  return errors > 0 || failed || (deny_warnings && warnings > 0) ? EXIT_FINDINGS : EXIT_OK;
+  return failed ? EXIT_FINDINGS : EXIT_OK;
 }
 
 /** `appscli check`: the paths given, and the configuration when it was named or when there are none. */
@@ -206,6 +230,7 @@ export async function check(
     readonly paths: readonly string[];
     readonly format: 'text' | 'json' | 'github';
     readonly denyWarnings?: true;
+    readonly verbose?: true;
     readonly live?: true;
     readonly timeout?: number;
   },
@@ -220,6 +245,7 @@ export async function check(
     paths,
     format,
     deny_warnings: given.denyWarnings === true,
+    verbose: given.verbose === true,
     stages: await context.stages(),
     env,
     environment: live ? 'required' : 'ignored',

@@ -20,6 +20,9 @@ export function addCheck(program: Command, context: CommandContext, finish: (exi
       ),
     )
     .addOption(new Option('--timeout <seconds>', 'how long --live waits for each (default: 5)').argParser(seconds))
+    .addOption(
+      new Option('--verbose', 'also print how far limits can be passed, how much memory is used, and what is kept'),
+    )
     .addHelpText(
       'after',
       examples(

@@ -4,6 +4,7 @@ import { wrapText } from '../../kit/text/wrap-text.ts';
 
 const WIDTH = 80;
 const STATE_WIDTH = 8;
+const NO_BREAK = '\u00a0';
 const GREEN = 32;
 const RED = 31;
 
@@ -22,14 +23,19 @@ function renderText(check: LiveCheck, width: number, color: boolean): string {
   const state = (ok ? 'ok' : 'failed').padEnd(STATE_WIDTH);
   const painted = color ? `\x1b[${ok ? GREEN : RED};1m${state}\x1b[0m` : state;
   const indent = ' '.repeat(STATE_WIDTH + width + 2);
-  const said = `${printable(what)} (${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
+  const how = `(${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
+  // What is in brackets stays on one line.
+  const said = wrapText(`${printable(what)} ${how.replaceAll(' ', NO_BREAK)}`, WIDTH, indent);
+  const [first = '', ...rest] = said.map((line) => line.replaceAll(NO_BREAK, ' '));
   const more = [
     ...(help === undefined ? [] : [`help: ${help}`]),
     ...warnings.map((text) => `warning: ${text}`),
     ...notes.map((text) => `note: ${text}`),
   ];
   const lines = more.flatMap((text) => wrapText(printable(text), WIDTH, indent));
-  return [`${painted}${name.padEnd(width)}  ${said}`, ...lines].map((line) => `${line}\n`).join('');
+  return [`${painted}${name.padEnd(width)}  ${first.trimStart()}`, ...rest, ...lines]
+    .map((line) => `${line}\n`)
+    .join('');
 }
 
 function renderGithub({ name, ok, what, help, warnings = [] }: LiveCheck): string[] {

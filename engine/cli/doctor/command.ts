@@ -15,7 +15,7 @@ export function addDoctor(program: Command, context: CommandContext, finish: (ex
     .description('why does it not work? Looks at the coding clients here, or at the machine of a gateway')
     .addArgument(new Argument('[client]', 'look at this client only').choices(['messages', 'coding-cli', 'build-cli']))
     .option('--profile <file>', "names of a vendor's files, keys and variables; else neutral and shipped ones")
-    .option('--base-url <url>', 'address of the gateway that clients are meant to use')
+    .option('--base-url <url>', 'address of the gateway that clients are meant to use; else $APPSCLI_BASE_URL')
     .option('--fix', 'show how files can be mended, ask, keep a backup, write and look again')
     .option('--write', 'with --fix: write without asking')
     .option('--offline', 'ask no gateway, and run no key helper')

@@ -41,7 +41,8 @@ export async function doctorDesk(
   const question: DeskQuestion = {
     desks: desksOf(context.env, given.profile, surroundings.openDesk ?? openDesk),
     only,
-    root_url: given.baseUrl === undefined ? undefined : rootUrl(given.baseUrl, context.env),
+    root_url:
+      given.baseUrl === undefined && !context.env.APPSCLI_BASE_URL ? undefined : rootUrl(given.baseUrl, context.env),
     is_offline: given.offline === true,
   };
   return given.fix

@@ -14,12 +14,18 @@ import { showReport } from '../show.ts';
 interface SignIns {
   readonly user: string;
   readonly refused: readonly InJson<RefusedSignIn>[];
+  /** Refusals of people whose address did not come, where nothing is known of this one. */
+  readonly without_address: readonly InJson<RefusedSignIn>[];
   /** The account the address is bound to; absent where nobody signed in with it. */
-  readonly account?: InJson<Pick<KnownPerson, 'subject' | 'issuer' | 'signed_in_at'>>;
+  readonly account?: InJson<Pick<KnownPerson, 'subject' | 'issuer' | 'signed_in_at' | 'groups'>>;
   readonly sessions: readonly InJson<SessionSummary>[];
 }
 
 const REFUSED_SHOWN = 3;
+const LATEST = 100;
+const GROUPS_SHOWN = 20;
+const NO_GROUPS =
+  'none came: neither models, teams nor roles that go by groups are theirs. "appscli check --live" says where a scope for them is missing';
 const WIDTH = 80;
 const INDENT = ' '.repeat(12);
 
@@ -40,12 +46,16 @@ async function readSignIns(admin: AdminApi, user: string): Promise<SignIns> {
   const { people } = await admin('listPeople', { user });
   const sessions = await sessionsOf(admin, user, true);
   const [person] = people;
-  if (person?.subject == null) return { user, refused, sessions };
-  const { subject, issuer, signed_in_at } = person;
-  return { user, refused, sessions, account: { subject, issuer, signed_in_at } };
+  if (person?.subject == null) {
+    const is_unknown = refused.length + sessions.length === 0;
+    const lately = is_unknown ? (await admin('listRefusedSignIns', { limit: LATEST })).refused_sign_ins : [];
+    return { user, refused, sessions, without_address: lately.filter(({ email }) => email === '') };
+  }
+  const { subject, issuer, signed_in_at, groups } = person;
+  return { user, refused, sessions, without_address: [], account: { subject, issuer, signed_in_at, groups } };
 }
 
-function describe({ user, refused, account, sessions }: SignIns, width: number): string[] {
+function describe({ user, refused, without_address, account, sessions }: SignIns, width: number): string[] {
   const open = sessions.filter(
     ({ revoked_at, expires_at }) => revoked_at === null && Date.parse(expires_at) > Date.now(),
   );
@@ -60,6 +70,9 @@ function describe({ user, refused, account, sessions }: SignIns, width: number):
     ...(nothing
       ? line('unknown', 'nobody has tried to sign in with this address in the last 14 days, or it was another one')
       : []),
+    ...without_address
+      .slice(0, REFUSED_SHOWN)
+      .flatMap((each) => line('perhaps', `${shown(each.at)}, refused without an address: ${each.detail}`)),
     ...refused
       .slice(0, REFUSED_SHOWN)
       .flatMap((each) => [
@@ -78,7 +91,10 @@ function describe({ user, refused, account, sessions }: SignIns, width: number):
     ...(refused.length > REFUSED_SHOWN ? line('', `and ${refused.length - REFUSED_SHOWN} times before`) : []),
     ...(account === undefined
       ? []
-      : line('account', `${account.subject} of ${account.issuer}, verified last ${shown(account.signed_in_at)}`)),
+      : [
+          ...line('account', `${account.subject} of ${account.issuer}, verified last ${shown(account.signed_in_at)}`),
+          ...line('groups', account.groups.length === 0 ? NO_GROUPS : account.groups.slice(0, GROUPS_SHOWN).join(', ')),
+        ]),
     ...(sessions.length === 0
       ? []
       : line('sessions', `${counted(open.length, 'open session')}, ${ended.length} ended`)),

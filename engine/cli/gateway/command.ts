@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CommandContext } from '../context.ts';
-import { config, examples } from '../options.ts';
+import { config, examples, listenAddress } from '../options.ts';
 
 const RELOADING = `
 A reload puts the configuration in force as its files now are: SIGHUP asks for
@@ -19,12 +19,18 @@ export function addGateway(program: Command, context: CommandContext, finish: (e
     .description('run the gateway until SIGTERM or Ctrl-C; SIGHUP reloads its configuration')
     .addOption(config())
     .option('-w, --watch', 'reload when a file of the configuration changes')
+    .option(
+      '--listen <host:port>',
+      'listen here, whatever server.listen says: for several on one machine',
+      listenAddress,
+    )
     .addHelpText(
       'after',
       RELOADING +
         examples(
           'appscli gateway --config gateway.yaml',
           'appscli gateway --watch                   while writing pipelines',
+          'appscli gateway --listen 127.0.0.1:8081   a second replica of the same file',
           'kill -HUP PID                             reload, where nothing watches',
         ),
     )

@@ -6,7 +6,7 @@ import type { CommandContext } from '../context.ts';
 /** `appscli gateway`: runs the gateway until a signal ends it; SIGHUP reloads its configuration. The log goes to standard error, as JSON lines unless a person watches. */
 export async function runGateway(
   context: CommandContext,
-  given: { readonly config: string; readonly watch?: true },
+  given: { readonly config: string; readonly watch?: true; readonly listen?: string },
 ): Promise<number> {
   const { terminal, env } = context;
   // Audit lines may go to standard output; who stops reading them must not stop the gateway.
@@ -17,8 +17,6 @@ export async function runGateway(
     debug: env.APPSCLI_DEBUG === '1',
   });
   const stages = await context.stages();
-  return runUntilSignal(
-    () => startGateway({ config_file: given.config, stages, env, log, watch: given.watch === true }),
-    log,
-  );
+  const { config: config_file, watch = false, listen } = given;
+  return runUntilSignal(() => startGateway({ config_file, stages, env, log, watch, listen }), log);
 }

@@ -19,7 +19,7 @@ export function addUpstreams(program: Command, context: CommandContext, finish: 
       'after',
       `
 The database knows which upstreams are drained. Each running gateway knows the
-rest, for itself: ask one with --base-url.
+rest, for itself: ask one with --base-url or APPSCLI_BASE_URL.
 ${examples('appscli upstreams list', 'appscli upstreams list --base-url https://gateway.example.com')}`,
     )
     .action(async (given) => finish(await (await backend()).list(context, given)));

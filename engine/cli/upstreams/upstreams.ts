@@ -26,7 +26,7 @@ export async function list(context: CommandContext, given: Given, fetch?: Fetch)
   say(
     context,
     found.replica === null
-      ? 'The database knows which upstreams are drained, and nothing else about them. For that, ask a running gateway: --base-url <url>.'
+      ? 'The database knows which upstreams are drained, and nothing else about them. For that, ask a running gateway: --base-url <url>, or APPSCLI_BASE_URL.'
       : `As the replica ${found.replica} sees them; others may differ, except in what is drained.`,
   );
   return EXIT_OK;

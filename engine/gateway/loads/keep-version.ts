@@ -42,10 +42,15 @@ export function fileNamer(config_file: string): (file: string) => string {
   };
 }
 
-/** What is kept of a configuration that was loaded, or could not be. Secrets are blanked out of it. */
+type KeptParts = Pick<Loaded, 'files' | 'sources' | 'of_machine'>;
+
+/**
+ * What is kept of a configuration that was loaded, or could not be. Secrets are blanked out of it, and what is of one machine:
+ * replicas that differ in that alone have one version.
+ */
 export function keepVersion(
   config_file: string,
-  loaded: Pick<Loaded, 'files' | 'sources' | 'diagnostics'>,
+  loaded: KeptParts & Pick<Loaded, 'diagnostics'>,
   rules: readonly RuleInWords[] | null,
 ): KeptConfiguration {
   const nameOf = fileNamer(config_file);
@@ -68,11 +73,13 @@ export function keepVersion(
   };
 }
 
-function keepFiles({ files, sources }: Pick<Loaded, 'files' | 'sources'>, nameOf: (path: string) => string) {
+function keepFiles({ files, sources, of_machine }: KeptParts, nameOf: (path: string) => string) {
   let chars = 0;
-  const kept = files.map((path): KeptFile => {
+  const theirs = new Set(of_machine.map(({ mark, value }) => resolve(dirname(mark.file), value)));
+  const shared = files.filter((path) => sources.has(path) || !theirs.has(path));
+  const kept = shared.map((path): KeptFile => {
     const name = nameOf(path);
-    const text = sources.get(path);
+    const text = blankMachine(path, sources.get(path), of_machine);
     if (text === undefined) return { name, text: null, digest: CODE.includes(extname(path)) ? digestOf(path) : null };
     chars += text.length;
     if (text.length > FILE_CHARS_MAX || chars > CHARS_MAX) return { name, text: null, digest: hashOf(text) };
@@ -81,6 +88,20 @@ function keepFiles({ files, sources }: Pick<Loaded, 'files' | 'sources'>, nameOf
   // The operator's own first; the order they were read in says nothing.
   const ships = ({ name }: KeptFile) => Number(name.startsWith('appscli/'));
   return kept.toSorted((a, b) => ships(a) - ships(b) || (a.name < b.name ? -1 : 1));
+}
+
+const OF_MACHINE = "<each machine's own>";
+
+function blankMachine(path: string, text: string | undefined, of_machine: Loaded['of_machine']): string | undefined {
+  const marks = of_machine.flatMap(({ mark }) => (mark.file === path ? mark : []));
+  if (text === undefined || marks.length === 0) return text;
+  const lines = text.split('\n');
+  // From the right: several may stand on one line.
+  for (const { line, column, length } of marks.toSorted((a, b) => b.column - a.column)) {
+    const before = lines[line - 1] ?? '';
+    lines[line - 1] = before.slice(0, column - 1) + OF_MACHINE + before.slice(column - 1 + length);
+  }
+  return lines.join('\n');
 }
 
 function digestOf(path: string): string | null {

@@ -118,12 +118,12 @@ async function decide(
   sign_in: SignIn,
   visit: Visit,
   grant: PendingGrant,
-  { claims, grant: provider_grant }: Identified,
+  { claims, grant: provider_grant, scopes }: Identified,
   { state, expires_at }: BrowserAttempt,
 ): Promise<Ended> {
   const { identity, log } = sign_in;
   const { client } = grant;
-  const admission = identity.admit(claims);
+  const admission = identity.admit(claims, scopes);
   notePerson(visit.req.res, claims);
   const entrance = deviceEntrance(sign_in, visit, grant);
   if ('refused' in admission) return refusePerson(sign_in, visit, entrance, { claims, admission });

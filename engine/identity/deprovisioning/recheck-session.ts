@@ -84,11 +84,11 @@ async function decide(
   asking: AskingAbout,
   { id, person: former }: TakenSession,
   occasion: Occasion,
-  { claims, grant }: Identified,
+  { claims, grant, scopes }: Identified,
 ): Promise<Rechecked> {
   const { identity } = asking;
   const sealed_grant = await identity.tokens.seal(grant, 'provider-grant');
-  const admission = identity.admit(claims);
+  const admission = identity.admit(claims, scopes);
   if ('person' in admission) {
     const { person } = admission;
     const { subject, issuer, email } = person;

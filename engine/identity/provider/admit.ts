@@ -1,7 +1,9 @@
 import type { AuthConfig, NamedGroups, OidcConfig } from '../../contract/config.ts';
 import { type AdmissionProblem, readEmail, readGroups, readName, readText, Unusable } from './claim-values.ts';
+import { isTold, VERIFIED } from './claims.ts';
 import { type GroupMisses, groupMisses } from './group-misses.ts';
 import type { Claims } from './provider.ts';
+import { type SignInScopes, scopeGaps } from './scopes.ts';
 
 /** A person who may use the gateway, as the identity provider describes them. Survives JSON. */
 export interface Person {
@@ -32,15 +34,23 @@ type Refusal = Exclude<Admission, { person: Person }>;
 /** What of a configuration decides about people. */
 export type AdmissionConfig = Pick<AuthConfig, 'teams' | 'projects'> & { readonly oidc: OidcConfig };
 
-/** Decides whether somebody the identity provider verifies may use the gateway, and as whom. */
-export function admit(claims: Claims, auth: AdmissionConfig): Admission {
+/**
+ * Decides whether somebody the identity provider verifies may use the gateway, and as whom.
+ * @param scopes those of the sign-in: a refusal names one that is missing.
+ */
+export function admit(claims: Claims, auth: AdmissionConfig, scopes?: SignInScopes): Admission {
   const { oidc } = auth;
+  const gapOf = (claim: string) => {
+    if (scopes === undefined || isTold(claims, claim)) return '';
+    const gap = scopeGaps(oidc, scopes).find(({ claims: about }) => about.includes(claim));
+    return gap === undefined ? '' : `; the provider ${gap.hint}`;
+  };
   try {
     const issuer = readText(claims, 'iss', 'the issuer') ?? missing('iss');
     const subject = readText(claims, 'sub', 'the subject') ?? missing('sub');
     const email = readEmail(claims, oidc.email_claim);
-    if (email === undefined) return noEmail(oidc);
-    const unverified = verification(claims, email, oidc);
+    if (email === undefined) return noEmail(oidc, gapOf(oidc.email_claim));
+    const unverified = verification(claims, email, oidc, gapOf(VERIFIED));
     if (unverified !== undefined) return unverified;
     const groups = readGroups(claims, oidc);
     const name = readName(claims);
@@ -56,7 +66,9 @@ export function admit(claims: Claims, auth: AdmissionConfig): Admission {
       ...(project !== undefined && { project }),
     };
     const decided = mayStay(person, auth);
-    return 'refused' in decided && decided.refused === 'group' ? withMisses(decided, claims, oidc) : decided;
+    return 'refused' in decided && decided.refused === 'group'
+      ? withMisses(decided, claims, oidc, gapOf(oidc.groups_claim))
+      : decided;
   } catch (error) {
     if (!(error instanceof Unusable)) throw error;
     return { refused: error.problem, message: error.message, detail: error.detail };
@@ -98,23 +110,23 @@ function groupRefusal({ email, groups }: Person, { allowed_groups, keep_groups }
 }
 
 /** Says what came instead of the groups that are let in: administrators compare the two. */
-function withMisses(refusal: Refusal, claims: Claims, oidc: OidcConfig): Refusal {
+function withMisses(refusal: Refusal, claims: Claims, oidc: OidcConfig, gap: string): Refusal {
   const misses = groupMisses(claims, oidc);
   const hints = misses.hints.map((hint) => `; ${hint}`).join('');
-  return { ...refusal, detail: `${refusal.detail}${hints}`, misses };
+  return { ...refusal, detail: `${refusal.detail}${gap}${hints}`, misses };
 }
 
-function noEmail({ email_claim }: OidcConfig): Refusal {
+function noEmail({ email_claim }: OidcConfig, gap: string): Refusal {
   return {
     refused: 'email_missing',
     message:
       'The identity provider did not say what your e-mail address is, which this gateway needs. Add one to your account there, or ask your administrator.',
-    detail: `neither the ID token nor the userinfo endpoint has the claim ${email_claim} (auth.oidc.email_claim); let the identity provider send it, for instance by the scope email`,
+    detail: `neither the ID token nor the userinfo endpoint has the claim ${email_claim} (auth.oidc.email_claim); let the identity provider send it${gap}`,
   };
 }
 
 /** Refuses an address that the provider has not made sure of: people are known by it. */
-function verification(claims: Claims, email: string, oidc: OidcConfig): Refusal | undefined {
+function verification(claims: Claims, email: string, oidc: OidcConfig, gap: string): Refusal | undefined {
   // Which domains are believed all the same, decides allowed_email_domains.
   if (oidc.email_verification === 'ignored') return undefined;
   const stated = statementAbout(email, claims);
@@ -129,7 +141,7 @@ function verification(claims: Claims, email: string, oidc: OidcConfig): Refusal 
   return {
     refused: 'email_unverified',
     message: `The identity provider has not verified your e-mail address ${email}. Verify it there, or ask your administrator, then sign in again.`,
-    detail: `the claim email_verified of ${email} ${wrong}`,
+    detail: `the claim email_verified of ${email} ${wrong}${gap}`,
   };
 }
 

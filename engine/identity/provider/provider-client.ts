@@ -41,9 +41,9 @@ import { renewHourly } from './provider-discovery.ts';
 import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
 import { demandStillTold, grantOf } from './provider-grants.ts';
+import { askedScopes, type SignInScopes, textsOf } from './scopes.ts';
 import { isAboutKeys, readTokenAnswer, refreshTokenIn } from './token-answer.ts';
 
-const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
 /** What a provider that leaves the list out may sign ID tokens with: anything that takes its private key. */
 const SIGNATURES = ['RS', 'PS', 'ES'].flatMap((kind) => [256, 384, 512].map((bits) => `${kind}${bits}`));
 /** The requests have a timeout of their own, which begins with each of them and heeds the clock. */
@@ -115,16 +115,13 @@ export class OpenIdProvider implements IdentityProvider {
   async authorizationUrl({ state, nonce, code_verifier }: SignInAttempt, how?: { readonly other_account: boolean }) {
     const conversation = await this.#begin();
     const { config, metadata } = conversation;
-    const offered: unknown = metadata.scopes_supported;
-    const offline = Array.isArray(offered) && offered.includes('offline_access') ? ['offline_access'] : [];
-    const scopes = this.#oidc.scopes ?? [...DEFAULT_SCOPES, ...offline];
     const code_challenge = await calculatePKCECodeChallenge(code_verifier);
     return this.#attempt(conversation, 'discovery document', [state, nonce, code_challenge], async () =>
       buildAuthorizationUrl(config, {
         ...this.#oidc.authorization_parameters,
         ...(how?.other_account && { prompt: promptForAccount(this.#oidc, metadata.prompt_values_supported) }),
         redirect_uri: this.#redirect_uri,
-        scope: [...new Set(['openid', ...scopes])].join(' '),
+        scope: askedScopes(this.#oidc, textsOf(metadata.scopes_supported)).join(' '),
         state,
         nonce,
         code_challenge,
@@ -145,7 +142,8 @@ export class OpenIdProvider implements IdentityProvider {
     const { nonce: _, ...claims } = tokens.claims()!;
     const completed = await this.#complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
     const in_id_token = this.#wanted.filter((claim) => isTold(claims, claim));
-    return { claims: completed, grant: grantOf(claims.sub, tokens, { in_id_token }, this.#clock.now()) };
+    const grant = grantOf(claims.sub, tokens, { in_id_token }, this.#clock.now());
+    return { claims: completed, grant, scopes: this.#scopes(conversation, tokens) };
   }
 
   async recheck(grant: ProviderGrant): Promise<Identified> {
@@ -289,7 +287,13 @@ export class OpenIdProvider implements IdentityProvider {
       throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
     }
     if (tokens.id_token === undefined) demandStillTold(claims, grant);
-    return { claims, grant: grantOf(subject, tokens, { in_id_token, refresh_token }, this.#clock.now()) };
+    const renewed = grantOf(subject, tokens, { in_id_token, refresh_token }, this.#clock.now());
+    return { claims, grant: renewed, scopes: this.#scopes(conversation, tokens) };
+  }
+
+  #scopes({ metadata }: Conversation, { scope }: { readonly scope?: string | undefined }): SignInScopes {
+    const listed = textsOf(metadata.scopes_supported);
+    return { asked: askedScopes(this.#oidc, listed), listed, granted: scope?.split(' ') };
   }
 
   async #askUserinfo(conversation: Conversation, grant: ProviderGrant): Promise<Identified> {

@@ -3,6 +3,8 @@
  * @module
  */
 
+import type { SignInScopes } from './scopes.ts';
+
 /** What a browser's sign-in must come back with: random, used once, kept in that browser alone. */
 export interface SignInAttempt {
   readonly state: string;
@@ -28,6 +30,8 @@ export interface ProviderGrant {
 export interface Identified {
   readonly claims: Claims;
   readonly grant: ProviderGrant;
+  /** Absent where no token was given anew. */
+  readonly scopes?: SignInScopes;
 }
 
 /** The identity provider of one configuration. Nothing is asked of it before the first call. */

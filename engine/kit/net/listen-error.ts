@@ -1,19 +1,26 @@
 import { EXIT_CONFIGURATION, EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { parseListenAddress } from './addresses.ts';
 
-/** Why the gateway can't listen where a key of gateway.yaml says, in one line with the remedy. */
-export function explainListenError(error: NodeJS.ErrnoException, listen: string, key = 'server.listen'): StartError {
+/**
+ * Why the gateway can't listen at an address, in one line with the remedy.
+ * @param place where the address is written: a key of gateway.yaml, or an option.
+ */
+export function explainListenError(
+  error: NodeJS.ErrnoException,
+  listen: string,
+  place = 'server.listen in gateway.yaml',
+): StartError {
   const port = parseListenAddress(listen)?.port ?? 8080;
   switch (error.code) {
     case 'EADDRINUSE':
-      return new StartError(
-        `${listen} is in use by another program; stop it, or set ${key} in gateway.yaml to a free port`,
-        { exit_code: EXIT_UNAVAILABLE, cause: error },
-      );
+      return new StartError(`${listen} is in use by another program; stop it, or set ${place} to a free port`, {
+        exit_code: EXIT_UNAVAILABLE,
+        cause: error,
+      });
     case 'EACCES':
     case 'EPERM':
       return new StartError(
-        `this user may not listen on ${listen}; set ${key} in gateway.yaml to a port from 1024 up, or run the gateway as a user who may`,
+        `this user may not listen on ${listen}; set ${place} to a port from 1024 up, or run the gateway as a user who may`,
         { exit_code: EXIT_CONFIGURATION, cause: error },
       );
     case 'EADDRNOTAVAIL':
@@ -22,11 +29,11 @@ export function explainListenError(error: NodeJS.ErrnoException, listen: string,
     case 'EAFNOSUPPORT':
     case 'EINVAL':
       return new StartError(
-        `${listen} is not an address of this machine; set ${key} in gateway.yaml to one that is, such as 127.0.0.1:${port}, or 0.0.0.0:${port} for all`,
+        `${listen} is not an address of this machine; set ${place} to one that is, such as 127.0.0.1:${port}, or 0.0.0.0:${port} for all`,
         { exit_code: EXIT_CONFIGURATION, cause: error },
       );
     default:
-      return new StartError(`cannot listen on ${listen} (${error.message}); check ${key} in gateway.yaml`, {
+      return new StartError(`cannot listen on ${listen} (${error.message}); check ${place}`, {
         exit_code: EXIT_UNAVAILABLE,
         cause: error,
       });

@@ -2,6 +2,7 @@ import { createRequire } from 'node:module';
 import type { ModelInfo, ModelPrice, PriceCalculation, PriceOptions } from '@pydantic/genai-prices';
 import type { DatedPricing, PricingConfig } from '../../contract/config.ts';
 import { feeToPico, priceToPico } from '../../kit/money.ts';
+import { longestAnswer } from './longest-answers.ts';
 
 /** The day of the catalogue of prices that comes along: that on which its version was published. */
 export const CATALOGUE_DATE = '2026-09-23';
@@ -10,6 +11,8 @@ export const CATALOGUE_DATE = '2026-09-23';
 export interface CatalogueModel {
   /** Tokens; absent where it does not tell. */
   readonly context_window?: number;
+  /** Tokens of its longest answer; absent where it is not known. */
+  readonly max_output_tokens?: number;
   /** Oldest first; the first holds from the beginning. Empty where it tells no price that can be kept exactly. */
   readonly prices: readonly DatedPricing[];
 }
@@ -31,7 +34,12 @@ export function lookUp(id: string, base_url: string): CatalogueModel | undefined
   const found = search(id, base_url)?.model;
   if (found === undefined) return undefined;
   const { context_window } = found;
-  return { prices: pricesOf(found), ...(context_window !== undefined && { context_window }) };
+  const max_output_tokens = longestAnswer(found.id);
+  return {
+    prices: pricesOf(found),
+    ...(context_window !== undefined && { context_window }),
+    ...(max_output_tokens !== undefined && { max_output_tokens }),
+  };
 }
 
 /** What the catalogue calls the model that is meant by an id at an address: the same for all names of a model. */

@@ -12,8 +12,9 @@ type Addresses = readonly Pick<GatewayFile['upstreams'][number], 'name' | 'base_
 const DEFAULT_CONTEXT_WINDOW = 200_000;
 /** Bound of an answer that neither its client nor gateway.yaml bounds: what nearly all models of today can say. */
 const DEFAULT_OUTPUT_TOKENS = 8192;
-/** Part of its window that such an answer may take at most, so that there is room for what is asked. */
+/** Part of its window that such an answer may take at most, so that there is room for what is asked: by default, and of a known model. */
 const DEFAULT_OUTPUT_SHARE = 0.25;
+const KNOWN_OUTPUT_SHARE = 0.5;
 
 const MODEL_SETTINGS: readonly ModelSetting[] = [
   ...(['context_window', 'max_output_tokens'] as const),
@@ -21,20 +22,22 @@ const MODEL_SETTINGS: readonly ModelSetting[] = [
   ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
 ];
 
-/** What the catalogue says of what gateway.yaml leaves out; the window is the smallest at any upstream. */
+/** What the catalogue says of what gateway.yaml leaves out: the smallest window at any upstream, and the longest answer. */
 function fromCatalogue(
-  { id, pricing, context_window, upstream_ids }: FileModel,
+  { id, pricing, context_window, max_output_tokens, upstream_ids }: FileModel,
   upstreams: Addresses,
-): Partial<Pick<ModelConfig, 'catalogue' | 'context_window'>> {
-  if (pricing !== undefined && context_window !== undefined) return {};
+): Partial<Pick<ModelConfig, 'catalogue' | 'context_window' | 'max_output_tokens'>> {
+  if (pricing !== undefined && context_window !== undefined && max_output_tokens !== undefined) return {};
   const known = upstreams.flatMap(({ name, base_url }) => {
     const found = lookUp(upstream_ids[name] ?? id, base_url);
     return found === undefined ? [] : [{ name, ...found }];
   });
   const windows = known.flatMap(({ context_window = [] }) => context_window);
+  const answers = known.flatMap((each) => each.max_output_tokens ?? []);
   const priced = pricing === undefined ? known.filter(({ prices }) => prices.length > 0) : [];
   return {
     ...(windows.length > 0 && { context_window: Math.min(...windows) }),
+    ...(answers.length > 0 && { max_output_tokens: Math.max(...answers) }),
     ...(priced.length > 0 && { catalogue: Object.fromEntries(priced.map(({ name, prices }) => [name, prices])) }),
   };
 }
@@ -51,16 +54,20 @@ export function shapeModel(
   const known = fromCatalogue(model, upstreams);
   const { max_output_tokens } = model;
   const context_window = model.context_window ?? known.context_window ?? DEFAULT_CONTEXT_WINDOW;
-  const isKnown = (setting: ModelSetting) => setting === 'context_window' && known.context_window !== undefined;
-  const share = Math.max(1, Math.floor(context_window * DEFAULT_OUTPUT_SHARE));
+  const isKnown = (setting: ModelSetting) =>
+    (setting === 'context_window' || setting === 'max_output_tokens') && known[setting] !== undefined;
+  const most =
+    known.max_output_tokens === undefined
+      ? Math.min(DEFAULT_OUTPUT_TOKENS, context_window * DEFAULT_OUTPUT_SHARE)
+      : Math.min(known.max_output_tokens, context_window * KNOWN_OUTPUT_SHARE);
   return {
     ...model,
     ...known,
     aliases: model.aliases.filter((alias) => typeof alias === 'string'),
     group_aliases: model.aliases.filter((alias) => typeof alias !== 'string'),
     context_window,
-    max_output_tokens: max_output_tokens ?? context_window,
-    default_output_tokens: max_output_tokens ?? Math.min(DEFAULT_OUTPUT_TOKENS, share),
+    max_output_tokens: max_output_tokens ?? known.max_output_tokens ?? context_window,
+    default_output_tokens: max_output_tokens ?? Math.max(1, Math.floor(most)),
     assumed: MODEL_SETTINGS.filter((setting) => !isWritten(setting) && !isKnown(setting)),
   };
 }

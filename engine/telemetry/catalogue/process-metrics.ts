@@ -132,7 +132,7 @@ export const PROCESS_METRICS = {
     kind: 'gauge',
     unit: '{USD}',
     meaning:
-      'Most US dollars by which requests under way can pass a limit in money, as appscli check prints it; what is in no bound is printed there too',
+      'Most US dollars by which requests under way can pass a limit in money, as appscli check --verbose prints it; what is in no bound is printed there too',
     labels: ['gateway.rule'],
   },
   'nodejs.eventloop.delay.p50': {

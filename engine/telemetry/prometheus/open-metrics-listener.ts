@@ -52,7 +52,7 @@ export async function openMetricsListener(options: {
       log.info({ listen, port: listener.port }, 'metrics are served at /metrics');
       return Object.assign(started, { listener });
     } catch (error) {
-      throw explainListenError(error as NodeJS.ErrnoException, listen, KEY);
+      throw explainListenError(error as NodeJS.ErrnoException, listen, `${KEY} in gateway.yaml`);
     }
   }
 

@@ -142,6 +142,10 @@ test('what a provider does not tell is said to be unknown, not wrong', async (t)
   const odd = await check(silent.issuer);
   assert.ok(odd.ok, odd.what);
   assert.match((odd.notes ?? []).join('\n'), /can't be told: token endpoint: invalid_request/);
+  // Dex, which looks at the code last.
+  const error_description = 'Invalid or expired code parameter.';
+  silent.scripted.token = (_req, res) => answerJson(res, 400, { error: 'invalid_request', error_description });
+  assert.match((await check(silent.issuer)).what, /takes the client id and its secret or key$/);
 });
 
 test('a provider with one word for every mistake is not taken to know the client, unless it sends browsers back', async (t) => {

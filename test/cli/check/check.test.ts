@@ -4,6 +4,7 @@ import { symlinkSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { defineStage } from '../../../engine/api.ts';
 import { type CheckOptions, runCheck } from '../../../engine/cli/check/check.ts';
+import type { LiveCheck } from '../../../engine/doctor/host/live/live-check.ts';
 import { stages as shipped } from '../../../stages/index.ts';
 import { createProject, GATEWAY, type Project, pipelineYaml } from '../../load/support/project.ts';
 
@@ -35,14 +36,50 @@ async function check(paths: readonly string[], options: Partial<CheckOptions> = 
   return { exit_code, data: data.join(''), info: info.join('') };
 }
 
-test('a configuration without mistakes is ok, and the check says what it looked at', async () => {
+test('a configuration without mistakes is ok, and the check says what it looked at; what follows is for who asks', async () => {
   const { path } = project({ 'gateway.yaml': GATEWAY });
   const { exit_code, data, info } = await check([path('gateway.yaml')]);
   assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
-  assert.match(
-    info,
-    /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\nspend limits: none, so spending is not bounded\nmemory for bodies: /,
-  );
+  assert.match(info, /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\n$/);
+  const { info: more } = await check([path('gateway.yaml')], { verbose: true });
+  assert.match(more, /^spend limits: none, so spending is not bounded\nmemory for bodies: /);
+  assert.ok(more.endsWith(`\n\n${info}`), more);
+});
+
+test('the verdict is the last line, whatever was found and asked', async () => {
+  const { path } = project({
+    'gateway.yaml': GATEWAY,
+    'broken.yaml': GATEWAY.replace('listen', 'lissten'),
+  });
+  const there: LiveCheck = { name: 'database', ok: true, what: 'answers', duration_ms: 1 };
+  const away: LiveCheck = { name: 'upstream main', ok: false, what: 'refused', help: 'start it', duration_ms: 1 };
+  const live = async () => [there, away];
+  const cases: readonly [string, Partial<CheckOptions>, number, RegExp][] = [
+    ['gateway.yaml', {}, 0, /^ok: \d+ pipelines, 1 model, 1 upstream$/],
+    ['gateway.yaml', { live: async () => [there] }, 0, /^ok: .*; live: 1 of 1 are as the configuration needs them$/],
+    ['gateway.yaml', { live }, 1, /^failed: .*; live: 1 of 2 are as the configuration needs them$/],
+    ['gateway.yaml', { env: {} }, 0, /^ok: .*; 1 warning$/],
+    ['gateway.yaml', { env: {}, deny_warnings: true }, 1, /^failed: .*; 1 warning$/],
+    ['broken.yaml', {}, 1, /^1 error; appscli explain C3001 says more$/],
+    [
+      'broken.yaml',
+      { live },
+      1,
+      /^1 error; live: nothing was asked, as there are errors; appscli explain C3001 says more$/,
+    ],
+  ];
+  for (const [file, options, expected, verdict] of cases) {
+    for (const verbose of [false, true]) {
+      const { exit_code, info } = await check([], { config: path(file), verbose, ...options });
+      for (const line of info.split('\n')) assert.ok(line.length <= 80, line);
+      const last = info
+        .trimEnd()
+        .split(/\n(?! )/)
+        .at(-1)!;
+      assert.match(last.replace(/\n +/g, ' '), verdict);
+      assert.equal(exit_code, expected, last);
+    }
+  }
 });
 
 const TEST_FILE = `pipeline: messages
@@ -107,14 +144,25 @@ test('a test file alone is checked with the gateway.yaml that it would run with'
 test('the check says how much memory bodies can take', async () => {
   const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
   const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
-  const { info: wrapped } = await check([path('gateway.yaml')]);
+  const { info: wrapped } = await check([path('gateway.yaml')], { verbose: true });
   for (const line of wrapped.split('\n')) assert.ok(line.length <= 80, line);
   const info = wrapped.replaceAll('\n  ', ' ');
   assert.match(
     info,
     /\nmemory for bodies: at most 112 MiB \(buffered_bytes, 64 MiB, and 48 MiB to read one body at a time\)\nmemory for connections: at most 391 MiB \(10000 of 40 KiB\)\nearly leavers: /,
   );
-  assert.match(info, /\nkept: the ledger forever, the audit log 13 months \(.*\); database\.retention changes that\n$/);
+  assert.match(
+    info,
+    /\nkept: the ledger forever, the audit log 13 months \(.*\); database\.retention changes that\n\nok: /,
+  );
+});
+
+test('a model that is named alone needs neither prices nor a window nor a longest answer', async () => {
+  const named = (id: string) => GATEWAY.replace(/^models:\n(?: .*\n)+/m, `models: [{ id: ${id} }]\n`);
+  const { path } = project({ 'known.yaml': named('claude-sonnet-4-5'), 'half.yaml': named('mistral-large-latest') });
+  const { data } = await check([], { config: path('known.yaml') });
+  assert.doesNotMatch(data, /W7027/);
+  assert.match((await check([], { config: path('half.yaml') })).data, /W7027/);
 });
 
 test('a mistake is exit code 1, findings are data and the count is information', async () => {
@@ -130,7 +178,7 @@ test('a variable that is not set is a warning, and an error only when the gatewa
   const file = [path('gateway.yaml')];
   const warned = await check(file, { env: {} });
   assert.equal(warned.exit_code, 0);
-  assert.match(warned.info, /\(1 warning\)/);
+  assert.match(warned.info, /; 1 warning\n$/);
   assert.equal((await check(file, { env: {}, deny_warnings: true })).exit_code, 1);
   const required = await check(file, { env: {}, environment: 'required' });
   assert.equal(required.exit_code, 1);
@@ -252,9 +300,9 @@ test('findings cannot command the terminal', async () => {
 /** What check says about spending, of a gateway.yaml with this section. */
 async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string> {
   const { path } = project({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
-  const { info, data } = await check([path('gateway.yaml')]);
+  const { info, data } = await check([path('gateway.yaml')], { verbose: true });
   assert.equal(data, '');
-  return info.slice(info.indexOf('\n') + 1, info.indexOf('memory for bodies'));
+  return info.slice(0, info.indexOf('memory for bodies'));
 }
 
 test('limits are passed by nothing where the worst case is held, and the check says what no limit bounds', async () => {
@@ -358,10 +406,11 @@ test('without a section `models` the check says which there are, and warns of no
   const without = GATEWAY.replace(/^models:\n(?: .*\n)+/m, '');
   assert.ok(!without.includes('models:'));
   const { path } = project({ 'gateway.yaml': without });
-  const { exit_code, data, info } = await check([path('gateway.yaml')], { deny_warnings: true });
+  const { exit_code, data, info } = await check([path('gateway.yaml')], { deny_warnings: true, verbose: true });
   assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
+  assert.match(info, /\nok: [1-9]\d* pipelines, models as upstreams list them, 1 upstream\n$/);
   assert.match(
     info.replace(/\s+/g, ' '),
-    /^ok: [1-9]\d* pipelines, 1 upstream models: there is no section `models`, so they are those on the lists of the upstreams \(main\) that the catalogue of prices \(\d{4}-\d\d-\d\d\) knows; check --live asks for the lists /,
+    /^models: there is no section `models`, so they are those on the lists of the upstreams \(main\) that the catalogue of prices \(\d{4}-\d\d-\d\d\) knows; check --live asks for the lists /,
   );
 });

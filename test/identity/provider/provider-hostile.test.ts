@@ -261,7 +261,8 @@ describe('a refresh', () => {
     const { scripted, provider } = await setUp(t);
     scripted.token = tokens(undefined, { refresh_token: 'refresh-token-2' });
     scripted.userinfo = { sub: 'anna', email: 'anna@example.com', groups: ['staff'], iss: 'https://evil.example.com' };
-    assert.deepEqual(await provider.recheck(GRANT), {
+    const { scopes: _, ...found } = await provider.recheck(GRANT);
+    assert.deepEqual(found, {
       claims: { sub: 'anna', email: 'anna@example.com', groups: ['staff'], iss: scripted.issuer },
       grant: { subject: 'anna', refresh_token: 'refresh-token-2' },
     });

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { describe, test } from 'node:test';
 import { findProvider } from '@pydantic/genai-prices';
 import { feeToPico, priceToPico } from '../../../engine/kit/money.ts';
-import { CATALOGUE_DATE, lookUp } from '../../../engine/money/prices/catalogue.ts';
+import { CATALOGUE_DATE, idsAt, lookUp } from '../../../engine/money/prices/catalogue.ts';
 
 const ELSEWHERE = 'https://models.example.com';
 const AT_HOME = 'https://api.anthropic.com';
@@ -24,6 +24,7 @@ describe('the catalogue of prices', () => {
     const home = lookUp(KNOWN, AT_HOME);
     assert.deepEqual(home, {
       context_window: 200_000,
+      max_output_tokens: 64_000,
       prices: [
         {
           pricing: {
@@ -46,6 +47,23 @@ describe('the catalogue of prices', () => {
       ],
     });
     for (const id of [KNOWN, `${KNOWN}-20250929`, `anthropic/${KNOWN}`]) assert.deepEqual(lookUp(id, ELSEWHERE), home);
+  });
+
+  test("knows the longest answer of large vendors' models, by each of their names", () => {
+    for (const id of idsAt(AT_HOME)) assert.ok((lookUp(id, AT_HOME)?.max_output_tokens ?? 0) >= 4096, id);
+    const cases: readonly [id: string, tokens: number | undefined][] = [
+      ['claude-opus-4-1-20250805', 32_000],
+      ['claude-3-haiku-20240307', 4096],
+      ['claude-sonnet-4-6', 128_000],
+      ['anthropic/claude-sonnet-4-0', 64_000],
+      ['gpt-4.1-mini', 32_768],
+      ['gpt-4o', 16_384],
+      ['gpt-5', 128_000],
+      ['o3', 100_000],
+      ['gemini-2.5-pro', 65_536],
+      ['mistral-large-latest', undefined],
+    ];
+    for (const [id, tokens] of cases) assert.equal(lookUp(id, ELSEWHERE)?.max_output_tokens, tokens, id);
   });
 
   test('guesses nothing', () => {

@@ -61,6 +61,8 @@ export interface IdentityProviderOptions {
   readonly people?: Record<string, TestPerson>;
   /** Names of claims beyond the usual ones that may be given out; those of `people` always are. */
   readonly claims?: readonly string[];
+  /** Scopes, beside the usual ones, each with the claims that come with it alone. */
+  readonly scopes?: Readonly<Record<string, readonly string[]>>;
   readonly client_id?: string;
   readonly token_endpoint_auth_method?: 'client_secret_basic' | 'client_secret_post' | 'private_key_jwt';
   /** The public key of `private_key_jwt`. */
@@ -167,6 +169,7 @@ export async function startIdentityProvider(options: IdentityProviderOptions = {
 function configurationOf(
   {
     claims = [],
+    scopes = {},
     refresh_tokens = true,
     rotate_refresh_tokens = true,
     access_token_seconds = 3600,
@@ -177,14 +180,19 @@ function configurationOf(
 ): Configuration {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const extra = [...people.values()].flatMap((person) => Object.keys(person));
+  const of_scopes = new Set(Object.values(scopes).flat());
+  const usual = [...USUAL_CLAIMS, ...claims, ...extra].filter((claim) => !of_scopes.has(claim));
   return {
     adapter,
     jwks: { keys: [{ ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'ES256', kid: randomUUID() } as never] },
-    scopes: ['openid', 'profile', 'email', ...(refresh_tokens ? ['offline_access'] : [])],
+    scopes: [
+      ...new Set(['openid', 'profile', 'email', ...Object.keys(scopes), ...(refresh_tokens ? ['offline_access'] : [])]),
+    ],
     claims: {
-      openid: ['sub', ...new Set([...USUAL_CLAIMS, ...claims, ...extra])],
+      openid: ['sub', ...new Set(usual)],
       profile: ['name'],
       email: ['email'],
+      ...Object.fromEntries(Object.entries(scopes).map(([scope, names]) => [scope, [...names]])),
     },
     conformIdTokenClaims: false,
     clientAuthMethods: ['client_secret_basic', 'client_secret_post', 'private_key_jwt'],

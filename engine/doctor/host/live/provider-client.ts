@@ -158,6 +158,8 @@ async function redeem(check: ClientCheck, oidc: OidcConfig): Promise<Redeemed> {
       case 'unauthorized_client':
         return 'client refused';
       default:
+        // Dex says invalid_request of a code, and does so only once it knows the client.
+        if (error.error === 'invalid_request' && /expired code/i.test(error.message)) return 'client accepted';
         return /does not accept the client/.test(error.message) ? 'client refused' : { unclear: error.message };
     }
   }

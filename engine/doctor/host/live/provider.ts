@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../../../contract/config.ts';
+import { claimRoot } from '../../../identity/provider/claims.ts';
 import { secretMethod } from '../../../identity/provider/client-authentication.ts';
+import { decidingGroups } from '../../../identity/provider/deciding-groups.ts';
 import { redirectUriOf } from '../../../identity/provider/issuer.ts';
+import { askedScopes, type ScopeGap, scopeGaps, textsOf } from '../../../identity/provider/scopes.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { describeWay, UnusableProxy, wayTo } from '../../../kit/net/way.ts';
 import type { LiveOutcome } from './live-check.ts';
@@ -77,11 +80,19 @@ async function askProvider(
     });
   const client = await checkClient({ oidc, env, redirect_uri, document, timeout_seconds: patience_seconds, look });
   if (!client.ok) return client;
+  const deciding = decidingGroups(config, {});
+  const uses_groups = deciding.any || deciding.names.size > 0;
+  const gaps = (kind: ScopeGap['kind']) => gapsOf(document, oidc, uses_groups, kind);
   return {
     ok: true,
     what: ['discovery document and keys found, issuer matches', client.what].filter((part) => part !== '').join('; '),
-    warnings: warningsOf(document, oidc),
-    notes: [`the redirect URI to register there: ${redirect_uri}`, ...(client.notes ?? []), ...notesOf(document, auth)],
+    warnings: [...warningsOf(document, oidc), ...gaps('certain')],
+    notes: [
+      `the redirect URI to register there: ${redirect_uri}`,
+      ...(client.notes ?? []),
+      ...notesOf(document, oidc, uses_groups),
+      ...gaps('likely'),
+    ],
   };
 }
 
@@ -145,11 +156,6 @@ function judgeDiscovery(document: Discovery, issuer: string, url: string): LiveO
   return undefined;
 }
 
-/** A list of texts; `undefined` when there is none, which a provider may leave out. */
-function textsOf(value: unknown): readonly string[] | undefined {
-  return Array.isArray(value) ? value.filter((item) => typeof item === 'string') : undefined;
-}
-
 /** What will probably keep people from signing in. */
 function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
   const methods = textsOf(document.token_endpoint_auth_methods_supported) ?? ASSUMED_METHODS;
@@ -171,21 +177,26 @@ function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
   ].flat();
 }
 
+/** Scopes that are not asked for, and the claims that may therefore be missing. */
+function gapsOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean, kind: ScopeGap['kind']): string[] {
+  const listed = textsOf(document.scopes_supported);
+  const found = scopeGaps(oidc, { asked: askedScopes(oidc, listed), listed });
+  const wanted = found.filter(({ claims }) => uses_groups || !claims.includes(oidc.groups_claim));
+  return wanted.flatMap((gap) => (gap.kind === kind ? `it ${gap.hint}` : []));
+}
+
 /** What is worth knowing, and may well be as it should be. */
-function notesOf(document: Discovery, auth: AuthConfig & { readonly oidc: OidcConfig }): string[] {
-  const { oidc } = auth;
+function notesOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean): string[] {
   const scopes = textsOf(document.scopes_supported) ?? ['offline_access'];
   const claims = textsOf(document.claims_supported);
-  const goes_by_groups = oidc.allowed_groups ?? auth.admin_groups ?? auth.teams[0];
   const offline =
     (oidc.scopes ?? scopes).includes('offline_access') || oidc.authorization_parameters.access_type === 'offline';
-  const top = oidc.groups_claim.startsWith('/') ? oidc.groups_claim.split('/')[1]! : oidc.groups_claim;
-  const claim = top.replaceAll('~1', '/').replaceAll('~0', '~');
+  const claim = claimRoot(oidc.groups_claim);
   return [
     offline
       ? []
       : 'without offline_access it may give no refresh token: people then sign in again once its access token ends',
-    goes_by_groups === undefined || claims === undefined || claims.includes(claim)
+    !uses_groups || claims === undefined || claims.includes(claim) || oidc.scopes?.includes(claim)
       ? []
       : `it does not list the claim ${claim}: see to it that it sends the groups in it`,
     typeof document.userinfo_endpoint === 'string'

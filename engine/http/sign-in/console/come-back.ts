@@ -46,8 +46,8 @@ async function finish(sign_in: SignIn, visit: Visit, attempt: ConsoleAttempt): P
     const message = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
     return entrance.refuse({ message, reason: 'provider_refused' });
   }
-  const { claims, grant } = identified;
-  const admission = identity.admit(claims);
+  const { claims, grant, scopes } = identified;
+  const admission = identity.admit(claims, scopes);
   if ('refused' in admission) return refusePerson(sign_in, visit, entrance, { claims, admission });
   const { person } = admission;
   const sealed_grant = await identity.tokens.seal(grant, 'provider-grant');

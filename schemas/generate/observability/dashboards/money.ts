@@ -132,7 +132,7 @@ export const MONEY: Dashboard = {
         bars({
           title: 'How far limits can be passed',
           description:
-            'At most, by requests that are under way together, as appscli check prints it. What is in no bound is printed there too.',
+            'At most, by requests that are under way together, as appscli check --verbose prints it. What is in no bound is printed there too.',
           queries: [[`max by (gateway_rule) (${q.gauge('gateway.overshoot.bound')})`, '{{gateway_rule}}']],
           unit: 'currencyUSD',
         }),
