@@ -14,7 +14,7 @@ language sql stable as $$
   where c.relnamespace = (select l.relnamespace from pg_class l where l.oid = 'ledger'::regclass)
     and c.relkind in ('r', 'p', 'v', 'S') and not c.relispartition
     -- The sequence of an identity column needs no right of its own.
-    and not exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype = 'i')
+    and not (c.relkind = 'S' and exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype = 'i'))
 $$;
 
 -- Takes back what default privileges give of these tables beyond that, from everybody but their owner. Partitions are written
