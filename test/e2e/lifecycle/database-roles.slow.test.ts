@@ -81,20 +81,26 @@ after(async () => {
   await rm(config!.directory, { recursive: true, force: true });
 });
 
+/** Runs the SQL of the guide, gives both roles a password, and the clock of the tests behind what the SQL says. */
+async function paste(): Promise<void> {
+  await runOn(admin_url, SQL);
+  const path = SEARCH_PATH.replace('"$user", public', 'gateway');
+  for (const role of [OWNER, RUN]) {
+    await runOn(
+      admin_url,
+      `alter role ${role} password 'password-of-${role}'; alter role ${role} set search_path = ${path}`,
+    );
+  }
+}
+
 const run = (...words: string[]) => cli([...words, '--config', config.config_file], { env });
 
 test('the SQL of the guide, a migration as the owner, and everything a gateway does as the other role', async () => {
   const none = await run('check', '--live');
   assert.match(none.stdout + none.stderr, /the login was refused/, 'before the SQL');
 
-  await runOn(admin_url, SQL);
-  await runOn(admin_url, SQL);
-  for (const role of [OWNER, RUN]) {
-    await runOn(admin_url, `alter role ${role} password 'password-of-${role}'`);
-    // As the guide has it, and with the clock of the tests behind it.
-    const path = SEARCH_PATH.replace('"$user", public', 'gateway');
-    await runOn(admin_url, `alter role ${role} set search_path = ${path}`);
-  }
+  await paste();
+  await paste();
 
   // Behind: neither the gateway nor `check` tries to migrate, and both say who has to.
   const early = await run('gateway');
@@ -116,7 +122,7 @@ test('the SQL of the guide, a migration as the owner, and everything a gateway d
   assert.match(lacking.stdout, /gateway_run lacks insert on ledger/);
   assert.match(lacking.stdout.replace(/\s+/g, ' '), /grant insert on ledger to gateway_run/);
   assert.match((await run('gateway')).stderr, /gateway_run lacks insert on ledger/);
-  await runOn(admin_url, SQL);
+  await paste();
   assert.equal((await run('migrate', '--url-env', 'OWNER_URL')).exit_code, 0);
 
   await demandNothingRefused();
