@@ -6,6 +6,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
+import { withSecretFiles } from '../engine/source/secret-files.ts';
 import { stages } from '../stages/index.ts';
 import { consoleOperations } from './generate/console.ts';
 import { decisivePage } from './generate/decisive.ts';
@@ -29,8 +30,9 @@ const readSchema = (name: string) =>
 
 /** The text of every generated file, by its path below `schemas/generated/`. */
 export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
+  const gateway = readSchema('gateway');
   const sources: Sources = {
-    gateway: readSchema('gateway'),
+    gateway: withSecretFiles(gateway),
     pipeline: readSchema('pipeline'),
     extension: readSchema('extension'),
     fragment: readSchema('fragment'),
@@ -41,11 +43,8 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
   const printed = await printedExamples(stages);
   return new Map([
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
-    ['../../engine/contract/config-files.ts', typeOfFile('GatewayFile', sources.gateway, './config-parts.ts')],
-    [
-      '../../engine/contract/config-parts.ts',
-      typesOf([...definitionsOf([sources.gateway]), ['Profile', sources.profile]]),
-    ],
+    ['../../engine/contract/config-files.ts', typeOfFile('GatewayFile', gateway, './config-parts.ts')],
+    ['../../engine/contract/config-parts.ts', typesOf([...definitionsOf([gateway]), ['Profile', sources.profile]])],
     ['../../engine/console/api/operations.ts', consoleOperations()],
     ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],

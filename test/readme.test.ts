@@ -54,6 +54,9 @@ async function findingsOf(block: Block): Promise<readonly string[]> {
   const files = filesAround(block, kindOf(block), await writeStages(block.document, directory));
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
   const variables = Object.values(files).flatMap((text) => [...text.matchAll(/_env: (\w+)/g)]);
+  const secrets = Object.values(files).flatMap((text) => [...text.matchAll(/_file: \.\/secrets\/([\w-]+)/g)]);
+  await mkdir(join(directory, 'secrets'));
+  for (const [, name] of secrets) await writeFile(join(directory, 'secrets', name!), 'set\n');
   const env = Object.fromEntries(variables.map(([, name]) => [name, 'set']));
   const { diagnostics } = await loadPaths([directory], { stages, env, environment: 'required' });
   const findings = createFindings();

@@ -15,6 +15,7 @@ import { addGateway } from './gateway/command.ts';
 import { addInit } from './init/command.ts';
 import { addLedger } from './ledger/command.ts';
 import { addLimits } from './limits/command.ts';
+import { addMigrate } from './migrate/command.ts';
 import { chooseLocation, examples } from './options.ts';
 import { addPeople } from './people/command.ts';
 import { addPolicy } from './policy/command.ts';
@@ -34,6 +35,7 @@ import { addUsage } from './usage/command.ts';
 const COMMANDS = [
   addInit,
   addGateway,
+  addMigrate,
   addStandIn,
   addCheck,
   addExplain,

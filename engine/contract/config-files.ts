@@ -2,7 +2,7 @@
 
 import type { Pricing, RouteEntry } from './config-parts.ts';
 
-/** Configuration of the gateway. It never contains secrets: keys ending in _env are names of environment variables. */
+/** Configuration of the gateway. It never contains secrets: keys ending in _env are names of environment variables, and those ending in _file, beside them, paths of files that hold one. */
 export interface GatewayFile {
   readonly server: {
     readonly listen: string;

@@ -6,7 +6,7 @@ import type { Loaded } from '../source/spec.ts';
 
 /** What a configuration was, or would be, read from. */
 export type ConfigurationParts = Pick<Loaded, 'files' | 'pipelines_directory'> &
-  Partial<Pick<Loaded, 'policies_directory'>>;
+  Partial<Pick<Loaded, 'policies_directory'>> & { readonly secret_files?: readonly string[] | undefined };
 
 /** Files by absolute path, each with a digest of its content or `missing`. */
 export type Digests = ReadonlyMap<string, string>;
@@ -17,11 +17,12 @@ function directories({ pipelines_directory: own, policies_directory: policies }:
   return policies === undefined ? pipelines : [...pipelines, policies];
 }
 
-/** The operator's own files. What ships with the gateway changes by an upgrade, which needs a restart. */
+/** The operator's own files, and those with secrets. What ships with the gateway changes by an upgrade, which needs a restart. */
 function ownFiles(parts: ConfigurationParts): string[] {
   const shipped = SHIPPED_PIPELINES + sep;
   const all = [
     ...parts.files.filter((file) => !file.startsWith(shipped)),
+    ...(parts.secret_files ?? []),
     ...directories(parts).flatMap(pipelineFiles),
   ];
   return [...new Set(all)];

@@ -46,8 +46,8 @@ export function createReloader<P extends Plan>(options: {
   readonly config_file: string;
   readonly loaded: Loaded;
   readonly plan: P;
-  /** Raises ConfigurationError. */
-  load(): Promise<{ readonly config: GatewayConfig; readonly loaded: Loaded }>;
+  /** `moved`: the URL of the database names another one. Raises ConfigurationError, StartError for a secret. */
+  load(): Promise<{ readonly config: GatewayConfig; readonly loaded: Loaded; readonly moved: boolean }>;
   /** Makes a plan; may throw. */
   compile(config: GatewayConfig, loaded: Loaded): P;
   /** Puts a plan in force; may throw, and then the one before stays. */
@@ -99,10 +99,11 @@ export function createReloader<P extends Plan>(options: {
     const tell = beginReload({ telemetry, clock });
     const known = digestFiles(parts);
     try {
-      const { config: wanted, loaded } = await load();
+      const { config: wanted, loaded, moved } = await load();
       note(loaded, known);
       if (stopped) return;
-      const { config, needs_restart } = adoptConfig(plan.config, wanted);
+      const { config, ...adopted } = adoptConfig(plan.config, wanted);
+      const needs_restart = moved ? [...new Set([...adopted.needs_restart, 'database'])] : adopted.needs_restart;
       replacePlan(compile(config, loaded));
       state = { ...state, loaded_at: clock.now(), reloads: state.reloads + 1, failing_since: undefined };
       for (const finding of loaded.diagnostics) logFinding(log, finding);
@@ -185,6 +186,7 @@ export function createReloader<P extends Plan>(options: {
   };
 }
 
-function partsOf({ files, pipelines_directory, policies_directory }: ConfigurationParts): ConfigurationParts {
-  return { files, pipelines_directory, policies_directory };
+function partsOf(parts: ConfigurationParts): ConfigurationParts {
+  const { files, secret_files, pipelines_directory, policies_directory } = parts;
+  return { files, secret_files, pipelines_directory, policies_directory };
 }

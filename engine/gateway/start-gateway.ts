@@ -34,7 +34,8 @@ import type { RequestContext } from '../run/context.ts';
 import { buildPlan } from '../run/plan.ts';
 import type { Loaded } from '../source/spec.ts';
 import { type Database, openDatabase } from '../store/database.ts';
-import { createSecrets } from '../store/secrets.ts';
+import { databasePlace } from '../store/database-server.ts';
+import { createSecrets, readSecretFiles } from '../store/secrets.ts';
 import type { ExportedLog } from '../telemetry/export/exports.ts';
 import { type GatewayTelemetry, openTelemetry } from '../telemetry/open-telemetry.ts';
 import { type OpenModelLists, openModelLists } from '../upstreams/lists/model-lists.ts';
@@ -93,21 +94,24 @@ export async function startGateway(options: {
   /** `host:port` to listen on, whatever gateway.yaml says. */
   readonly listen?: string | undefined;
 }): Promise<RunningGateway> {
-  const { config_file, stages, env, log, clock = systemClock, watch = false } = options;
-  const load = () => loadToRun(config_file, { stages, env, environment: 'required', listen: options.listen });
-  const secretsOf = (config: GatewayConfig, { pipelines }: Loaded) =>
-    createSecrets({ config, pipelines }, env, (secret) => log.hide?.(secret));
+  const { config_file, stages, log, clock = systemClock, watch = false } = options;
+  const load = () => loadToRun(config_file, { stages, env: options.env, environment: 'required', listen: options.listen });
+  // What lives as long as the process finds the secrets here that the configuration in force was accepted with.
+  const env: NodeJS.ProcessEnv = { ...options.env };
+  const secretsOf = (config: GatewayConfig, { pipelines }: Loaded, from: NodeJS.ProcessEnv) =>
+    createSecrets({ config, pipelines }, from, (secret) => log.hide?.(secret));
   const phases = createStartPhases();
   const { config, loaded } = await load();
   phases.end('configuration');
   for (const finding of loaded.diagnostics) logFinding(log, finding);
   // Before anything that could log a secret is opened.
-  const secret = secretsOf(config, loaded);
+  Object.assign(env, readSecretFiles(loaded));
+  const secret = secretsOf(config, loaded, env);
   let reloader: Reloader;
   let server: GatewayServer | undefined;
   const stopping = () => server?.stopping === true;
   const closing: ClosingStep[] = [];
-  const of_config = new WeakMap<GatewayConfig, PlanParts>();
+  const of_config = new WeakMap<GatewayConfig, PlanParts & { readonly files: Readonly<Record<string, string>> }>();
   const groups = () => of_config.get(reloader.config())?.groups;
   // A person who presses Ctrl-C has no balancer that needs to notice.
   let asked_by: NodeJS.Signals | undefined;
@@ -122,13 +126,20 @@ export async function startGateway(options: {
     const opened = await openServices(given, closing);
     phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
-      const made = createPlanServices(config, loaded, secretsOf(config, loaded), opened.foundation);
+      const files = readSecretFiles({ config, pipelines: loaded.pipelines });
+      const secret = secretsOf(config, loaded, { ...env, ...files });
+      const made = createPlanServices(config, loaded, secret, opened.foundation);
       const { services, identity } = made;
-      of_config.set(config, made);
+      of_config.set(config, { ...made, files });
       const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
       const explained = { loaded, directory: dirname(resolve(config_file)) };
       return servePlan(plan, log, routesOf({ plan, ...loaded, identity, explained, ...opened }), opened.telemetry);
     };
+    const databaseMoved = ({ config, loaded }: { readonly config: GatewayConfig; readonly loaded: Loaded }) =>
+      config.database.postgres !== undefined &&
+      config.database.postgres.url_env === reloader.config().database.postgres?.url_env &&
+      databasePlace(config, { ...env, ...readSecretFiles(loaded) }) !== place;
+    const place = config.database.postgres && databasePlace(config, env);
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
     const { telemetry } = opened;
@@ -141,11 +152,17 @@ export async function startGateway(options: {
       config_file,
       loaded,
       plan,
-      load,
+      async load() {
+        const next = await load();
+        return { ...next, moved: databaseMoved(next) };
+      },
       compile,
       use(next) {
+        const { files } = of_config.get(next.config)!;
+        const renewed = new Set(Object.keys(files).filter((name) => env[name] !== files[name]));
         listening.use(next);
-        opened.upstreams.use(next.config.upstreams);
+        Object.assign(env, files);
+        opened.upstreams.use(next.config.upstreams, renewed);
         opened.foundation.model_lists.use(next.config, of_config.get(next.config)!.services.secret);
         telemetry.use(next.config);
         opened.ended_grants.use(of_config.get(next.config)?.identity);

@@ -1,17 +1,19 @@
 import { existsSync, statSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { ERRORS } from '../contract/errors.ts';
 import { isAddressRange, isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../kit/net/addresses.ts';
+import { readSecretFile, type SecretFileError, secretKeys } from '../kit/secret-names.ts';
 import { closest, didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
 import { keyName, quote } from '../source/describe.ts';
-import { isEnvironmentName } from '../source/diagnostics/secrets.ts';
+import { isEnvironmentName, looksSecret } from '../source/diagnostics/secrets.ts';
 import { namesBeside } from '../source/find-files.ts';
 import type { Findings } from '../source/findings.ts';
 import { isWritten, type Node, nodeAt, pointerTokens } from '../source/node.ts';
 import { reportLiteralSecret } from '../source/schema-wording.ts';
 import type { Validated } from '../source/validate.ts';
 import type { Annotation } from '../source/validator.ts';
+import { reportExclusive } from './link/link-keys.ts';
 
 /** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
 export interface KnownNames {
@@ -44,6 +46,9 @@ export function checkAnnotations(node: Node, validated: Validated, context: Anno
     // A value that comes from a default has nothing to point at and nothing wrong.
     if (!isWritten(node, annotation.pointer)) continue;
     checkOne(annotation, at, validated, context);
+    if (annotation.kind !== 'x-secret-file') continue;
+    const owner = nodeAt(node, annotation.pointer.replace(/\/[^/]*$/, ''));
+    reportExclusive(owner, secretKeys(String(annotation.parameter)), context.findings);
   }
 }
 
@@ -52,6 +57,7 @@ type Check = (annotation: Annotation, node: Node, context: AnnotationContext) =>
 /** The checks of annotated texts; conditions can be of any type. */
 const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule'>, Check>> = {
   'x-secret': environmentVariable,
+  'x-secret-file': secretInFile,
   'x-ref': reference,
   'x-path': path,
   'x-url': url,
@@ -66,7 +72,7 @@ function checkOne(annotation: Annotation, node: Node, validated: Validated, cont
     if (condition === undefined) return;
     replaceAt(validated.value, pointer, condition.logic);
     checkReads(condition, annotation.parameter, context);
-  } else if (value === '' || (kind === 'x-path' && node.kind === 'scalar' && node.value === '')) {
+  } else if (value === '' || (node.kind === 'scalar' && node.value === '')) {
     context.findings.report('C3007', node.mark, 'the text is empty', {
       expected: 'at least one character',
       help: 'fill it in, or leave the key out if nothing is meant',
@@ -113,6 +119,35 @@ function environmentVariable({ parameter, value }: Annotation, node: Node, conte
     findings.hide(node);
     findings.report(code, node.mark, `the environment variable named here ${state}`, {
       help: `${keyName(key)} holds the name of a variable, such as UPSTREAM_KEY; if it holds the secret itself, replace the secret`,
+    });
+  }
+}
+
+/** Whether a text is a path, and not the secret itself in its place: many passwords are file names, too. */
+function isPath(text: string, file: string): boolean {
+  if (looksSecret(text)) return false;
+  return /^\.{0,2}\//.test(text) || (text.includes('/') && existsSync(dirname(file)));
+}
+
+function secretInFile({ value }: Annotation, node: Node, { findings, environment }: AnnotationContext): void {
+  const file = String(value);
+  findings.readSecret(file);
+  try {
+    readSecretFile(file);
+  } catch (error) {
+    const { message, help } = error as SecretFileError;
+    const key = keyName(node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1));
+    const code = environment === 'required' ? 'C4021' : 'W7007';
+    const text = node.kind === 'scalar' ? String(node.value) : '';
+    if (existsSync(file) || isPath(text, file)) {
+      findings.report(code, node.mark, message, { expected: `a secret in the file ${file}`, help: `${key}: ${help}` });
+      return;
+    }
+    findings.hide(node);
+    findings.report(code, node.mark, 'there is no such file', {
+      found: 'something that is no path of a file here (not shown: it may be a secret)',
+      expected: 'a path such as /run/secrets/upstream-key, or ./upstream-key beside this file',
+      help: `put the secret into a file, and its path into ${key}`,
     });
   }
 }

@@ -103,7 +103,7 @@ export function checkGateway(
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
   linkGateway(root, names, findings);
-  linkWays(root, options);
+  linkWays(root, { ...options, directory: dirname(file) });
   linkGroups(root, fact_names.get('principal.groups'), findings);
   allowWarnings(root, findings);
   const profiles = loadProfiles(root, file, options);

@@ -101,6 +101,7 @@ export async function load(given_file: string, options: LoadOptions): Promise<Lo
     policies: gateway?.policies ?? [],
     diagnostics: findings.diagnostics(),
     files: [...new Set([file, ...findings.files(), ...more_files])],
+    secret_files: findings.secret_files(),
     pipelines_directory: gateway?.pipelines,
     policies_directory: gateway?.policy_source?.directory,
     positionOf: (pointer: string) => positionInGateway(gateway?.root, pointer),

@@ -12,6 +12,7 @@ import {
 } from '../explain/dry-run.ts';
 import { limitSteps } from '../explain/limits.ts';
 import { upstreamSteps } from '../explain/upstreams.ts';
+import { secretPlace } from '../kit/secret-names.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import type { Loaded } from '../source/spec.ts';
 import type { Call, Played } from './suite/played.ts';
@@ -37,7 +38,9 @@ function stageStep(trace: StageTrace, shadow: readonly string[], told: ReadonlyS
 
 /** What is told of a header whose value is a secret of the upstream. */
 function fixedSecret(header: NonNullable<UpstreamConfig['headers']>[string] | undefined): string | undefined {
-  return header === undefined || typeof header === 'string' ? undefined : `the value of ${header.value_env}`;
+  return header === undefined || typeof header === 'string'
+    ? undefined
+    : `the value of ${secretPlace(header.value_env)}`;
 }
 
 function headerPairs(call: Call, config: GatewayConfig, host: string): [string, string][] {
@@ -48,9 +51,10 @@ function headerPairs(call: Call, config: GatewayConfig, host: string): [string, 
     const [name, value] = [call.raw_headers[i]!, call.raw_headers[i + 1]!];
     const lower = name.toLowerCase();
     if (lower === 'host') pairs.push([name, host]);
-    else if (lower === 'x-api-key' && api_key_env !== undefined) pairs.push([name, `the value of ${api_key_env}`]);
+    else if (lower === 'x-api-key' && api_key_env !== undefined)
+      pairs.push([name, `the value of ${secretPlace(api_key_env)}`]);
     else if (lower === 'authorization' && bearer_env !== undefined)
-      pairs.push([name, `Bearer, the value of ${bearer_env}`]);
+      pairs.push([name, `Bearer, the value of ${secretPlace(bearer_env)}`]);
     else pairs.push([name, fixedSecret(headers[lower]) ?? value]);
   }
   return pairs;

@@ -27,12 +27,16 @@ export interface Findings {
   allow(at: Mark, code: string, more?: readonly string[]): void;
   /** Remembers a file that was read, with its text. */
   read(file: string, text: string): void;
+  /** Remembers a file that a secret is in, absolute; its text is not kept. */
+  readSecret(file: string): void;
   /** How many errors there are so far. */
   errors(): number;
   /** Sorted by file, line and column, without repetitions; warnings only when there are no errors. */
   diagnostics(): readonly Diagnostic[];
   /** Files that were read, absolute. */
   files(): readonly string[];
+  /** Files with secrets, absolute. */
+  secret_files(): readonly string[];
   /** Text of each file with secrets blanked out, for snippets. */
   sources(): ReadonlyMap<string, string>;
 }
@@ -55,6 +59,7 @@ export function createFindings(): Findings {
   const found = new Map<string, Diagnostic>();
   const texts = new Map<string, string>();
   const hidden = new Map<string, (readonly [number, number])[]>();
+  const secret_files = new Set<string>();
   const allowed: { readonly at: Mark; readonly code: string; readonly files: readonly string[] }[] = [];
   let errors = 0;
   const hideRange = (file: string, range: readonly [number, number]) => {
@@ -97,6 +102,8 @@ export function createFindings(): Findings {
       return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
     },
     files: () => [...texts.keys()],
+    readSecret: (file) => void secret_files.add(file),
+    secret_files: () => [...secret_files],
     sources: () => new Map([...texts].map(([file, text]) => [file, hideRanges(text, hidden.get(file) ?? [])] as const)),
   };
 }

@@ -74,6 +74,8 @@ export interface Loaded {
   readonly diagnostics: readonly Diagnostic[];
   /** Every file it depends on, absolute, also those that are missing. */
   readonly files: readonly string[];
+  /** Files with secrets, absolute, also those that are missing. They are no part of the configuration, and never kept. */
+  readonly secret_files: readonly string[];
   /** Directory of the operator's own pipelines, absolute, also when something is wrong. */
   readonly pipelines_directory: string | undefined;
   /** Directory of managed policies, absolute, also when something is wrong; `undefined` when they are not handed out. */

@@ -15,6 +15,8 @@ export const ANNOTATIONS = [
   'x-rule',
   /** The name of an environment variable that holds a secret. */
   'x-secret',
+  /** The path of a file that holds a secret, instead of the key that it gives. */
+  'x-secret-file',
   /** The name of something defined elsewhere: `upstream`, `model`, `token-group`, `error-code`. */
   'x-ref',
   /** A path relative to the file: `file`, `directory` and `module` must exist, `created` need not. */
@@ -26,6 +28,8 @@ export const ANNOTATIONS = [
   /** A time zone of the IANA database. */
   'x-time-zone',
 ] as const;
+
+const PATHS: readonly (typeof ANNOTATIONS)[number][] = ['x-path', 'x-secret-file'];
 
 /** A value that some later check is interested in. */
 export interface Annotation {
@@ -67,12 +71,12 @@ function createAjv(validateSchema: boolean): Ajv {
   for (const kind of ANNOTATIONS) {
     ajv.addKeyword({
       keyword: kind,
-      modifying: kind === 'x-path',
+      modifying: PATHS.includes(kind),
       errors: false,
       validate(this: ValidationContext, parameter: unknown, value: unknown, _schema?: unknown, cxt?: Parent) {
         const parent = cxt!;
         let kept = value;
-        if (kind === 'x-path' && typeof value === 'string') {
+        if (PATHS.includes(kind) && typeof value === 'string') {
           kept = resolve(this.directory, value);
           parent.parentData[parent.parentDataProperty] = kept;
         }

@@ -1,6 +1,8 @@
 /** What was probably meant by a value of another type than the schema wants. */
+
 import type { JsonSchema } from '../contract/json-schema.ts';
 import { numberMeant } from '../kit/number-meant.ts';
+import { secretKeys } from '../kit/secret-names.ts';
 import { slipMeant } from '../kit/text/suggest.ts';
 import { looksSecret } from './diagnostics/secrets.ts';
 import type { Node } from './node.ts';
@@ -81,11 +83,15 @@ export function listMeant(text: string, items: JsonSchema = {}): string[] {
 
 /** A mapping that needs one key only, made of the text that stands in its place. */
 function asOnlyKey(wanted: readonly string[], node: Node, schema: JsonSchema = {}): string | undefined {
-  const { required = [], anyOf } = schema as { required?: readonly string[]; anyOf?: unknown };
+  const { required = [], anyOf = [] } = schema as Readonly<Record<string, readonly never[]>>;
   const text = node.kind === 'scalar' ? node.value : undefined;
-  if (!wanted.includes('object') || required.length !== 1 || anyOf !== undefined) return undefined;
+  // A secret in a variable, or in a file.
+  const owed = [...required, ...anyOf.map((branch: { required?: readonly string[] }) => branch.required?.[0])];
+  const [key = ''] = owed;
+  const is_only = owed.length === 1 || owed.join() === secretKeys(key).join();
+  if (!wanted.includes('object') || !is_only) return undefined;
   const is_name = typeof text === 'string' && /^[\w-]+$/.test(text) && !looksSecret(text);
-  return is_name ? `write { ${required[0]}: ${text} }` : undefined;
+  return is_name ? `write { ${key}: ${text} }` : undefined;
 }
 
 /** A mapping with a switch that stands in its place: `{ mode: off }` for `off`, and for `false`. */

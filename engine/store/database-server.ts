@@ -2,6 +2,7 @@ import { createSecureContext } from 'node:tls';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Log } from '../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
+import { type SecretSource, secretFile, secretHolder, secretIn, secretPlace } from '../kit/secret-names.ts';
 import { type DatabaseUrl, DatabaseUrlError, readDatabaseUrl } from './database-url.ts';
 import { openEmbeddedPostgres } from './embedded/embedded-postgres.ts';
 import type { PostgresAddress } from './postgres-client.ts';
@@ -19,7 +20,7 @@ const DEFAULT_DATA_DIR = '.appscli/postgres';
 /** Finds the operator's server or starts the embedded one. Raises StartError. */
 export async function findServer(options: {
   config: GatewayConfig;
-  env: NodeJS.ProcessEnv;
+  env: SecretSource;
   log: Log;
   supervise: boolean;
 }): Promise<DatabaseServer> {
@@ -39,39 +40,67 @@ export async function findServer(options: {
 }
 
 /** Where the database of a configuration is, without credentials: what stays the same while it is away. Raises StartError. */
-export function databaseAddress({ database: { postgres, embedded } }: GatewayConfig, env: NodeJS.ProcessEnv): string {
+export function databaseAddress({ database: { postgres, embedded } }: GatewayConfig, env: SecretSource): string {
   if (postgres !== undefined) return findOperatorsServer(postgres.url_env, env).label();
   return embedded?.data_dir ?? DEFAULT_DATA_DIR;
 }
 
-function findOperatorsServer(url_env: string, env: NodeJS.ProcessEnv): DatabaseServer {
-  const { label, settings } = demandUrl(url_env, env);
-  let latest = settings();
+/**
+ * The database of a configuration, and the options of its sessions, such as a search path: what only a restart can change, for
+ * connections of one process to two databases would write into both. The user and the password may change. Raises StartError.
+ */
+export function databasePlace(config: GatewayConfig, env: SecretSource): string {
+  const { postgres } = config.database;
+  return postgres === undefined ? databaseAddress(config, env) : placeOf(demandUrl(postgres.url_env, env));
+}
+
+function placeOf({ label, settings }: DatabaseUrl): string {
+  return `${label} ${settings().options ?? ''}`;
+}
+
+function findOperatorsServer(url_env: string, env: SecretSource): DatabaseServer {
+  let url = demandUrl(url_env, env);
+  const { label } = url;
+  const place = placeOf(url);
+  let text = secretIn(url_env, env);
+  let latest = url.settings();
+
+  /** The URL with which new connections are made: another password is another text. */
+  function current(): DatabaseUrl {
+    const now = secretIn(url_env, env);
+    if (now === text) return url;
+    text = now;
+    const changed = demandUrl(url_env, env);
+    if (placeOf(changed) === place) url = changed;
+    return url;
+  }
+
   return {
     settings() {
       try {
-        latest = settings();
+        latest = current().settings();
       } catch {
         // A certificate that is being replaced: the one before may do, and nobody would catch this here.
       }
       return latest;
     },
     label: () => label,
-    remedy: `start it, or correct the URL in ${url_env}`,
+    remedy: `start it, or correct the URL in ${secretPlace(url_env)}`,
     close: async () => {},
   };
 }
 
 /** The URL never appears in an error: it holds the password. */
-function demandUrl(url_env: string, env: NodeJS.ProcessEnv): DatabaseUrl {
+function demandUrl(url_env: string, env: SecretSource): DatabaseUrl {
   const fail = (what: string): never => {
     throw new StartError(`${what}; expected postgres://user:password@host:5432/database`, {
       exit_code: EXIT_CONFIGURATION,
     });
   };
-  const value = env[url_env];
+  const key = secretFile(url_env) === undefined ? 'url_env' : 'url_file';
+  const value = secretIn(url_env, env);
   if (value === undefined || value === '') {
-    return fail(`the environment variable ${url_env}, named by database.postgres.url_env, is not set`);
+    return fail(`${secretHolder(url_env)}, named by database.postgres.${key}, is not set`);
   }
   try {
     const url = readDatabaseUrl(value, env);
@@ -80,7 +109,7 @@ function demandUrl(url_env: string, env: NodeJS.ProcessEnv): DatabaseUrl {
     if (typeof ssl === 'object') createSecureContext(ssl);
     return url;
   } catch (error) {
-    if (error instanceof DatabaseUrlError) return fail(`the URL in ${url_env} ${error.message}`);
-    return fail(`the URL in ${url_env} cannot be used (${(error as Error).message})`);
+    if (error instanceof DatabaseUrlError) return fail(`the URL in ${secretPlace(url_env)} ${error.message}`);
+    return fail(`the URL in ${secretPlace(url_env)} cannot be used (${(error as Error).message})`);
   }
 }

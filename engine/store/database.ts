@@ -75,7 +75,7 @@ export async function openDatabase(options: {
   let knex: Knex | undefined;
   let lanes: Lanes | undefined;
   const listener = createListener(connections);
-  const readiness = createReadiness({ server, log, prepare: () => migrate(connections) });
+  const readiness = createReadiness({ server, log, prepare: async () => void (await migrate(connections)) });
 
   const database: Database = {
     // Many a gateway never needs it, and reading it takes a fifth of a second of the start.

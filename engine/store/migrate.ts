@@ -4,6 +4,15 @@ import pg from 'pg';
 import { StartError } from '../contract/start-error.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import type { PostgresConnections } from './postgres-client.ts';
+import {
+  grantHelp,
+  listRights,
+  migrateHelp,
+  missingRights,
+  readStanding,
+  type Standing,
+  schemaHelp,
+} from './rights.ts';
 
 /** One step of the schema, forward only. */
 interface SchemaMigration {
@@ -72,6 +81,7 @@ export const migrations: readonly SchemaMigration[] = [
     ],
   },
   { name: '0011_leases', files: ['leases/leases.sql', 'leases/rows.sql', 'leases/recovery.sql'] },
+  { name: '0012_roles', files: ['roles/roles.sql'] },
 ];
 
 /** What to do about a database of a later version. */
@@ -97,10 +107,16 @@ const TABLE = 'schema_migrations';
 
 /**
  * Brings the schema up to date, one migration after the other, each of them whole or not at all: so the locks of one end before
- * the next begins. Several processes may do this at once: one migrates, the others wait for it. Raises StartError where no waiting
- * helps: the server is too old, or the database newer than this program.
+ * the next begins. Several processes may do this at once: one migrates, the others wait for it. A role that may not migrate is only
+ * looked at. Raises StartError where no waiting helps: the server is too old, the database newer than this program, or a right
+ * is missing.
+ * @param secures whether rights are put right where nothing is to migrate.
+ * @returns names of the migrations that it applied.
  */
-export async function migrate(connections: PostgresConnections): Promise<void> {
+export async function migrate(
+  connections: PostgresConnections,
+  { secures = false }: { readonly secures?: boolean } = {},
+): Promise<readonly string[]> {
   const client = new pg.Client({ ...connections.settings(), query_timeout: QUERY_PATIENCE_SECONDS * 1000 });
   client.on('error', () => {});
   const isComplete = async () => {
@@ -108,8 +124,16 @@ export async function migrate(connections: PostgresConnections): Promise<void> {
     if (unknown.length > 0) throw newerSchema(unknown);
     return applied === migrations.length;
   };
+  const applied: string[] = [];
   try {
     await client.connect();
+    const standing = await readStanding((text) => client.query(text));
+    const { user, schema, may_migrate } = standing;
+    if (schema === null) throw new StartError(`${user} may use no schema of its search path; ${schemaHelp(standing)}`);
+    if (!may_migrate) {
+      await demandRights(client, standing, await isComplete());
+      return [];
+    }
     while (!(await isComplete())) {
       // The lock lives as long as the transaction, so a killed process can't leave it behind.
       // With one snapshot for all of it, whoever waited for the lock would not see what was made meanwhile.
@@ -117,9 +141,11 @@ export async function migrate(connections: PostgresConnections): Promise<void> {
         `begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`,
       );
       await client.query(`select pg_advisory_xact_lock(${LOCK_KEY})`);
-      if (!(await isComplete())) await applyNext(client);
+      if (!(await isComplete())) applied.push(await applyNext(client));
       await client.query('commit');
     }
+    if (secures && applied.length === 0) await client.query('select secure_schema()');
+    return applied;
   } finally {
     await client.end().catch(() => {});
   }
@@ -134,7 +160,7 @@ async function demandVersion(client: pg.Client): Promise<void> {
   throw new StartError(`it is PostgreSQL ${version}, and the gateway needs ${OLDEST_POSTGRES} or later; upgrade it`);
 }
 
-async function applyNext(client: pg.Client): Promise<void> {
+async function applyNext(client: pg.Client): Promise<string> {
   await demandVersion(client);
   await client.query(
     `create table if not exists ${TABLE} (name text primary key, applied_at timestamptz not null default now())`,
@@ -146,6 +172,21 @@ async function applyNext(client: pg.Client): Promise<void> {
     await client.query({ text, query_timeout: MIGRATION_PATIENCE_SECONDS * 1000 } as pg.QueryConfig);
   }
   await client.query(`insert into ${TABLE} (name) values ($1)`, [name]);
+  if (migrations.at(-1)!.name === name) await client.query('select secure_schema()');
+  return name;
+}
+
+/** Raises StartError where a role that may not migrate can't run a gateway either. */
+async function demandRights(client: pg.Client, standing: Standing, is_complete: boolean): Promise<void> {
+  const { user } = standing;
+  if (!is_complete) {
+    throw new StartError(
+      `its tables are not those of this version, and ${user} may not change them; ${migrateHelp(standing)}`,
+    );
+  }
+  const missing = await missingRights((text) => client.query(text));
+  if (missing.length === 0) return;
+  throw new StartError(`${user} lacks ${listRights(missing)}; ${grantHelp(missing, user)}`);
 }
 
 /**

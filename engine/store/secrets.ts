@@ -1,14 +1,48 @@
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { proxyLogin } from '../kit/net/tunnel.ts';
 import { parseProxy, proxyProblem, proxyVariables } from '../kit/net/way.ts';
+import {
+  readSecretFile,
+  type SecretFileError,
+  type SecretSource,
+  secretFile,
+  secretHolder,
+  secretIn,
+} from '../kit/secret-names.ts';
 import type { Loaded } from '../source/spec.ts';
 
-/** Every environment variable a configuration refers to, by the key that does: those that end in `_env`, at any depth. */
+/** The name of every secret a configuration refers to, by the key that does: those that end in `_env`, at any depth. */
 export function namedSecrets(node: unknown): { readonly key: string; readonly name: string }[] {
   if (typeof node !== 'object' || node === null) return [];
   return Object.entries(node).flatMap(([key, value]) =>
     key.endsWith('_env') && typeof value === 'string' ? [{ key, name: value }] : namedSecrets(value),
   );
+}
+
+const namedIn = ({ config, pipelines }: Pick<Loaded, 'config' | 'pipelines'>) => {
+  const entries = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
+  return namedSecrets([config, entries.map(({ options }) => options)]);
+};
+
+/**
+ * What the secret files of a configuration hold now, by the names of the secrets. Raises StartError, naming the file and never
+ * what it holds, when one can't be used.
+ */
+export function readSecretFiles(loaded: Pick<Loaded, 'config' | 'pipelines'>): Readonly<Record<string, string>> {
+  const read: Record<string, string> = {};
+  for (const { name } of namedIn(loaded)) {
+    const file = secretFile(name);
+    if (file === undefined || name in read) continue;
+    try {
+      read[name] = readSecretFile(file);
+    } catch (error) {
+      const { message, help } = error as SecretFileError;
+      throw new StartError(`the secret in ${file} cannot be read: ${message}; ${help}`, {
+        exit_code: EXIT_CONFIGURATION,
+      });
+    }
+  }
+  return read;
 }
 
 /** Keys whose secret is sent as the value of an HTTP header. */
@@ -50,13 +84,13 @@ function privateMembers(value: string): string[] {
 }
 
 /**
- * The values of the environment variables that gateway.yaml and the options of stages name, and of no others. Each value
- * is given to `hide` first, and so are the parts of it that would give it away.
- * Raises StartError, naming the variable and never its value, when one can't be sent in a header.
+ * The secrets that gateway.yaml and the options of stages name, and no others. Each is given to `hide` first, and so are the
+ * parts of it that would give it away.
+ * Raises StartError, naming the variable or file and never its value, when one can't be sent in a header.
  */
 export function createSecrets(
   { config, pipelines }: Pick<Loaded, 'config' | 'pipelines'>,
-  env: NodeJS.ProcessEnv,
+  env: SecretSource,
   hide: (secret: string) => void,
 ): (name: string) => string {
   const values = new Map<string, string>();
@@ -64,13 +98,12 @@ export function createSecrets(
   const proxies = new Set(
     (config?.upstreams ?? []).flatMap(({ proxy }) => (typeof proxy === 'object' ? proxy.url_env : [])),
   );
-  const entries = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
-  for (const { key, name } of namedSecrets([config, entries.map(({ options }) => options)])) {
-    const value = env[name];
+  for (const { key, name } of namedIn({ config, pipelines })) {
+    const value = secretIn(name, env);
     if (value === undefined) continue;
     if (HEADER_KEYS.includes(key) && !HEADER_VALUE.test(value)) {
       throw new StartError(
-        `the value of the environment variable ${name} begins or ends with a space or holds a line break or another character that no credential has; set it again without`,
+        `the value of ${secretHolder(name)} begins or ends with a space or holds a line break or another character that no credential has; set it again without`,
         { exit_code: EXIT_CONFIGURATION },
       );
     }
@@ -84,7 +117,7 @@ export function createSecrets(
   }
   return (name) => {
     const value = values.get(name);
-    if (value === undefined) throw new Error(`no environment variable ${name} is named in the configuration and set`);
+    if (value === undefined) throw new Error(`the configuration names no secret ${name} that is there`);
     return value;
   };
 }

@@ -5,6 +5,7 @@ import type { CompressedBody } from '../contract/request-body.ts';
 import type { Services } from '../contract/services.ts';
 import type { DrainLimits } from '../contract/stage.ts';
 import { configuredWay } from '../kit/net/way.ts';
+import { secretPlace } from '../kit/secret-names.ts';
 import { spellBound } from '../protocols/body/output-bound.ts';
 import { definitionOf } from '../protocols/definitions.ts';
 import type { ForwardContext } from './attempts/forward-context.ts';
@@ -31,7 +32,7 @@ export interface Target {
   readonly credential: Readonly<Record<string, string>>;
   /** Headers that every request has, whatever its client says. */
   readonly fixed_headers: Readonly<Record<string, string>>;
-  /** Name of the variable the credential is in. */
+  /** The variable or the file that the credential is in. */
   readonly credential_name: string | undefined;
   readonly messages_headers: MessagesHeaders;
   /** Headers that reach it though they choose who serves or pays. */
@@ -46,13 +47,14 @@ export interface Target {
 export function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
   const { profile, timeouts } = config.server;
   const { connect_seconds } = timeouts;
+  const credential = upstream.api_key_env ?? upstream.auth_token_env;
   return {
     config: upstream,
     pathOf: upstreamPaths(upstream),
     transport: openTransport(upstream, { connect_seconds, clock, proxy: configuredWay(upstream.proxy, secret).proxy }),
     credential: upstreamCredential(upstream, secret),
     fixed_headers: fixedHeaders(upstream, secret),
-    credential_name: upstream.api_key_env ?? upstream.auth_token_env,
+    credential_name: credential === undefined ? undefined : secretPlace(credential),
     messages_headers: messagesHeaders(upstream.profile, profile),
     allowed_headers: new Set(upstream.allow_headers),
     propagate: config.telemetry.propagate,

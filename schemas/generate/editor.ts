@@ -3,6 +3,7 @@ import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
 import { ERRORS, type ErrorCode } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
+import { withSecretFiles } from '../../engine/source/secret-files.ts';
 import { flow } from '../../engine/source/value-meant.ts';
 import {
   conditionDefinitions,
@@ -130,7 +131,9 @@ function withWarnings(schema: JsonSchema): JsonSchema {
 }
 
 function optionsDefinitions(editor: Editor, stages: readonly StageDefinition[]): Definitions {
-  return Object.fromEntries(stages.map(({ name, options }) => [`options_of_${name}`, editor.translate(options)]));
+  return Object.fromEntries(
+    stages.map(({ name, options }) => [`options_of_${name}`, editor.translate(withSecretFiles(options))]),
+  );
 }
 
 /** Lists of entries, as they stand in what is not a whole pipeline. */

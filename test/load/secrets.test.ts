@@ -36,6 +36,8 @@ const PLACES = [
   '    api_key_env: SECRET',
   '    api_key_env: "SECRET"',
   '    api_key: SECRET',
+  '    api_key_file: SECRET',
+  '    api_key_file: "SECRET"',
   '    api_key_env: |\n      SECRET\n      second',
   '    api_key_env: [SECRET]',
   '    api_key_env: { value: SECRET }',
@@ -98,4 +100,24 @@ describe('a secret that was written into the file is never repeated', () => {
       { numRuns: times(20) },
     );
   });
+});
+
+describe('a secret in a file beside the key for a variable', () => {
+  const KEY = '    api_key_env: UPSTREAM_KEY';
+  const PAIRS: Readonly<Record<string, readonly [written: string, said: RegExp]>> = {
+    'both at once': [`${KEY}\n    api_key_file: ./key`, /`api_key_file` and `api_key_env` exclude each other/],
+    'with another kind of credential': [
+      '    api_key_file: ./key\n    auth_token_file: ./token',
+      /`auth_token_file` and `api_key_file` exclude each other/,
+    ],
+    'a file that is not there': [
+      '    api_key_file: ./key',
+      /the file does not exist[\s\S]*`api_key_file`: write the secret/,
+    ],
+    'a directory': ['    api_key_file: ./', /this is a directory/],
+    'a name that may be the secret': ['    api_key_file: hunter2', /there is no such file/],
+  };
+  for (const [what, [written, said]] of Object.entries(PAIRS)) {
+    test(what, async () => assert.match(await everythingSaid(GATEWAY.replace(KEY, written)), said));
+  }
 });

@@ -14,6 +14,7 @@ const TYPES: Readonly<Record<string, string>> = {
 const BY_ANNOTATION: Readonly<Record<string, string>> = {
   'x-rule': 'condition',
   'x-secret': 'name of an environment variable',
+  'x-secret-file': 'path',
   'x-url': 'URL',
   'x-address': 'IP address or range',
   'x-time-zone': 'time zone',

@@ -1,3 +1,4 @@
+import { secretIn, secretPlace } from '../../kit/secret-names.ts';
 import { load } from '../../load/index.ts';
 import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
 import type { Loaded } from '../../source/spec.ts';
@@ -48,15 +49,15 @@ function inALine({ code, severity, message, file, line }: Diagnostic): string {
   return `${severity} ${code} ${file}${line === undefined ? '' : `:${line}`}: ${message}`;
 }
 
-/** Whether the environment variables that the configuration names are set here, and can be used; never what is in them. */
+/** Whether the secrets that the configuration names are there, and can be used; never what they are. */
 export function examineVariables({ env }: Pick<HostOptions, 'env'>, loaded: Loaded, is_running: boolean): Diagnosis {
   const base = { id: 'host.variables', title: 'environment variables' };
   const entries = loaded.pipelines.flatMap(({ stages, on_error, finally: last }) => [...stages, ...on_error, ...last]);
   const named = namedSecrets([loaded.config, entries.map(({ options }) => options)]);
   const names = [...new Set(named.map(({ name }) => name))];
-  const missing = names.filter((name) => (env[name] ?? '') === '');
+  const missing = names.filter((name) => (secretIn(name, env) ?? '') === '');
   if (missing.length > 0) {
-    const found = `not set here: ${missing.map((name) => `${name} (${keyOf(named, name)})`).join(', ')}`;
+    const found = `not set here: ${missing.map((name) => `${secretPlace(name)} (${keyOf(named, name)})`).join(', ')}`;
     if (is_running) {
       return {
         ...base,
@@ -84,7 +85,9 @@ export function examineVariables({ env }: Pick<HostOptions, 'env'>, loaded: Load
     };
   }
   const found =
-    names.length === 0 ? 'the configuration names none' : `all ${names.length} are set: ${names.join(', ')}`;
+    names.length === 0
+      ? 'the configuration names none'
+      : `all ${names.length} are set: ${names.map(secretPlace).join(', ')}`;
   return { ...base, verdict: 'ok', found };
 }
 

@@ -3,6 +3,7 @@ import type { ConnectionOptions } from 'node:tls';
 import type pg from 'pg';
 import { printableLine } from '../../kit/text/printable.ts';
 import { migrationState, migrations } from '../../store/migrate.ts';
+import { missingRights, readStanding } from '../../store/rights.ts';
 import type { Machine } from './machine.ts';
 
 /** A session that does something for long; `who` is its application, user and process id. */
@@ -20,11 +21,12 @@ export interface DatabaseFacts {
   /** In which tables are made; `null` where there is none. */
   readonly schema: string | null;
   readonly user: string;
-  readonly may_create: boolean;
+  readonly may_migrate: boolean;
+  /** Of the tables; `null` before there are any. */
+  readonly owner: string | null;
   readonly is_migrated: boolean;
-  /** Tables of the schema that belong to others, and those that this user may not write. */
-  readonly foreign_tables: readonly string[];
-  readonly forbidden_tables: readonly string[];
+  /** Rights that a gateway needs and this role lacks; none before the tables are those of this program. */
+  readonly missing_rights: readonly string[];
   /** Connections that programs can have, how many there are, and which setting limits them. */
   readonly usable: number;
   readonly in_use: number;
@@ -52,8 +54,6 @@ export interface DatabaseFacts {
 const SETTINGS = `
 select current_setting('server_version_num')::integer / 10000 as version, pg_is_in_recovery() as is_standby,
   coalesce((select reset_val = 'on' from pg_settings where name = 'default_transaction_read_only'), false) as is_read_only,
-  current_schema()::text as schema, current_user::text as "user",
-  coalesce(has_schema_privilege(current_schema(), 'create'), false) as may_create,
   pg_has_role('pg_read_all_stats', 'usage') or (select rolsuper from pg_roles where rolname = current_user) as sees_all,
   pg_database_size(current_database())::float8 as bytes,
   current_setting('max_connections')::integer as max_connections,
@@ -68,14 +68,6 @@ const CONNECTIONS = `
 select count(*)::integer as all, count(*) filter (where datname = current_database())::integer as of_database,
   count(*) filter (where usename = current_user)::integer as of_user
 from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()`;
-
-const TABLES = `
-select c.relname::text as name, pg_has_role(c.relowner, 'usage') as is_own,
-  has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
-    and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete') as may_write
-from pg_class c
-where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-order by c.relname limit 1000`;
 
 const SESSIONS = `
 select pid, coalesce(application_name, '') as application, coalesce(usename, '')::text as "user", state,
@@ -93,10 +85,7 @@ where i.inhparent = to_regclass('ledger')
   and right(c.relname, 7) >= to_char(now() at time zone 'UTC', 'YYYY_MM') and c.relname ~ '^ledger_[0-9]{4}_[0-9]{2}$'`;
 
 interface Settings
-  extends Pick<
-    DatabaseFacts,
-    'version' | 'is_standby' | 'is_read_only' | 'schema' | 'user' | 'may_create' | 'sees_all' | 'bytes' | 'is_encrypted'
-  > {
+  extends Pick<DatabaseFacts, 'version' | 'is_standby' | 'is_read_only' | 'sees_all' | 'bytes' | 'is_encrypted'> {
   readonly max_connections: number;
   readonly reserved: number;
   readonly database_limit: number;
@@ -125,22 +114,23 @@ export async function readDatabaseFacts(client: pg.Client, machine: Machine): Pr
   ];
   const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
   const is_migrated = applied === migrations.length && unknown.length === 0;
-  const tables =
-    applied === 0 || settings.schema === null
-      ? []
-      : await rowsOf<{ name: string; is_own: boolean; may_write: boolean }>(TABLES);
+  const standing = await readStanding((text) => client.query(text));
+  const missing_rights = is_migrated ? await missingRights((text) => client.query(text)) : [];
   const sessions = await rowsOf<Session>(SESSIONS);
   const [month] = await rowsOf<{ months: number }>(MONTHS);
   const backends: number[] = [];
   for (let look = 0; look < LOOKS_AT_BACKEND; look++) {
     backends.push(...(await rowsOf<{ pid: number }>('select pg_backend_pid() as pid')).map(({ pid }) => pid));
   }
-  const [identity] = is_migrated ? await rowsOf<{ id: string }>('select id::text from database_identity') : [];
+  const [identity] =
+    is_migrated && !missing_rights.includes('select on database_identity')
+      ? await rowsOf<{ id: string }>('select id::text from database_identity')
+      : [];
   return {
     ...settings,
     is_migrated,
-    foreign_tables: tables.filter(({ is_own }) => !is_own).map(({ name }) => name),
-    forbidden_tables: tables.filter(({ may_write }) => !may_write).map(({ name }) => name),
+    ...standing,
+    missing_rights,
     ...connectionsOf(settings, counts),
     session: (client as { readonly processID?: number | null }).processID ?? undefined,
     backends,

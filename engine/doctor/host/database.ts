@@ -1,5 +1,7 @@
 import type pg from 'pg';
+import { secretIn, secretPlace } from '../../kit/secret-names.ts';
 import { OLDEST_POSTGRES } from '../../store/migrate.ts';
+import { grantHelp, listRights, migrateHelp, schemaHelp } from '../../store/rights.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { type DatabaseFacts, readDatabaseFacts } from './database-facts.ts';
 import { type Host, placeOf } from './host.ts';
@@ -27,8 +29,8 @@ export async function examineDatabase(host: Host): Promise<FoundDatabase> {
   const where = placeOf(host, '/database');
   const base = { id: 'database.reach', title: 'database', where };
   const url_env = config.database.postgres?.url_env;
-  if (url_env !== undefined && (env[url_env] ?? '') === '') {
-    const found = `${url_env} is not set here, so it can't be asked`;
+  if (url_env !== undefined && (secretIn(url_env, env) ?? '') === '') {
+    const found = `${secretPlace(url_env)} is not set here, so it can't be asked`;
     return { diagnoses: [{ ...base, verdict: 'skipped', found }], ahead_ms: undefined, database_id: undefined };
   }
   const looked = await lookIntoDatabase(
@@ -97,51 +99,23 @@ function judgeWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {
   return { ...base, verdict: 'ok', found: 'it is a primary server, and takes writes' };
 }
 
-function judgeRights({
-  schema,
-  user,
-  may_create,
-  is_migrated,
-  foreign_tables,
-  forbidden_tables,
-}: DatabaseFacts): Diagnosis {
+function judgeRights(facts: DatabaseFacts): Diagnosis {
+  const { schema, user, owner, may_migrate, is_migrated, missing_rights } = facts;
   const base = { id: 'database.rights', title: 'rights in the database' };
   if (schema === null) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found: `${user} has no schema to make tables in (search_path)`,
-      remedy: `create schema authorization ${user}, or set the search_path of the user`,
-    };
+    const found = `${user} has no schema to make tables in (search_path)`;
+    return { ...base, verdict: 'failed', found, remedy: schemaHelp(facts) };
   }
-  if (!may_create) {
-    const found = is_migrated
-      ? `${user} may not create tables in the schema ${schema}: the tables of the coming months can't be made`
-      : `${user} may not create tables in the schema ${schema}`;
-    return { ...base, verdict: 'failed', found, remedy: `grant create on schema ${schema} to ${user}` };
+  if (missing_rights.length > 0) {
+    const remedy = grantHelp(missing_rights, user);
+    return { ...base, verdict: 'failed', found: `${user} lacks ${listRights(missing_rights)}`, remedy };
   }
-  if (forbidden_tables.length > 0) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found: `${user} may not read and write ${listedTables(forbidden_tables)}`,
-      remedy: `reassign the tables to ${user} (alter table ... owner to ${user}): another user made them`,
-    };
+  if (may_migrate) return { ...base, verdict: 'ok', found: `${user} may migrate and run in the schema ${schema}` };
+  if (is_migrated) {
+    return { ...base, verdict: 'ok', found: `${user} may run a gateway in the schema ${schema}; ${owner} migrates it` };
   }
-  if (foreign_tables.length > 0) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found: `${listedTables(foreign_tables)} belong to another user: ${user} can't migrate them or add months to them`,
-      remedy: `alter table ... owner to ${user}, or use one user for all gateways`,
-    };
-  }
-  return { ...base, verdict: 'ok', found: `${user} may do all that the gateway does in the schema ${schema}` };
-}
-
-function listedTables(names: readonly string[]): string {
-  const shown = names.slice(0, 3).join(', ');
-  return names.length > 3 ? `${shown} and ${names.length - 3} more tables` : shown;
+  const found = `${user} may not migrate the schema ${schema}, which is not that of this version`;
+  return { ...base, verdict: 'failed', found, remedy: migrateHelp(facts) };
 }
 
 const NEARLY_ALL = 0.9;
@@ -203,7 +177,7 @@ function judgeEncryption(
     ...base,
     verdict: 'warning',
     found: 'it is not encrypted, and the server is another machine',
-    remedy: `add ?sslmode=verify-full to the URL in ${url_env} (and sslrootcert= for an authority of your own)`,
+    remedy: `add ?sslmode=verify-full to the URL in ${secretPlace(url_env)} (and sslrootcert= for an authority of your own)`,
   };
 }
 

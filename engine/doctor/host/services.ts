@@ -4,6 +4,7 @@ import type { OidcConfig, UpstreamConfig } from '../../contract/config.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { openTunnel, placeOf } from '../../kit/net/tunnel.ts';
 import { type Way, wayTo } from '../../kit/net/way.ts';
+import { secretIn, secretPlace } from '../../kit/secret-names.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { type ClockReading, clockIn } from './clock.ts';
 import { type Host, placeOf as placeInFile } from './host.ts';
@@ -81,7 +82,7 @@ async function examineUpstream(host: Host, upstream: UpstreamConfig, index: numb
   const seen = ({ headers }: ProbeAnswer) =>
     ahead.push(...[clockIn(headers, machine.now())].filter((ms) => ms !== undefined));
   const missing = [api_key_env, auth_token_env].find(
-    (variable) => variable !== undefined && (env[variable] ?? '') === '',
+    (variable) => variable !== undefined && (secretIn(variable, env) ?? '') === '',
   );
   const [outcome, certificate] = await Promise.all([
     checkUpstream(upstream, env, timeout_seconds, seen).then((found) =>
@@ -101,7 +102,7 @@ async function examineUpstream(host: Host, upstream: UpstreamConfig, index: numb
       ? {
           ...base,
           verdict: 'skipped',
-          found: `it answers; whether it takes the credential can't be told, for ${missing} is not set here`,
+          found: `it answers; whether it takes the credential can't be told, for ${secretPlace(missing)} is not set here`,
         }
       : diagnosisOf(base, outcome);
   const [first] = ahead;

@@ -1,5 +1,6 @@
 import { hkdfSync } from 'node:crypto';
 import type { GatewayConfig } from '../../contract/config.ts';
+import { type SecretSource, secretIn } from '../../kit/secret-names.ts';
 
 /** A key that seals what is known of callers. */
 export interface SealingKey {
@@ -17,7 +18,7 @@ const ID_BYTES = 9;
  * A key from each secret of a configuration that is long enough: those of sessions first, then the credentials of upstreams.
  * The first seals; any of them opens, so that a file outlives most changes of the configuration. None: nothing is kept.
  */
-export function sealingKeys(config: GatewayConfig, env: NodeJS.ProcessEnv): readonly SealingKey[] {
+export function sealingKeys(config: GatewayConfig, env: SecretSource): readonly SealingKey[] {
   const { session, oidc } = config.auth ?? {};
   const names = [
     session?.signing_key_env,
@@ -26,7 +27,7 @@ export function sealingKeys(config: GatewayConfig, env: NodeJS.ProcessEnv): read
     ...(session?.previous_signing_keys ?? []).map(({ key_env }) => key_env),
     ...config.upstreams.flatMap(({ api_key_env, auth_token_env }) => [api_key_env, auth_token_env]),
   ];
-  const secrets = names.flatMap((name) => (name === undefined ? [] : (env[name] ?? [])));
+  const secrets = names.flatMap((name) => (name === undefined ? [] : (secretIn(name, env) ?? [])));
   return [...new Set(secrets)].filter(({ length }) => length >= SECRET_MIN_CHARS).map(keyOf);
 }
 

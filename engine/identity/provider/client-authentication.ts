@@ -1,4 +1,5 @@
 import type { OidcConfig } from '../../contract/config.ts';
+import { secretPlace } from '../../kit/secret-names.ts';
 
 /** How a client secret is sent: in the Authorization header or in the form. */
 export type SecretMethod = OidcConfig['token_endpoint_auth_method'];
@@ -47,7 +48,9 @@ export interface ShownClient {
  */
 export function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient): string {
   const proof =
-    method === undefined ? `the private key in ${oidc.private_key_env}` : `the secret in ${oidc.client_secret_env}`;
+    method === undefined
+      ? `the private key in ${secretPlace(oidc.private_key_env ?? '')}`
+      : `the secret in ${secretPlace(oidc.client_secret_env ?? '')}`;
   const known = method === undefined ? ' (is its public key registered there?)' : '';
   switch (error) {
     case undefined:

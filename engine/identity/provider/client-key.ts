@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject, type webcrypto } from 'node:crypto';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { secretHolder } from '../../kit/secret-names.ts';
 
 /** The private key a client proves itself with (RFC 7523), ready to sign. */
 export interface ClientKey {
@@ -19,11 +20,11 @@ const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r
 /**
  * Reads a private key: PEM, or a JSON Web Key, whose `alg` and `kid` then count. An RSA key signs RS256 unless its `alg`
  * says otherwise, an EC key ES256, ES384 or ES512 by its curve, an Ed25519 key Ed25519.
- * @param variable the environment variable it comes from. Raises StartError, which names that and nothing of the key.
+ * @param variable the name of the secret. Raises StartError, which names that and nothing of the key.
  */
 export function readClientKey(text: string, variable: string, key_id?: string): ClientKey {
   const unusable = (why: string) =>
-    new StartError(`the private key in the environment variable ${variable} (auth.oidc.private_key_env) ${why}`, {
+    new StartError(`the private key in ${secretHolder(variable)} (auth.oidc) ${why}`, {
       exit_code: EXIT_CONFIGURATION,
     });
   const jwk = text.trimStart().startsWith('{') ? parseJwk(text, unusable) : undefined;

@@ -2,6 +2,7 @@ import { hkdfSync, randomBytes } from 'node:crypto';
 import type { AuthConfig, OidcConfig } from '../../contract/config.ts';
 import type { Log } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { secretHolder } from '../../kit/secret-names.ts';
 
 /** One secret of a configuration and the keys made of it. */
 export interface SessionKey {
@@ -76,7 +77,7 @@ function currentSecret(
 
 function tooShort(name: string, chars: number, remedy: string): StartError {
   return new StartError(
-    `the value of the environment variable ${name} is too short to sign session tokens: expected at least ${chars} characters; ${remedy}`,
+    `the value of ${secretHolder(name)} is too short to sign session tokens: expected at least ${chars} characters; ${remedy}`,
     { exit_code: EXIT_CONFIGURATION },
   );
 }

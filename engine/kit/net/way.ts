@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net';
+import { secretPlace } from '../secret-names.ts';
 import { isLoopbackUrl } from './addresses.ts';
 
 /** Environment variables by name. */
@@ -61,13 +62,16 @@ export function wayTo(url: URL, env: Env): Way {
   return { proxy: is_proxy ? parseProxy(env[by]!, by) : undefined, by };
 }
 
-/** What a key `proxy` says: `none`, the address of a proxy, or the variable that holds it. */
+/** What a key `proxy` says: `none`, the address of a proxy, or the name of the secret that holds it. */
 export type ProxySetting = string | { readonly url_env: string };
 
 /** The way that a key `proxy` says; directly without one. Raises UnusableProxy. */
 export function configuredWay(proxy: ProxySetting | undefined, secret: (variable: string) => string): Way {
   if (proxy === undefined) return DIRECT;
-  if (typeof proxy === 'object') return { proxy: parseProxy(secret(proxy.url_env), proxy.url_env), by: proxy.url_env };
+  if (typeof proxy === 'object') {
+    const by = secretPlace(proxy.url_env);
+    return { proxy: parseProxy(secret(proxy.url_env), by), by };
+  }
   const by = 'upstreams[].proxy';
   return { proxy: proxy === 'none' ? undefined : parseProxy(proxy, by), by };
 }

@@ -3,7 +3,7 @@ import { isLoopbackUrl, parseListenAddress } from '../../kit/net/addresses.ts';
 import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
-import { reportExclusive, reportTwins } from './link-keys.ts';
+import { reportExclusive, reportExclusiveSecrets, reportTwins, secretEntryOf } from './link-keys.ts';
 
 const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'];
 
@@ -95,27 +95,28 @@ function checkPublicUrl(server: Node | undefined, findings: Findings): void {
 }
 
 function checkCredential(oidc: Node, findings: Findings): void {
-  reportExclusive(oidc, ['client_secret_env', 'private_key_env'], findings);
-  reportExclusive(oidc, ['token_endpoint_auth_method', 'private_key_env'], findings);
+  const private_key = secretEntryOf(oidc, 'private_key_env');
+  reportExclusiveSecrets(oidc, ['client_secret_env', 'private_key_env'], findings);
+  if (private_key !== undefined) reportExclusive(oidc, ['token_endpoint_auth_method', private_key.key], findings);
   const id = entryOf(oidc, 'private_key_id');
-  if (id === undefined || entryOf(oidc, 'private_key_env') !== undefined) return;
+  if (id === undefined || private_key !== undefined) return;
   findings.report('W7050', id.key_mark, '`private_key_id` has no effect: there is no `private_key_env`', {
-    help: 'name the variable that holds the key with `private_key_env`, or remove the key',
+    help: 'name what holds the key with `private_key_env` or `private_key_file`, or remove the key',
   });
 }
 
 /** A signing key that is also listed as a former one was meant to be replaced, and has not been. */
 function checkKeys(session: Node | undefined, findings: Findings): void {
-  const signing = textOf(childOf(session, 'signing_key_env'));
+  const signing = textOf(secretEntryOf(session, 'signing_key_env')?.value);
   const seen = new Set(signing === undefined ? [] : [signing]);
   for (const item of itemsOf(childOf(session, 'previous_signing_keys'))) {
-    const node = childOf(item, 'key_env');
+    const node = secretEntryOf(item, 'key_env')?.value;
     const name = textOf(node);
     if (node === undefined || name === undefined) continue;
     if (seen.has(name)) {
       const why = name === signing ? 'it is the signing key itself' : 'it is listed already';
       findings.report('W7050', node.mark, `this previous key has no effect: ${why}`, {
-        help: 'name the variable that holds the key which was used before',
+        help: 'name the variable or file that holds the key which was used before',
       });
     }
     seen.add(name);

@@ -9,7 +9,7 @@ import type { KnownNames } from '../annotations.ts';
 import { linkAllowed } from './link-allowed.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
 import { linkHeaders, linkQuery, namesCredential } from './link-headers.ts';
-import { reportExclusive, reportTwins } from './link-keys.ts';
+import { reportExclusive, reportExclusiveSecrets, reportTwins, secretEntryOf } from './link-keys.ts';
 import { linkMetrics } from './link-metrics.ts';
 import { linkMoney } from './link-money.ts';
 import { linkRoute } from './link-routes.ts';
@@ -83,9 +83,10 @@ function checkModelNames(linked: Linked): void {
 }
 
 function checkUpstream(upstream: Node, findings: Findings): void {
-  reportExclusive(upstream, ['api_key_env', 'auth_token_env'], findings);
+  reportExclusiveSecrets(upstream, ['api_key_env', 'auth_token_env'], findings);
   const named =
-    ['api_key_env', 'auth_token_env'].some((key) => entryOf(upstream, key) !== undefined) || namesCredential(upstream);
+    ['api_key_env', 'auth_token_env'].some((key) => secretEntryOf(upstream, key) !== undefined) ||
+    namesCredential(upstream);
   checkProtocols(upstream, findings);
   checkApiPath(upstream, findings);
   checkEncryption(upstream, findings);
@@ -95,7 +96,7 @@ function checkUpstream(upstream: Node, findings: Findings): void {
   const name = childOf(upstream, 'name');
   if (named || name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) return;
   findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
-    help: 'if it needs one: api_key_env or auth_token_env',
+    help: 'if it needs one: api_key_env or auth_token_env, or a file: api_key_file or auth_token_file',
   });
 }
 

@@ -5,6 +5,7 @@ import type { Findings } from '../../source/findings.ts';
 import { childOf, entriesOf, type Node, textOf } from '../../source/node.ts';
 import { decisionOf } from '../../upstreams/decisive-headers.ts';
 import { whyNotFixed } from '../../upstreams/fixed-headers.ts';
+import { secretEntryOf } from './link-keys.ts';
 
 /** Names of headers that hold secrets. */
 const SECRET_NAME =
@@ -12,7 +13,9 @@ const SECRET_NAME =
 
 /** Names after which nobody needs another credential for an upstream. */
 export function namesCredential(upstream: Node): boolean {
-  return entriesOf(childOf(upstream, 'headers')).some(({ value }) => textOf(childOf(value, 'value_env')) !== undefined);
+  return entriesOf(childOf(upstream, 'headers')).some(
+    ({ value }) => textOf(secretEntryOf(value, 'value_env')?.value) !== undefined,
+  );
 }
 
 /** Finds fixed headers of an upstream that cannot be set for every request, and secrets among them that are written out. */

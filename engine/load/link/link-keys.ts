@@ -1,3 +1,4 @@
+import { secretKeys } from '../../kit/secret-names.ts';
 import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, type Entry, entryOf, type Node, textOf } from '../../source/node.ts';
@@ -13,6 +14,18 @@ export function reportTwins(what: string, items: readonly Node[], key: string, f
 }
 
 const byPosition = (a: Entry, b: Entry) => a.key_mark.line - b.key_mark.line || a.key_mark.column - b.key_mark.column;
+
+/** The entry of a mapping that names a secret: a variable with `env_key`, or a file with the twin of that key. */
+export function secretEntryOf(owner: Node | undefined, env_key: string): Entry | undefined {
+  const [variable, file] = secretKeys(env_key);
+  return entryOf(owner, variable) ?? entryOf(owner, file);
+}
+
+/** The same as `reportExclusive` for secrets, in a variable or in a file. */
+export function reportExclusiveSecrets(owner: Node | undefined, env_keys: readonly string[], findings: Findings): void {
+  const written = env_keys.flatMap((env_key) => secretEntryOf(owner, env_key)?.key ?? []);
+  reportExclusive(owner, written, findings);
+}
 
 /** Reports each but the first of the keys of a mapping that may not stand there together. */
 export function reportExclusive(owner: Node | undefined, keys: readonly string[], findings: Findings): void {

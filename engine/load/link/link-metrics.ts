@@ -1,15 +1,17 @@
 import { isLoopbackUrl, parseListenAddress } from '../../kit/net/addresses.ts';
+import { keyName } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import { childOf, entryOf, type MapNode, textOf } from '../../source/node.ts';
+import { secretEntryOf } from './link-keys.ts';
 
 /** Checks where metrics can be read: never by anybody, and never at the gateway's own port. */
 export function linkMetrics(root: MapNode, findings: Findings): void {
   const metrics = childOf(root, 'telemetry', 'metrics');
   const node = childOf(metrics, 'listen');
   const listen = textOf(node);
-  const token = entryOf(metrics, 'token_env');
+  const token = secretEntryOf(metrics, 'token_env');
   if (token !== undefined && entryOf(metrics, 'listen') === undefined) {
-    findings.report('W7050', token.key_mark, '`token_env` has no effect: there is no `listen`', {
+    findings.report('W7050', token.key_mark, `${keyName(token.key)} has no effect: there is no \`listen\``, {
       help: 'say with `listen` where metrics are read, or remove the key',
     });
   }

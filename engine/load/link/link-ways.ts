@@ -1,10 +1,16 @@
+import { resolve } from 'node:path';
 import { urlProblem } from '../../kit/net/addresses.ts';
 import { decidingVariable, proxyProblem } from '../../kit/net/way.ts';
+import { secretHolder, secretIn, secretInFile } from '../../kit/secret-names.ts';
 import { keyName } from '../../source/describe.ts';
 import { childOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
 import type { AnnotationContext } from '../annotations.ts';
+import { secretEntryOf } from './link-keys.ts';
 
-type Options = Pick<AnnotationContext, 'env' | 'environment' | 'findings'>;
+type Options = Pick<AnnotationContext, 'env' | 'environment' | 'findings'> & {
+  /** Where paths in gateway.yaml begin. */
+  readonly directory: string;
+};
 
 /** Finds proxies that cannot be used: those that upstreams name, and those of the environment that requests would go through. */
 export function linkWays(root: MapNode, options: Options): void {
@@ -22,15 +28,17 @@ export function linkWays(root: MapNode, options: Options): void {
 
 const EXPECTED = 'none, http://host:port or https://host:port';
 
-function checkProxy(proxy: Node, { env, environment, findings }: Options): void {
-  const variable = childOf(proxy, 'url_env');
-  const name = textOf(variable);
-  if (variable !== undefined && name !== undefined) {
-    const value = env[name] ?? '';
+function checkProxy(proxy: Node, { env, environment, findings, directory }: Options): void {
+  const entry = secretEntryOf(proxy, 'url_env');
+  const written = textOf(entry?.value);
+  if (entry !== undefined && written !== undefined) {
+    const variable = entry.value;
+    const name = entry.key === 'url_env' ? written : secretInFile(resolve(directory, written));
+    const value = secretIn(name, env) ?? '';
     const problem = environment === 'ignored' || value === '' ? undefined : proxyProblem(value);
     if (problem === undefined) return;
-    findings.report('C4082', variable.mark, `the environment variable ${name} ${problem}`, {
-      help: `set it as in ${name}=http://name:password@proxy.example.com:3128`,
+    findings.report('C4082', variable.mark, `${secretHolder(name)} ${problem}`, {
+      help: `set it to an address such as http://name:password@proxy.example.com:3128`,
     });
     return;
   }

@@ -104,7 +104,7 @@ export class Heartbeat {
       this.#doubtful_beats--;
     }
     if (this.#beats % BEATS_BETWEEN_PARTITIONS === 0) {
-      await database.query('ensure_partitions', 'select ensure_partitions($1)', [databaseTime(clock)]);
+      await database.query('ensure_partitions', 'select make_months($1)', [databaseTime(clock)]);
     }
     if (this.#beats % BEATS_BETWEEN_MINUTES === 0) await this.#deleteMinutes();
     this.#beats++;

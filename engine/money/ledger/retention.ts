@@ -43,7 +43,7 @@ export function startRetention(options: {
     while (months !== 'forever' && dropped.length < MONTHS_MAX) {
       const [row] = await database.query<{ dropped: string | null; rows_before: Date | null }>(
         'drop_oldest_partition',
-        'select dropped, rows_before from drop_oldest_partition($1, $2, $3)',
+        'select dropped, rows_before from drop_oldest_month($1, $2, $3)',
         [table, months, databaseTime(clock)],
       );
       if (row === undefined) break;

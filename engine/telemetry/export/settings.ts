@@ -2,6 +2,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { urlProblem } from '../../kit/net/addresses.ts';
 import { DIRECT, wayTo } from '../../kit/net/way.ts';
+import { secretHolder, secretIn } from '../../kit/secret-names.ts';
 import { percentDecoded } from '../../kit/text/percent.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import { CONVENTIONS, conventionsOf } from '../conventions.ts';
@@ -218,9 +219,9 @@ function headersOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target['he
 
 function headersIn(env: Env, name: string): Target['headers'] {
   try {
-    return parseHeaderList(env[name] ?? '');
+    return parseHeaderList(secretIn(name, env) ?? '');
   } catch (error) {
-    throw wrong(`the environment variable ${name} cannot be read: ${(error as Error).message}`);
+    throw wrong(`${secretHolder(name)} cannot be read: ${(error as Error).message}`);
   }
 }
 

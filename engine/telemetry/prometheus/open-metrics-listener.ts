@@ -2,6 +2,7 @@ import type { GatewayConfig } from '../../contract/config.ts';
 import type { Log } from '../../contract/services.ts';
 import { parseListenAddress } from '../../kit/net/addresses.ts';
 import { explainListenError } from '../../kit/net/listen-error.ts';
+import { secretIn } from '../../kit/secret-names.ts';
 import type { MetricRegistry } from '../metric-registry.ts';
 import { type MetricsListener, startMetricsListener } from './metrics-listener.ts';
 import { writePrometheusText } from './prometheus-text.ts';
@@ -43,7 +44,7 @@ export async function openMetricsListener(options: {
     // Each listener goes by its own settings, so that none is ever open with the token of another.
     const token = () => {
       const { token_env } = started.settings;
-      return token_env === undefined ? undefined : (env[token_env] ?? '');
+      return token_env === undefined ? undefined : (secretIn(token_env, env) ?? '');
     };
     const text = () => writePrometheusText(registry, resource());
     const onError = (err: unknown) => log.error({ err }, 'metrics could not be served');

@@ -3,6 +3,7 @@ import type { Clock, Log, Principal } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
 import { type Way, wayTo } from '../../kit/net/way.ts';
+import { secretHolder, secretIn } from '../../kit/secret-names.ts';
 import { createTurns } from '../../kit/turns.ts';
 import { parseHeaderList } from '../header-list.ts';
 import type { Metrics } from '../metrics.ts';
@@ -173,7 +174,7 @@ function openOutlet(
 }
 
 function keyOf(entry: DestinationConfig, env: NodeJS.ProcessEnv): string {
-  return JSON.stringify([entry, entry.headers_env === undefined ? undefined : env[entry.headers_env]]);
+  return JSON.stringify([entry, entry.headers_env === undefined ? undefined : secretIn(entry.headers_env, env)]);
 }
 
 function uniqueName(host: string, taken: Set<string>): string {
@@ -186,10 +187,10 @@ function uniqueName(host: string, taken: Set<string>): string {
 function headersOf({ headers_env }: DestinationConfig, env: NodeJS.ProcessEnv): Readonly<Record<string, string>> {
   if (headers_env === undefined) return {};
   try {
-    return parseHeaderList(env[headers_env] ?? '');
+    return parseHeaderList(secretIn(headers_env, env) ?? '');
   } catch (error) {
     throw new StartError(
-      `the environment variable ${headers_env} (telemetry.forward_to) cannot be used: ${(error as Error).message}`,
+      `${secretHolder(headers_env)} (telemetry.forward_to) cannot be used: ${(error as Error).message}`,
       { exit_code: EXIT_CONFIGURATION, cause: error },
     );
   }

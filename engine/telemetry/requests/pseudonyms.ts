@@ -1,5 +1,6 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import type { GatewayConfig } from '../../contract/config.ts';
+import { type SecretSource, secretIn } from '../../kit/secret-names.ts';
 
 /** Who can guess the secret can find out who is meant, so short ones make no key. */
 const SECRET_MIN_CHARS = 16;
@@ -12,7 +13,7 @@ const KEPT_MAX = 10_000;
  * from the first of: the signing key of sessions, the secret of the OIDC client, the credentials of upstreams; it changes with
  * that secret. Where none is long enough, it is one of this process alone.
  */
-export function createPseudonyms(config: GatewayConfig, env: NodeJS.ProcessEnv): (principal_id: string) => string {
+export function createPseudonyms(config: GatewayConfig, env: SecretSource): (principal_id: string) => string {
   const key = keyOf(config, env);
   const known = new Map<string, string>();
   return (principal_id) => {
@@ -25,14 +26,14 @@ export function createPseudonyms(config: GatewayConfig, env: NodeJS.ProcessEnv):
   };
 }
 
-function keyOf({ auth, upstreams }: GatewayConfig, env: NodeJS.ProcessEnv): Uint8Array {
+function keyOf({ auth, upstreams }: GatewayConfig, env: SecretSource): Uint8Array {
   const names = [
     auth?.session.signing_key_env,
     auth?.oidc?.client_secret_env,
     auth?.oidc?.private_key_env,
     ...upstreams.flatMap(({ api_key_env, auth_token_env }) => [api_key_env, auth_token_env]),
   ];
-  const secrets = names.flatMap((name) => (name === undefined ? [] : (env[name] ?? [])));
+  const secrets = names.flatMap((name) => (name === undefined ? [] : (secretIn(name, env) ?? [])));
   const secret = secrets.find(({ length }) => length >= SECRET_MIN_CHARS);
   if (secret === undefined) return randomBytes(KEY_BYTES);
   return new Uint8Array(hkdfSync('sha256', secret, '', 'appscli telemetry: pseudonyms of callers', KEY_BYTES));

@@ -1,6 +1,7 @@
 import type { UpstreamConfig } from '../../contract/config.ts';
 import type { AttemptEffect, Drained, Trial, UpstreamStates, Witness } from '../../contract/forwarding.ts';
 import type { Clock, Log } from '../../contract/services.ts';
+import { secretPlace } from '../../kit/secret-names.ts';
 import type { BreakerSurroundings } from './breaker.ts';
 import { type CredentialBreaker, createCredentialBreaker } from './credential-breaker.ts';
 import { describeEntry } from './describe-entry.ts';
@@ -17,8 +18,11 @@ import {
 
 /** The states of the upstreams of a process, which outlive its configurations. */
 export interface LastingUpstreamStates extends UpstreamStates {
-  /** Takes the upstreams of a new configuration: what is gone is forgotten, and which models are missing. */
-  use(upstreams: readonly UpstreamConfig[]): void;
+  /**
+   * Takes the upstreams of a new configuration: what is gone is forgotten, and which models are missing.
+   * @param renewed names of secrets that hold others than before: what is known of their upstreams is forgotten as well.
+   */
+  use(upstreams: readonly UpstreamConfig[], renewed?: ReadonlySet<string>): void;
   /** Takes the upstreams that are drained now, by name; also of upstreams that no configuration has yet. */
   setDrained(drained: ReadonlyMap<string, Drained>): void;
   /** Takes what another process saw. Nothing is believed of upstreams that are unknown here, nor for long. */
@@ -44,6 +48,8 @@ interface Shown {
   readonly detail: string | undefined;
   readonly witness: Witness | undefined;
 }
+
+const NONE: ReadonlySet<string> = new Set();
 
 const NO_TRIAL: Trial = { tell() {}, leave() {} };
 
@@ -98,18 +104,26 @@ export function createUpstreamStates(options: {
     const credential = api_key_env ?? auth_token_env;
     const known = credentials.get(place);
     if (known !== undefined) return known;
-    const about = { kind: 'credential', upstream: name, ...(credential !== undefined && { credential }) } as const;
+    const about = {
+      kind: 'credential',
+      upstream: name,
+      ...(credential !== undefined && { credential: secretPlace(credential) }),
+    } as const;
     const made = createCredentialBreaker(surroundings(about));
     credentials.set(place, made);
     return made;
   }
 
-  function use(upstreams: readonly UpstreamConfig[]): void {
+  function use(upstreams: readonly UpstreamConfig[], renewed: ReadonlySet<string> = NONE): void {
     const before = new Map(entries);
+    const isRenewed = ({ api_key_env, auth_token_env }: UpstreamConfig) =>
+      renewed.has(api_key_env ?? auth_token_env ?? '');
+    // That the key before was refused says nothing of the new one.
+    for (const upstream of upstreams.filter(isRenewed)) credentials.delete(placeOf(upstream));
     entries.clear();
     for (const upstream of upstreams) {
       const known = before.get(upstream.name);
-      const stays = known?.place === placeOf(upstream);
+      const stays = known?.place === placeOf(upstream) && !isRenewed(upstream);
       if (stays) known.use(upstream);
       entries.set(upstream.name, stays ? known : createUpstreamEntry(upstream, credentialOf(upstream), surroundings));
     }

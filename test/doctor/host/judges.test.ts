@@ -57,10 +57,10 @@ const FACTS: DatabaseFacts = {
   is_read_only: false,
   schema: 'public',
   user: 'gateway',
-  may_create: true,
+  may_migrate: true,
+  owner: 'gateway_owner',
   is_migrated: true,
-  foreign_tables: [],
-  forbidden_tables: [],
+  missing_rights: [],
   usable: 97,
   in_use: 3,
   limited_by: 'max_connections',
@@ -97,12 +97,12 @@ test('each fault of a database is told by itself, with what to do', () => {
   assert.match(wrong({ version: 14 }), /^failed database\.version: 14: the gateway needs 15/);
   assert.match(wrong({ is_standby: true }), /^failed database\.writable: it is a standby/);
   assert.match(wrong({ is_read_only: true }), /^failed database\.writable: .*read-only/);
-  assert.match(wrong({ may_create: false }), /^failed database\.rights: .*coming months/);
-  assert.match(wrong({ schema: null, may_create: false }), /^failed database\.rights: gateway has no schema/);
-  assert.match(wrong({ foreign_tables: ['ledger', 'a', 'b', 'c'] }), /^failed .* belong to another user/);
+  assert.equal(wrong({ may_migrate: false }), '');
+  assert.match(wrong({ may_migrate: false, is_migrated: false }), /^failed database\.rights: .*may not migrate/);
+  assert.match(wrong({ schema: null, may_migrate: false }), /^failed database\.rights: gateway has no schema/);
   assert.match(
-    wrong({ forbidden_tables: ['ledger'] }),
-    /^failed database\.rights: gateway may not read and write ledger/,
+    wrong({ missing_rights: ['insert on ledger'] }),
+    /^failed database\.rights: gateway lacks insert on ledger/,
   );
   assert.match(wrong({ usable: 8 }), /^failed database\.connections/);
   assert.match(wrong({ in_use: 90 }), /^warning database\.connections: 90 of 97 in use/);

@@ -1,6 +1,7 @@
 import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../../contract/config.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { configuredWay, describeWay, UnusableProxy, type Way, wayTo } from '../../../kit/net/way.ts';
+import { secretIn, secretPlace } from '../../../kit/secret-names.ts';
 import { fixedHeaders } from '../../../upstreams/fixed-headers.ts';
 import { upstreamPaths } from '../../../upstreams/upstream-path.ts';
 import { withListedModels } from './listed-models.ts';
@@ -62,10 +63,11 @@ export async function checkUpstream(
   const url = new URL(upstreamPaths(upstream)('/v1/models'), base_url).href;
   const way = upstreamWay(upstream, env);
   if (way instanceof Error) return { ok: false, what: way.message, help: 'correct the address of the proxy' };
-  const key = api_key_env === undefined ? undefined : env[api_key_env];
-  const token = auth_token_env === undefined ? undefined : env[auth_token_env];
+  const credential = api_key_env ?? auth_token_env;
+  const key = api_key_env === undefined ? undefined : secretIn(api_key_env, env);
+  const token = auth_token_env === undefined ? undefined : secretIn(auth_token_env, env);
   const headers = {
-    ...fixedHeaders(upstream, (variable) => env[variable] ?? ''),
+    ...fixedHeaders(upstream, (variable) => secretIn(variable, env) ?? ''),
     ...(key === undefined ? {} : { 'x-api-key': key }),
     // Nearly all compat upstreams read a key here.
     ...(key !== undefined && type === 'compat' ? { authorization: `Bearer ${key}` } : {}),
@@ -74,13 +76,16 @@ export async function checkUpstream(
   try {
     const answer = await probe(url, { headers, timeout_seconds, read_body: false, proxy: way.proxy });
     seen(answer);
-    return { ...judgeUpstream(answer, api_key_env ?? auth_token_env, upstream), way: describeWay(way) };
+    return {
+      ...judgeUpstream(answer, credential === undefined ? undefined : secretPlace(credential), upstream),
+      way: describeWay(way),
+    };
   } catch (error) {
     const what = formatNetworkError(error, timeout_seconds);
     const help = /proxy/.test(what)
       ? `is the proxy of ${way.by} right?`
       : /credential/.test(what)
-        ? `set ${api_key_env ?? auth_token_env} again`
+        ? `set ${secretPlace(credential ?? '')} again`
         : `is ${base_url} right?`;
     return { ok: false, what, help, way: describeWay(way) };
   }
@@ -89,7 +94,9 @@ export async function checkUpstream(
 /** The way to an upstream, with what decided it; why there is none where it names no proxy that can be used. */
 export function upstreamWay({ base_url, proxy }: UpstreamConfig, env: NodeJS.ProcessEnv): Way | UnusableProxy {
   try {
-    return proxy === undefined ? wayTo(new URL(base_url), env) : configuredWay(proxy, (name) => env[name] ?? '');
+    return proxy === undefined
+      ? wayTo(new URL(base_url), env)
+      : configuredWay(proxy, (name) => secretIn(name, env) ?? '');
   } catch (error) {
     if (error instanceof UnusableProxy) return error;
     throw error;

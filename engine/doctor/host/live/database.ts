@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import type { GatewayConfig } from '../../../contract/config.ts';
 import { StartError } from '../../../contract/start-error.ts';
+import { secretPlace } from '../../../kit/secret-names.ts';
 import { findServer } from '../../../store/database-server.ts';
 import { DATABASE, USER } from '../../../store/embedded/postgres-cluster.ts';
 import { findExistingHome } from '../../../store/embedded/postgres-home.ts';
@@ -9,6 +10,16 @@ import { readServerState } from '../../../store/embedded/postgres-process.ts';
 import { migrationState, migrations, NEWER_SCHEMA_REMEDY } from '../../../store/migrate.ts';
 import { describeTrouble } from '../../../store/postgres-client.ts';
 import { clientConfig, type PostgresSettings } from '../../../store/postgres-connection.ts';
+import {
+  grantHelp,
+  listRights,
+  migrateHelp,
+  missingRights,
+  ROLES_SQL,
+  readStanding,
+  type Standing,
+  schemaHelp,
+} from '../../../store/rights.ts';
 import { listForeignSpools } from '../../../store/spool/spool-names.ts';
 import type { LiveOutcome } from './live-check.ts';
 
@@ -46,9 +57,14 @@ export async function lookIntoDatabase<T>(
     settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
   } catch (error) {
     const what = error instanceof StartError ? error.message : 'its URL cannot be used';
-    return { ok: false, what, help: `correct the URL in ${postgres.url_env}` };
+    return { ok: false, what, help: `correct the URL in ${secretPlace(postgres.url_env)}` };
   }
-  return connected(settings, timeout_seconds, `start the server, or correct the URL in ${postgres.url_env}`, look);
+  return connected(
+    settings,
+    timeout_seconds,
+    `start the server, or correct the URL in ${secretPlace(postgres.url_env)}`,
+    look,
+  );
 }
 
 async function lookIntoEmbedded<T>(
@@ -90,8 +106,12 @@ async function connected<T>(
     return await look(client);
   } catch (error) {
     if ((error as { readonly code?: unknown }).code === FORBIDDEN) {
-      const help = 'name the user in the URL who made them, or give them to this one (reassign owned by ... to ...)';
-      return { ok: false, what: 'this user may not read the tables of the gateway, which another one made', help };
+      const what = 'this user may not read the tables of the gateway, which another one made';
+      return {
+        ok: false,
+        what,
+        help: `run the SQL of ${ROLES_SQL} as the owner of the tables, or name that one in the URL`,
+      };
     }
     return { ok: false, what: describeTrouble(error), help: remedy };
   } finally {
@@ -102,14 +122,15 @@ async function connected<T>(
 
 /** Its version, and whether it has the tables of this program. */
 export async function examine(client: pg.Client, spool_dir: string | undefined): Promise<LiveOutcome> {
-  const { rows } = await client.query<{ version: string; may_create: boolean }>(
-    "select current_setting('server_version') as version, has_schema_privilege(current_schema(), 'create') as may_create",
-  );
-  const { version = '', may_create = false } = rows[0] ?? {};
+  const { rows } = await client.query<{ version: string }>("select current_setting('server_version') as version");
+  const { version = '' } = rows[0] ?? {};
+  const standing = await readStanding((text) => client.query(text));
   const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
   const { host, port, database } = client;
   const location = `${host}:${port}/${database}`;
-  const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, applied, unknown, may_create);
+  const is_complete = applied === migrations.length && unknown.length === 0;
+  const missing = is_complete ? await missingRights((text) => client.query(text)) : [];
+  const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, { applied, unknown, standing, missing });
   if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
   return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
 }
@@ -131,10 +152,15 @@ async function foreignSpools(client: pg.Client, spool_dir: string): Promise<stri
 function judge(
   server: string,
   location: string,
-  applied: number,
-  unknown: readonly string[],
-  may_create: boolean,
+  found: {
+    readonly applied: number;
+    readonly unknown: readonly string[];
+    readonly standing: Standing;
+    readonly missing: readonly string[];
+  },
 ): LiveOutcome {
+  const { applied, unknown, standing, missing } = found;
+  const { user, schema, may_migrate } = standing;
   const total = migrations.length;
   if (unknown.length > 0) {
     return {
@@ -143,14 +169,21 @@ function judge(
       help: `this one does not know ${unknown.join(', ')}: ${NEWER_SCHEMA_REMEDY}`,
     };
   }
-  if (applied === total) return { ok: true, what: `${server}, schema up to date` };
-  if (!may_create) {
+  if (schema === null) {
     return {
       ok: false,
-      what: `${server}, but this user may not create tables`,
-      help: 'grant create on the schema to it',
+      what: `${server}, but ${user} may use no schema of its search path`,
+      help: schemaHelp(standing),
     };
   }
+  if (missing.length > 0) {
+    return { ok: false, what: `${server}, but ${user} lacks ${listRights(missing)}`, help: grantHelp(missing, user) };
+  }
+  if (applied === total) return { ok: true, what: `${server}, schema up to date` };
   const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
+  if (!may_migrate) {
+    const what = `${server}, ${done}, and ${user} may not migrate`;
+    return { ok: false, what, help: migrateHelp(standing) };
+  }
   return { ok: true, what: `${server}, ${done}; the gateway does the rest when it starts` };
 }

@@ -1,4 +1,5 @@
 import type { GatewayConfig, UpstreamConfig } from '../../../contract/config.ts';
+import { secretIn } from '../../../kit/secret-names.ts';
 import { CATALOGUE_DATE, hasPrice } from '../../../money/prices/catalogue.ts';
 import { askForList } from '../../../upstreams/lists/ask-list.ts';
 import type { LiveOutcome } from './live-check.ts';
@@ -21,7 +22,11 @@ export async function withListedModels(
 ): Promise<LiveOutcome> {
   const { config, upstream, env, timeout_seconds: seconds } = given;
   if (!config.from_model_lists || !outcome.ok) return outcome;
-  const asked = await askForList(upstream, { server: config.server, secret: (name) => env[name] ?? '', seconds });
+  const asked = await askForList(upstream, {
+    server: config.server,
+    secret: (name) => secretIn(name, env) ?? '',
+    seconds,
+  });
   const { warnings = [], notes = [] } = outcome;
   if ('why' in asked) {
     const why = `it tells no list of its models: ${asked.why}; any model that the catalogue of prices (${CATALOGUE_DATE}) knows is served`;

@@ -7,6 +7,7 @@ import { type IdentityProvider, ProviderError, type SignInAttempt } from '../../
 import { OpenIdProvider } from '../../../identity/provider/provider-client.ts';
 import { systemClock } from '../../../kit/clock.ts';
 import { wayTo } from '../../../kit/net/way.ts';
+import { secretIn, secretPlace } from '../../../kit/secret-names.ts';
 import type { LiveOutcome } from './live-check.ts';
 import type { ProbeAnswer } from './probe.ts';
 
@@ -43,15 +44,15 @@ const SILENT: Log = { debug() {}, info() {}, warn() {}, error() {} };
 export async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
   const { oidc, env } = check;
   const variable = oidc.client_secret_env ?? oidc.private_key_env ?? '';
-  const proof = `the ${oidc.client_secret_env === undefined ? 'private key' : 'secret'} in ${variable}`;
+  const proof = `the ${oidc.client_secret_env === undefined ? 'private key' : 'secret'} in ${secretPlace(variable)}`;
   // That it is missing is said elsewhere.
-  if (!env[variable]) return { ok: true, what: '' };
+  if (!secretIn(variable, env)) return { ok: true, what: '' };
   let redeemed: Redeemed;
   try {
     redeemed = await redeem(check, oidc);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    return { ok: false, what: error.message, help: `put another key into ${variable}` };
+    return { ok: false, what: error.message, help: `put another key into ${secretPlace(variable)}` };
   }
   if (redeemed === 'client accepted') return judgeRedirect(check, await send(check));
   if (typeof redeemed === 'object') {
@@ -119,7 +120,7 @@ function judgeRedirect({ redirect_uri }: ClientCheck, sent: Sent): LiveOutcome {
 }
 
 function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeout_seconds: number): IdentityProvider {
-  const secret = (name: string) => env[name] ?? '';
+  const secret = (name: string) => secretIn(name, env) ?? '';
   return new OpenIdProvider({
     oidc: { ...oidc, timeout_seconds },
     secret,

@@ -1,5 +1,6 @@
 import type { GatewayConfig } from '../../../contract/config.ts';
 import { DIRECT, describeWay, UnusableProxy, wayTo } from '../../../kit/net/way.ts';
+import { secretHolder, secretIn, secretPlace } from '../../../kit/secret-names.ts';
 import { printableLine } from '../../../kit/text/printable.ts';
 import { type ProbeAnswer, probeCollector } from '../../../telemetry/export/probe.ts';
 import { type ExportSettings, exportSettings } from '../../../telemetry/export/settings.ts';
@@ -37,7 +38,7 @@ export function telemetryTrials(
   };
   const own = settingsOf(telemetry, env);
   if (own instanceof Error) return [['telemetry', async () => ({ ok: false, what: own.message })]];
-  const variable = telemetry.otlp?.headers_env ?? 'OTEL_EXPORTER_OTLP_HEADERS';
+  const variable = secretPlace(telemetry.otlp?.headers_env ?? 'OTEL_EXPORTER_OTLP_HEADERS');
   const trials: TelemetryTrial[] = SIGNALS.flatMap((signal) => {
     const target = own[signal];
     return typeof target === 'object' ? [[`telemetry ${signal}`, tryAt(signal, target, variable)] as const] : [];
@@ -47,7 +48,7 @@ export function telemetryTrials(
       const name = `clients' ${signal} to ${new URL(entry.url).host}`;
       const target = destinationTarget(signal, entry, env);
       const failed = async () => ({ ok: false, what: (target as Error).message });
-      const named = entry.headers_env ?? 'headers_env';
+      const named = secretPlace(entry.headers_env ?? 'headers_env');
       trials.push([name, target instanceof Error ? failed : tryAt(signal, target, named)]);
     }
   }
@@ -71,12 +72,12 @@ function destinationTarget(
   const base = new URL(url);
   base.pathname = `${base.pathname.replace(/\/(?:v1\/(?:traces|metrics|logs))?\/*$/, '')}/v1/${signal}`;
   try {
-    const headers = parseHeaderList(headers_env === undefined ? '' : (env[headers_env] ?? ''));
+    const headers = parseHeaderList(headers_env === undefined ? '' : (secretIn(headers_env, env) ?? ''));
     const way = wayTo(base, env);
     return { url: base.href, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file, way };
   } catch (error) {
     if (error instanceof UnusableProxy) return error;
-    return new Error(`the environment variable ${headers_env} cannot be read: ${(error as Error).message}`);
+    return new Error(`${secretHolder(headers_env ?? '')} cannot be read: ${(error as Error).message}`);
   }
 }
 

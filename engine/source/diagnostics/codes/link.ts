@@ -117,8 +117,9 @@ export const LINK_CODES = {
       'auth: { oidc: { ... }, session: { token_group: enginers } }\ntoken_groups: [{ name: engineers, models: ["*"] }]',
   },
   C4021: {
-    title: 'A file that is needed to start does not exist',
-    explanation: 'A file that the gateway needs to start, such as a certificate, is not there.',
+    title: 'A file that is needed to start is missing or cannot be used',
+    explanation:
+      'A file that the gateway needs to start, such as a certificate, is not there. A file with a secret (`api_key_file` and the like) must also be readable, UTF-8, of at most 64 KiB and not empty; one line end at its end is no part of the secret. What is in it is never shown.',
     example:
       'appscli gateway --config gateway.yaml\nserver:\n  listen: 127.0.0.1:8443\n  public_url: https://gateway.example.com\n  tls: { cert_file: tls.crt, key_file: tls.key }',
   },

@@ -31,8 +31,8 @@ export const WARNING_CODES = {
       'on_error:\n  - { stage: fail, options: { error: forbidden } }\n  - { errors: [spend_limit_exceeded], stage: fail, id: again, options: { error: forbidden } }',
   },
   W7007: {
-    title: 'The file is not on this machine',
-    explanation: 'The gateway will not start where this file is missing.',
+    title: 'The file is not on this machine, or cannot be used',
+    explanation: 'The gateway will not start where this file is missing, or holds no secret where it should.',
     example:
       'server:\n  listen: 127.0.0.1:8443\n  public_url: https://gateway.example.com\n  tls: { cert_file: tls.crt, key_file: tls.key }',
   },

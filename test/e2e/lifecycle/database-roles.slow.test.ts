@@ -1,0 +1,252 @@
+/** The two roles of the guide: the SQL that people paste, and a gateway that runs with no more rights than it gives. */
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import pg from 'pg';
+import { findExistingHome } from '../../../engine/store/embedded/postgres-home.ts';
+import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
+import { ROLES_SQL } from '../../../engine/store/rights.ts';
+import { cli } from '../../cli/support.ts';
+import { signInToConsole } from '../../support/console.ts';
+import { runOn } from '../../support/database.ts';
+import { gatewayConfig, serverSection, type TestGateway, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { askForToken, bootSignIn, refreshWith, signIn } from '../../support/identity/sign-in.ts';
+import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { makeSuiteDirectory, startSuiteServer } from '../../support/postgres.ts';
+import { databaseClock, SEARCH_PATH } from '../../support/suite-clock.ts';
+import { until } from '../../support/until.ts';
+import { ask } from '../support/client.ts';
+
+const SQL = readFileSync(new URL(`../../../${ROLES_SQL}`, import.meta.url), 'utf8');
+const OWNER = 'gateway_owner';
+const RUN = 'gateway_run';
+
+/** A server of its own: roles are its own as well, and only a superuser makes them. */
+let server: Awaited<ReturnType<typeof startSuiteServer>>;
+let admin_url: string;
+let provider: TestIdentityProvider;
+let upstream: ScriptedUpstream;
+let config: Awaited<ReturnType<typeof writeConfig>>;
+let env: NodeJS.ProcessEnv;
+let gateway: TestGateway | undefined;
+
+/** The URL of the database for a role. */
+function as(role: string): string {
+  const url = new URL(server.url);
+  url.pathname = '/gateway';
+  url.username = role;
+  url.password = `password-of-${role}`;
+  return url.href;
+}
+
+/** Lets the superuser in, who has no password. */
+async function openServer(): Promise<void> {
+  const directory = await makeSuiteDirectory();
+  server = await startSuiteServer(directory);
+  const { cluster } = findExistingHome(join(directory, 'postgres'))!;
+  const rules = join(cluster, 'pg_hba.conf');
+  writeFileSync(rules, `host all postgres 127.0.0.1/32 trust\n${readFileSync(rules, 'utf8')}`);
+  process.kill((readServerState(cluster) as { pid: number }).pid, 'SIGHUP');
+  const postgres = new URL(as('postgres'));
+  postgres.pathname = '/postgres';
+  await until('the superuser is let in', () =>
+    runOn(postgres.href, 'create database gateway').then(
+      () => true,
+      () => false,
+    ),
+  );
+  admin_url = as('postgres');
+  await runOn(admin_url, databaseClock());
+}
+
+before(async () => {
+  await openServer();
+  provider = await startIdentityProvider();
+  upstream = await startUpstream();
+  env = { ...process.env, RUN_URL: as(RUN), OWNER_URL: as(OWNER), TEST_UPSTREAM_KEY: UPSTREAM_KEY };
+  const postgres = { url_env: 'RUN_URL' };
+  const limits = { defaults: { user_daily_usd: 50 }, lease: 'on' };
+  config = await writeConfig(
+    gatewayConfig(upstream.url, { server: serverSection({}), database: { postgres }, spend_limits: limits }),
+  );
+});
+after(async () => {
+  await gateway?.close();
+  await server?.close();
+  await upstream?.close();
+  await provider?.close();
+  await rm(config!.directory, { recursive: true, force: true });
+});
+
+/** Runs the SQL of the guide, gives both roles a password, and the clock of the tests behind what the SQL says. */
+async function paste(): Promise<void> {
+  await runOn(admin_url, SQL);
+  const path = SEARCH_PATH.replace('"$user", public', 'gateway');
+  for (const role of [OWNER, RUN]) {
+    await runOn(
+      admin_url,
+      `alter role ${role} password 'password-of-${role}'; alter role ${role} set search_path = ${path}`,
+    );
+  }
+}
+
+const run = (...words: string[]) => cli([...words, '--config', config.config_file], { env });
+
+test('the SQL of the guide, a migration as the owner, and everything a gateway does as the other role', async () => {
+  const none = await run('check', '--live');
+  assert.match(none.stdout + none.stderr, /the login was refused/, 'before the SQL');
+
+  await paste();
+  await paste();
+
+  // Behind: neither the gateway nor `check` tries to migrate, and both say who has to.
+  const early = await run('gateway');
+  assert.equal(early.exit_code, 69, early.stderr);
+  assert.match(early.stderr, /gateway_run may not change them; run `appscli migrate`/);
+  assert.match((await run('check', '--live')).stdout, /gateway_run may not migrate/);
+  const refused = await run('migrate');
+  assert.match(refused.stderr, /gateway_run may not change them/);
+
+  const migrated = await run('migrate', '--url-env', 'OWNER_URL');
+  assert.equal(migrated.exit_code, 0, migrated.stderr);
+  assert.match(migrated.stdout, /Applied 0001_baseline\.[\s\S]*The tables are up to date\./);
+  assert.match((await run('migrate', '--url-env', 'OWNER_URL')).stdout, /^The tables are up to date\.$/m);
+  assert.match((await run('check', '--live')).stdout, /schema up to date/);
+
+  // A right that is missing is named by `check`, and by the start.
+  await runOn(admin_url, `revoke insert on gateway.ledger from ${RUN}`);
+  const lacking = await run('check', '--live');
+  assert.match(lacking.stdout, /gateway_run lacks insert on ledger/);
+  assert.match(lacking.stdout.replace(/\s+/g, ' '), /grant insert on ledger to gateway_run/);
+  assert.match((await run('gateway')).stderr, /gateway_run lacks insert on ledger/);
+  await paste();
+  assert.equal((await run('migrate', '--url-env', 'OWNER_URL')).exit_code, 0);
+
+  await demandNothingRefused();
+  await demandNoChange();
+});
+
+/** Lives a day of a gateway as the role that runs: no statement of it may lack a right. */
+async function demandNothingRefused(): Promise<void> {
+  gateway = await bootSignIn({
+    provider,
+    upstream_url: upstream.url,
+    database_url: as(RUN),
+    auth: { admin_groups: ['admins'], self_made_tokens: { suspend_after_days: 7 } },
+    config: {
+      spend_limits: {
+        defaults: { user_daily_usd: 50 },
+        rules: [{ name: 'parallel', scope: 'user', concurrency: 8 }],
+        lease: 'on',
+      },
+    },
+  });
+  const { url, token } = gateway;
+  for (let n = 0; n < 20; n++) assert.equal((await ask(url, token)).status, 200);
+  const person = await signIn(url, 'anna');
+  assert.equal((await ask(url, person.access_token)).status, 200);
+  assert.equal((await askForToken(url, refreshWith(person.refresh_token))).status, 200);
+  const console_person = await signInToConsole(url, 'anna');
+  assert.ok(console_person);
+
+  const month = '2026-11-01';
+  const commands: string[][] = [
+    ['tokens', 'create', '--user', 'eve@example.com', '--group', 'all', '--name', 'laptop'],
+    ['tokens', 'list'],
+    ['service-tokens', 'create', '--name', 'robot', '--scope', 'usage:read'],
+    ['limits', 'set', '--user', 'eve@example.com', '--window', 'day', '--usd', '3', '--reason', 'a test'],
+    ['limits', 'list', '--user', 'eve@example.com'],
+    [
+      'limits',
+      'grant',
+      '--user',
+      'eve@example.com',
+      '--window',
+      'day',
+      '--usd',
+      '3',
+      '--expires',
+      '2h',
+      '--reason',
+      'a test',
+    ],
+    ['upstreams', 'drain', 'main', '--reason', 'a test'],
+    ['upstreams', 'resume', 'main'],
+    ['usage', '--since', '7d'],
+    ['audit', 'tail'],
+    ['audit', 'changes'],
+    ['ledger', 'verify'],
+    ['ledger', 'sum'],
+    ['ledger', 'reprice', '--since', month, '--yes'],
+    ['sessions', 'list'],
+    ['people', 'list'],
+    ['config', 'loads'],
+  ];
+  for (const words of commands) {
+    const { exit_code, stderr } = await run(...words);
+    assert.ok(exit_code === 0, `${words.join(' ')}: ${exit_code} ${stderr}`);
+    assert.doesNotMatch(stderr, /permission denied/);
+  }
+  await until('records of the requests are written', async () => {
+    const { stdout } = await run('audit', 'tail', '-n', '100');
+    return stdout.includes('anna');
+  });
+  await demandMonths();
+  await gateway.close();
+  assert.doesNotMatch(gateway.logs.join('\n'), /permission denied|must be owner/);
+  gateway = undefined;
+}
+
+/** Months are made and dropped, and not at any time that the caller likes. */
+async function demandMonths(): Promise<void> {
+  await runOn(as(OWNER), `select ensure_partition('ledger', 'settled_at', '2020-01-01')`);
+  const client = new pg.Client({ connectionString: as(RUN) });
+  await client.connect();
+  try {
+    await client.query('select make_months(null)');
+    const { rows } = await client.query("select dropped from drop_oldest_month('ledger', 24, null)");
+    assert.deepEqual(rows, [{ dropped: 'ledger_2020_01' }]);
+    const early = await client.query("select dropped from drop_oldest_month('ledger', 0, '2099-01-01')");
+    assert.deepEqual(early.rows, [], 'months that are not over stay');
+    await assert.rejects(client.query("select * from drop_oldest_month('principals', 2, null)"), /are not dropped/);
+  } finally {
+    await client.end();
+  }
+}
+
+/** What the role that runs must not do, whoever has taken over the gateway. */
+async function demandNoChange(): Promise<void> {
+  const client = new pg.Client({ connectionString: as(RUN) });
+  await client.connect();
+  const partition = await client.query("select min(c.relname) as name from pg_class c where relname ~ '^audit_log_2'");
+  const FORBIDDEN = [
+    'drop table ledger',
+    'truncate spend_counters',
+    'truncate audit_log',
+    'alter table principals add x integer',
+    'create table mine (id integer)',
+    'create function mine() returns integer language sql as $f$ select 1 $f$',
+    'drop function make_months',
+    'update ledger set cost_nano_usd = 0',
+    'delete from ledger',
+    'update audit_log set record = null',
+    'delete from audit_log',
+    `delete from ${partition.rows[0].name}`,
+    `insert into ${partition.rows[0].name} select * from audit_log`,
+    'delete from admin_changes',
+    "update admin_changes set actor = 'nobody'",
+    'delete from schema_migrations',
+    "select ensure_partition('ledger', 'settled_at', '2030-01-01')",
+    "select drop_oldest_partition('ledger', 0, '2099-01-01')",
+  ];
+  try {
+    for (const sql of FORBIDDEN) {
+      await assert.rejects(client.query(sql), /permission denied|must be owner/, sql);
+    }
+  } finally {
+    await client.end();
+  }
+}
