@@ -2,6 +2,7 @@ import type { Router } from 'express';
 import type { AdminOptions } from '../admin/asked.ts';
 import type { LiveRecords } from '../audit/live-records.ts';
 import { adminRoutes } from '../http/admin/index.ts';
+import { clientPackageRoute } from '../http/client-package.ts';
 import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
 import { consoleFiles } from '../http/console/console-files.ts';
 import { selfcheckRoute } from '../http/selfcheck/selfcheck-route.ts';
@@ -14,6 +15,7 @@ import {
   signInRoutes,
 } from '../http/sign-in/index.ts';
 import type { Identity } from '../identity/index.ts';
+import { issuerOf } from '../identity/provider/issuer.ts';
 import { programVersion } from '../kit/package-root.ts';
 import type { Plan } from '../run/plan.ts';
 import type { Loaded } from '../source/spec.ts';
@@ -54,6 +56,7 @@ export function routesOf(served: Served): Router[] {
     consoleSessionRoutes({ ...common, identity }, console_callers),
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
     selfcheckRoute({ config, verify, clock, log, telemetry }),
+    clientPackageRoute(issuerOf(config)),
     consoleFiles(config.server.public_url),
     adminRoutes({
       ...{
