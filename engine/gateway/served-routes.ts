@@ -15,7 +15,6 @@ import {
   signInRoutes,
 } from '../http/sign-in/index.ts';
 import type { Identity } from '../identity/index.ts';
-import { issuerOf } from '../identity/provider/issuer.ts';
 import { programVersion } from '../kit/package-root.ts';
 import type { Plan } from '../run/plan.ts';
 import type { Loaded } from '../source/spec.ts';
@@ -56,7 +55,7 @@ export function routesOf(served: Served): Router[] {
     consoleSessionRoutes({ ...common, identity }, console_callers),
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
     selfcheckRoute({ config, verify, clock, log, telemetry }),
-    clientPackageRoute(issuerOf(config)),
+    clientPackageRoute(config),
     consoleFiles(config.server.public_url),
     adminRoutes({
       ...{

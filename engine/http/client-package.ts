@@ -6,7 +6,9 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type Request, type Response, Router } from 'express';
 import { CLIENT_PACKAGE_PATH } from '../contract/client-package.ts';
+import type { GatewayConfig, Profile } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
+import { issuerOf } from '../identity/provider/issuer.ts';
 import { tar } from '../kit/files/tar.ts';
 import { PACKAGE_ROOT, programVersion } from '../kit/package-root.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
@@ -31,26 +33,34 @@ export interface ClientPackage {
   readonly sha256: string;
 }
 
-/** The packages of the addresses that this process has served, of which there is nearly always one. */
-const made = new Map<string, Promise<ClientPackage | undefined>>();
+type Config = Pick<GatewayConfig, 'server'>;
+
+/** The latest package by what it depends on: most changes of a configuration change neither. */
+let made: { readonly of: string; readonly package: Promise<ClientPackage | undefined> } | undefined;
 
 /**
- * The package with the commands for developers, which know the address of the gateway; `undefined` where the program was not built.
- * The same version and address give the same bytes.
- * @param public_url without a slash at its end
+ * The package with the commands for developers, which know the address of the gateway and what it calls their clients' files;
+ * `undefined` where the program was not built. The same version, address and profile give the same bytes.
  */
-export function clientPackage(public_url: string): Promise<ClientPackage | undefined> {
-  const known = made.get(public_url) ?? pack(public_url);
-  made.set(public_url, known);
-  return known;
+export function clientPackage(config: Config): Promise<ClientPackage | undefined> {
+  const { profile } = config.server;
+  const gateway = issuerOf(config);
+  const of = JSON.stringify([gateway, profile]);
+  if (made?.of !== of) made = { of, package: pack(gateway, profile) };
+  return made.package;
 }
 
-async function pack(gateway: string): Promise<ClientPackage | undefined> {
-  if (!existsSync(PROGRAM)) return undefined;
-  const [program, ...data] = await Promise.all([PROGRAM, ...DATA.map((path) => join(PACKAGE_ROOT, path))].map(read));
+async function pack(gateway: string, profile: Profile): Promise<ClientPackage | undefined> {
+  const paths = [PROGRAM, ...DATA.map((path) => join(PACKAGE_ROOT, path))];
+  if (!paths.every((path) => existsSync(path))) return undefined;
+  const [program, ...data] = await Promise.all(paths.map((path) => readFile(path)));
   const content = [
     { path: 'package/appscli.mjs', bytes: program!, is_program: true },
     ...DATA.map((path, i) => ({ path: `package/${path}`, bytes: data[i]! })),
+    // JSON is YAML.
+    ...(profile.clients === undefined
+      ? []
+      : [{ path: 'package/profile.yaml', bytes: Buffer.from(`${JSON.stringify(profile, null, 2)}\n`) }]),
   ];
   // npm keeps what it has of this address as long as the name is the same, whatever the version: so the name tells the content.
   const id = createHash('sha256').update(gateway).update(tar(content)).digest('hex').slice(0, 12);
@@ -75,18 +85,16 @@ async function pack(gateway: string): Promise<ClientPackage | undefined> {
   return { bytes, sha256: createHash('sha256').update(bytes).digest('hex') };
 }
 
-const read = (path: string) => readFile(path);
-
 const NOT_BUILT = new StageError(
   'path_not_found',
   'The package for developers was not built: run "npm run build:console" where the gateway is installed from its sources, and restart it.',
 );
 
 /** Serves the package, to everybody: it holds no secret. */
-export function clientPackageRoute(public_url: string): Router {
+export function clientPackageRoute(config: Config): Router {
   const router = Router({ caseSensitive: true, strict: true });
   router.all(CLIENT_PACKAGE_PATH, async (req, res) => {
-    const found = await clientPackage(public_url);
+    const found = await clientPackage(config);
     if (req.method !== 'GET' && req.method !== 'HEAD') {
       const problem = `This path takes GET, HEAD, not ${req.method}.`;
       sendError(res, req.path, new StageError('method_not_allowed', problem, { headers: { allow: 'GET, HEAD' } }));

@@ -47,7 +47,7 @@ function addCommon(command: Command): Command {
     .option('--key-helper', 'let the client run this program for its token, as the person who signed in')
     .option('--appscli <path>', 'what the key helper runs; else this program, with --managed the appscli on the PATH')
     .addOption(managed())
-    .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
+    .option('--profile <file>', "names of a vendor's files, keys and variables, or vendor-names; else neutral ones")
     .addOption(
       new Option(
         '--telemetry [signals]',
@@ -99,7 +99,7 @@ function addRemove(client: Command, context: CommandContext, finish: Finish): vo
     .description("take what belongs to a gateway out of a client's files again")
     .addArgument(new Argument('<client>').choices(['messages', 'build-cli', 'coding-cli']))
     .addOption(baseUrl())
-    .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
+    .option('--profile <file>', "names of a vendor's files, keys and variables, or vendor-names; else neutral ones")
     .addOption(managed())
     .option('--write', 'write without asking')
     .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))

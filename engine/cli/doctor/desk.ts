@@ -10,7 +10,7 @@ import { type Input, processInput } from '../client/client-input.ts';
 import { namesOf, rootUrl } from '../client/client-options.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
-import { NEUTRAL_PROFILE, profileFilesInUse } from '../profiles.ts';
+import { defaultProfile, profileFilesInUse } from '../profiles.ts';
 import { programName } from '../program-name.ts';
 import { openReport, type Report, type ReportOptions } from '../report/report.ts';
 import { offerFixes } from './offer-fixes.ts';
@@ -53,7 +53,7 @@ export async function doctorDesk(
 function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: typeof openDesk): [Desk, ...Desk[]] {
   const named = (file: string): Desk => ({
     ...open(env, namesOf(file)),
-    profile: file === NEUTRAL_PROFILE ? undefined : file,
+    profile: file === defaultProfile() ? undefined : file,
   });
   const [first, ...others] = profileFilesInUse(profile);
   return [named(first), ...others.map(named)];

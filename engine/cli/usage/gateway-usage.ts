@@ -40,11 +40,15 @@ export async function gatewayUsage(
   if (by.length > IN_TABLE && !json) throw usageError(`a table has room for two of --by ${by.join(',')}; add --json`);
   demandPeriod(given);
   const { base_url, admin } = await adminAtGateway(context, given.baseUrl, surroundings);
-  const { email } = await admin('getMe', {});
+  const { email, team, project, roles } = await admin('getMe', {});
+  const is_admin = roles.includes('admin');
   const usage = await admin('getUsage', { ...filterOf(given), by: by.join(',') });
-  const { limits } = await admin('listLimits', { user: email });
+  // An administrator has to say whose; everybody else is told their own.
+  const mine = is_admin ? { user: email, team: team ?? undefined, project: project ?? undefined } : {};
+  const { limits } = await admin('listLimits', mine);
+  const whose = given.user ?? (is_admin ? 'everybody' : email);
   return showReport(context, json, { base_url, ...usage, limits }, () => [
-    ...describeRows(usage, by, context.terminal.table_columns),
+    ...describeRows(usage, { whose, by, line_width: context.terminal.table_columns }),
     '',
     ...describeLimits(limits, context.terminal.table_columns),
   ]);
@@ -83,10 +87,13 @@ interface Usage {
 
 const COLUMNS = numbers('REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD');
 
-function describeRows(usage: Usage, by: readonly UsageDimension[], line_width: number): string[] {
+function describeRows(
+  usage: Usage,
+  { whose, by, line_width }: { whose: string; by: readonly UsageDimension[]; line_width: number },
+): string[] {
   const { since, until, time_zone, rows, total } = usage;
-  const from = since === null ? 'From the beginning' : `From ${formatMoment(since, time_zone)}`;
-  const period = wrapText(`${from} to ${formatMoment(until, time_zone)}:`, WIDTH);
+  const from = since === null ? '' : ` from ${formatMoment(since, time_zone)}`;
+  const period = wrapText(`Usage of ${printable(whose)}${from} to ${formatMoment(until, time_zone)}:`, WIDTH);
   if (total.requests === 0) return [...period, 'No requests were counted.'];
   const cells = rows.map(({ of, others, sums }) => [
     others > 0 ? `(${others} others)` : by.map((dimension) => nameIn(of, dimension)).join(', '),

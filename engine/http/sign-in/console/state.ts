@@ -48,7 +48,7 @@ export function createConsoleState(config: GatewayConfig, callers: ConsoleCaller
     notice: config.branding?.notice ?? null,
   } as const;
   return async (req: Request, res: Response): Promise<ConsoleState> => {
-    const client_sha256 = (await clientPackage(common.public_url))?.sha256 ?? null;
+    const client_sha256 = (await clientPackage(config))?.sha256 ?? null;
     try {
       return { ...shown(await callers.identify(req, res)), signed_out_because: null, client_sha256, ...common };
     } catch (error) {
