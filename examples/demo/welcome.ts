@@ -1,3 +1,4 @@
+import { clientPackageUrl } from '../../engine/contract/client-package.ts';
 import type { DemoPerson } from './people.ts';
 
 const WEEK = `What has the project demo-week is made up: a week of traffic to look at.
@@ -64,6 +65,6 @@ function signIn(public_url: string, people: readonly DemoPerson[]): string {
   return `
 # 6. Sign in. Your browser asks who you are today:
 ${names.join('\n')}
-npx appscli login --base-url ${public_url}
+npx --yes ${clientPackageUrl(public_url)} login
 `;
 }
