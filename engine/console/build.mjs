@@ -3,7 +3,7 @@
  * `npm install` by its prepare script. Plain JavaScript, as npm may run it with a Node.js that knows no TypeScript.
  * @module
  */
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 
@@ -39,6 +39,15 @@ async function buildClient(build) {
       },
     },
   });
+}
+
+/** npm links the programs of packages alone. With this a checkout has `node_modules/.bin/appscli`, as documents call it everywhere. */
+function linkProgram() {
+  const modules = join(engine, '../node_modules');
+  const link = join(modules, '.bin/appscli');
+  // Where they are another checkout's, so is what lies in them.
+  if (process.platform === 'win32' || !existsSync(modules) || lstatSync(modules).isSymbolicLink()) return;
+  if (lstatSync(link, { throwIfNoEntry: false }) === undefined) symlinkSync('../../engine/bin/appscli.js', link);
 }
 
 /** What a browser may get compressed lies there compressed. */
@@ -78,4 +87,5 @@ if (development === undefined) {
   });
   compressAll();
   await buildClient(build);
+  linkProgram();
 }
