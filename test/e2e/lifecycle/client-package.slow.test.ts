@@ -74,7 +74,10 @@ describe('by npx, with an empty home and no registry', () => {
   });
 
   test('what npm has of it is of no use once the gateway serves another', async () => {
-    const settings = async () => (await run('npx', npx('client', 'messages', '--sign-in', '--print'))).stdout;
+    const settings = async () => {
+      const words = ['client', 'messages', '--api-key-env', 'TOKEN', '--settings', '--print'];
+      return (await run('npx', npx(...words))).stdout;
+    };
     assert.match(await settings(), /"VENDOR_BASE_URL"/);
     const config = JSON.parse(await readFile(gateway.config_file, 'utf8'));
     await writeFile(
