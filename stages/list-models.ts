@@ -1,17 +1,5 @@
 import { type Answer, defineStage, type ModelConfig, StageError } from '../engine/api.ts';
-import { callerOf, createAlwaysRefuses, createNeverReaches } from '../engine/upstreams/index.ts';
-
-/** What is known of a caller without a request for a model. */
-const CALLER_FACTS = [
-  'principal.id',
-  'principal.kind',
-  'principal.team',
-  'principal.project',
-  'principal.roles',
-  'principal.token.id',
-  'principal.token.name',
-  'principal.token.group',
-] as const;
+import { CALLER_FACTS, callerOf, createIsListed } from '../engine/upstreams/index.ts';
 
 /** Largest page a client may ask for. */
 const PAGE_MAX = 1000;
@@ -194,8 +182,7 @@ export default defineStage({
   needs: ['respond'],
   terminal: true,
   create(_options, { config, models }) {
-    const alwaysRefuses = createAlwaysRefuses(config);
-    const neverReaches = createNeverReaches(config, models);
+    const isListed = createIsListed(config, models);
     const known = new WeakMap<ModelConfig, Entry>();
     const entryOf = (model: ModelConfig): Entry => {
       const entry = known.get(model) ?? { model, json: JSON.stringify(describe(model)) };
@@ -210,10 +197,7 @@ export default defineStage({
           ['principal.email', caller.email],
           ['principal.groups', caller.groups],
         ]);
-        const isUsable = (model: ModelConfig) =>
-          models.refusal(caller, model) === undefined &&
-          alwaysRefuses?.(model, facts) !== true &&
-          neverReaches?.(model, facts) !== true;
+        const isUsable = isListed(caller, facts);
         const id = idIn(ctx.url);
         if (id === undefined) return listOf(pageOf(models.all.filter(isUsable).map(entryOf), readQuery(ctx.url)));
         const model = models.find(id, caller.groups);

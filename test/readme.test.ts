@@ -1,6 +1,6 @@
 /** What the READMEs say is true: their YAML passes the check, their links lead somewhere, their commands exist. */
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -142,12 +142,45 @@ test('CI runs the tests with the commands that the README gives, which install w
   assert.deepEqual(told.slice(0, commands.length), commands);
 });
 
+/** A command that has npx, or one like it, look for a name: at the beginning of a line, of a comment, in quotes, behind variables. */
+const LOOKS_FOR_A_NAME =
+  /(?:^[ \t]*(?:#[ \t]*)?(?:\w+=\S*[ \t]+)*|[`("'])(?:npx|npm exec|pnpm dlx|yarn dlx|bunx)[ \t]+(?:-\S+[ \t]+)*([a-z][\w.-]*)(?![\w.-]*[/:])/gm;
+
+/** What a document has to paste; its sentences may begin with a word such as npx. */
+function pasted(path: string, text: string): string {
+  if (!path.endsWith('.md')) return text;
+  return [...text.matchAll(/^ *```[\s\S]*?```|`[^`\n]+`/gm)].map(([code]) => code).join('\n');
+}
+
+test('nothing here has anybody run a name from a registry, which anybody can take', async () => {
+  const folders = ['engine', 'stages', 'pipelines', 'schemas', 'examples', 'test'];
+  const below = folders.flatMap((folder) =>
+    globSync(`${folder}/**/*.{md,yaml,yml,ts,tsx,js,mjs,json}`, { cwd: REPOSITORY }),
+  );
+  const own = join('test', 'readme.test.ts');
+  const found: string[] = [];
+  for (const path of ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...below.filter((name) => name !== own)]) {
+    const text = await readFile(join(REPOSITORY, path), 'utf8');
+    for (const [line] of pasted(path, text).matchAll(LOOKS_FOR_A_NAME)) found.push(`${path}: ${line.trim()}`);
+  }
+  assert.deepEqual(found, []);
+  for (const bad of [
+    'npx appscli login',
+    '# 1.\n#   npx appscli test',
+    '`npx tsc`',
+    'x="$(npx -y appscli token)"',
+    'A=b npx appscli',
+  ]) {
+    assert.match(bad, new RegExp(LOOKS_FOR_A_NAME.source, 'm'));
+  }
+});
+
 test('every appscli command that a README shows exists, with the options it is given', async () => {
   const terminal = { data() {}, info() {} } as never;
   const program = createProgram({ terminal, env: {}, stages: async () => stages, finish() {} });
   const texts = await Promise.all(DOCUMENTS.map((document) => readFile(join(REPOSITORY, document), 'utf8')));
   const lines = texts.join('\n').replaceAll('\\\n', ' ');
-  const shown = [...lines.matchAll(/(?:`|^ *|npx |\$\()appscli ([a-z][^`\n)#]*)/gm)];
+  const shown = [...lines.matchAll(/(?:(?:`|^ *|\.bin\/|\$\()appscli|client\.tgz) ([a-z][^`\n)#]*)/gm)];
   assert.ok(shown.length >= 10);
   for (const [, text] of shown) {
     const words = text!.split(/\\?\||\s+/).filter(Boolean);

@@ -54,6 +54,11 @@ export const ADMIN_OPERATIONS: ReadonlyMap<string, DescribedOperation> = new Map
   ),
 );
 
+/** The operation of a name, which must be one of them. */
+export function operationOf(name: string): DescribedOperation {
+  return ADMIN_OPERATIONS.get(name)!;
+}
+
 function describeOperation(path: string, method: string, item: Described): DescribedOperation | undefined {
   const { operationId, security, parameters, requestBody, responses } = resolve(item[method]) as {
     operationId: string;

@@ -3,12 +3,13 @@ import type { AdminOptions, Asked } from './asked.ts';
 import type { Caller } from './caller.ts';
 import { changeOperations } from './changes.ts';
 import { configOperations } from './config/operations.ts';
-import { ADMIN_OPERATIONS, type DescribedOperation } from './description.ts';
+import type { DescribedOperation } from './description.ts';
 import { homeOperations } from './home/operations.ts';
 import { checkInput, type Sent } from './input.ts';
 import { limitRuleOperations } from './limit-rules.ts';
 import { limitOperations } from './limits.ts';
 import { meOperations } from './me.ts';
+import { modelOperations } from './models.ts';
 import { peopleOperations } from './people.ts';
 import { policyOperations } from './policies.ts';
 import { refusedSignInOperations } from './refused-sign-ins.ts';
@@ -25,6 +26,7 @@ import { usageOperations } from './usage.ts';
 export function adminOperations(options: AdminOptions) {
   return {
     ...meOperations(options),
+    ...modelOperations(options),
     ...tokenOperations(options),
     ...tokenGroupOperations(options),
     ...sessionOperations(options),
@@ -94,9 +96,4 @@ export function demandRole({ needs_admin }: DescribedOperation, { is_admin, emai
   if (!needs_admin || is_admin) return;
   const who = 'they are the members of auth.admin_groups in gateway.yaml';
   throw new OperationError(`this is for administrators, and ${email} is none: ${who}`, 'forbidden');
-}
-
-/** The operation of a name. */
-export function operationOf(name: keyof AdminOperations): DescribedOperation {
-  return ADMIN_OPERATIONS.get(name)!;
 }

@@ -1,3 +1,8 @@
 import { main } from '../cli/main.ts';
+import { createProgram } from '../cli/program.ts';
 
-await main(process.argv.slice(2), process.env, async () => (await import('../../stages/index.ts')).stages);
+await main(process.argv.slice(2), {
+  create: createProgram,
+  env: process.env,
+  stages: async () => (await import('../../stages/index.ts')).stages,
+});

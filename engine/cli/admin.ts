@@ -1,9 +1,8 @@
 import { programCaller } from '../admin/caller.ts';
+import { operationOf } from '../admin/description.ts';
 import { splitInput } from '../admin/input.ts';
-import { type AdminApi, createRunOperation, operationOf } from '../admin/operations.ts';
+import { type AdminApi, createRunOperation } from '../admin/operations.ts';
 import { refusalOf } from '../admin/problem.ts';
-import { createAdminApi } from '../client/admin-api.ts';
-import { openClient } from '../client/api-client.ts';
 import type { Fetch } from '../client/http.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StartError } from '../contract/start-error.ts';
@@ -12,9 +11,8 @@ import { systemClock } from '../kit/clock.ts';
 import type { Database } from '../store/database.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
 import type { CommandContext } from './context.ts';
-import { EXIT_FINDINGS, EXIT_UNAVAILABLE, EXIT_USAGE } from './exit-codes.ts';
+import { adminAtGateway, exitCodeOf } from './gateway-admin.ts';
 import { operator } from './operator.ts';
-import { warner } from './surroundings.ts';
 import { withDatabase } from './with-database.ts';
 
 /** Where a command works: at a running gateway when its address is given, else on the database of a configuration. */
@@ -45,8 +43,7 @@ export async function withAdmin<T>(
   if (baseUrl === undefined) {
     return withDatabase(context, config, (opened) => used(adminAtDatabase(opened.config, opened.database)));
   }
-  const client = await openClient({ base_url: baseUrl, env: context.env, fetch, warn: warner(context.terminal) });
-  return used(createAdminApi(client, exitCodeOf));
+  return used((await adminAtGateway(context, baseUrl, { fetch })).admin);
 }
 
 /** The same operations as at a gateway, with answers as JSON would have them. */
@@ -60,11 +57,6 @@ export function adminAtDatabase(config: GatewayConfig, database: Database): Admi
     const operation = operationOf(name);
     return JSON.parse(JSON.stringify(await run(operation, caller, splitInput(operation, input))));
   };
-}
-
-function exitCodeOf(status: number): number {
-  if (status === 400) return EXIT_USAGE;
-  return status >= 500 ? EXIT_UNAVAILABLE : EXIT_FINDINGS;
 }
 
 const PAGE = 1000;

@@ -1,9 +1,10 @@
 import { inspect } from 'node:util';
 import { StageError } from '../contract/errors.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
-import { ConfigurationError } from '../gateway/load-configuration.ts';
 import { printableLine } from '../kit/text/printable.ts';
+import { ConfigurationError } from '../source/configuration-error.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
+import { hint } from './program-name.ts';
 import type { Terminal } from './terminal.ts';
 
 function oneLine(text: string): string {
@@ -35,6 +36,6 @@ export async function reportFailure(error: unknown, terminal: Terminal, env: Nod
     terminal.info(`${renderDiagnostics(diagnostics, { format: 'text', color: terminal.info_color, sources })}\n`);
   }
   if (env.APPSCLI_DEBUG === '1') terminal.info(`${inspect(error)}\n`);
-  terminal.info(`appscli: ${line}\n`);
+  terminal.info(`appscli: ${hint(terminal, line)}\n`);
   return exit_code;
 }

@@ -2,11 +2,12 @@ import { CommanderError } from 'commander';
 import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
 import { reportFailure } from './failure.ts';
-import { createProgram } from './program.ts';
+import type { CreateProgram } from './make-program.ts';
 import { processTerminal, type Terminal } from './terminal.ts';
 
 /** What a command line runs with. */
 export interface CommandLineOptions {
+  readonly create: CreateProgram;
   readonly terminal: Terminal;
   readonly env: NodeJS.ProcessEnv;
   readonly stages: () => Promise<readonly StageDefinition[]>;
@@ -15,7 +16,7 @@ export interface CommandLineOptions {
 /** Runs one command line; its exit code. A failure is one line on standard error. */
 export async function runCommandLine(arguments_: readonly string[], options: CommandLineOptions): Promise<number> {
   let exit_code = EXIT_OK;
-  const program = createProgram({ ...options, finish: (code) => (exit_code = code) });
+  const program = options.create({ ...options, finish: (code) => (exit_code = code) });
   try {
     await program.parseAsync(arguments_, { from: 'user' });
     return exit_code;
@@ -29,10 +30,10 @@ export async function runCommandLine(arguments_: readonly string[], options: Com
 /** Runs one command line and ends the process with its exit code. */
 export async function main(
   arguments_: readonly string[],
-  env: NodeJS.ProcessEnv,
-  stages: () => Promise<readonly StageDefinition[]>,
+  { env, gateway, ...rest }: Omit<CommandLineOptions, 'terminal'> & { readonly gateway?: string | undefined },
 ): Promise<void> {
-  process.exitCode = await runCommandLine(arguments_, { terminal: processTerminal(env), env, stages });
+  const terminal = { ...processTerminal(env), ...(gateway !== undefined && { gateway }) };
+  process.exitCode = await runCommandLine(arguments_, { ...rest, env, terminal });
   // A stage of the operator's may have left a timer or a socket behind, which would keep the process alive for ever.
   const end = () => process.stderr.write('', () => process.exit());
   // What could not be written is told to the terminal after this, which decides what becomes of the exit code.

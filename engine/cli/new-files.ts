@@ -1,6 +1,6 @@
 import { lstatSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { delimiter, dirname, join, relative, resolve } from 'node:path';
 import type { StartError } from '../contract/start-error.ts';
 import { failFile, makeDirectory } from '../kit/files/user-files.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
@@ -44,15 +44,26 @@ export async function writeNewFiles(directory: string, files: Readonly<Record<st
   }
 }
 
-/** How to call this program in text to paste: `npx appscli` when that is how it was called. */
-export function ownName(env: NodeJS.ProcessEnv): string {
-  return env.npm_command === 'exec' ? 'npx appscli' : 'appscli';
+/**
+ * The line that lets a shell find this program by its name, once it stands in a directory; nothing where it finds it anyway.
+ * `is_there`: whether it is installed there or above. Nobody is told to have npx look for it, which asks a registry for a name that
+ * anybody can take.
+ */
+export function programPath(
+  directory: string,
+  env: NodeJS.ProcessEnv,
+): { readonly line: string; readonly is_there: boolean } {
+  // npm adds folders like this one for as long as it runs something.
+  const lasting = (env.PATH ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
+  if (lasting.some((folder) => isTaken(join(folder, 'appscli')))) return { line: '', is_there: true };
+  const above = folderWithProgram(resolve(directory));
+  const bin = join(relative(resolve(directory), above ?? resolve(directory)), 'node_modules', '.bin');
+  return { line: `  export PATH="$PWD/${bin}:$PATH"\n`, is_there: above !== undefined };
 }
 
-/** Whether `npx appscli` in a directory runs this program: npx looks there and in those above, and else in the registry. */
-export function isFoundByNpx(directory: string): boolean {
-  if (directory === PACKAGE_ROOT || isTaken(join(directory, 'node_modules', '.bin', 'appscli'))) return true;
-  return dirname(directory) !== directory && isFoundByNpx(dirname(directory));
+function folderWithProgram(directory: string): string | undefined {
+  if (directory === PACKAGE_ROOT || isTaken(join(directory, 'node_modules', '.bin', 'appscli'))) return directory;
+  return dirname(directory) === directory ? undefined : folderWithProgram(dirname(directory));
 }
 
 /** The line that takes a shell to a directory, ready to paste; nothing for the current one. */

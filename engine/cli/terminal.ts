@@ -19,6 +19,8 @@ export interface Terminal {
   readonly columns: number;
   /** The same for tables; without end when no terminal is there, so that each row of a table is one line for a program. */
   readonly table_columns: number;
+  /** Address of the gateway that this program was downloaded from; absent where it was installed. */
+  readonly gateway?: string;
   /** Whether a person reads standard error at a terminal. */
   readonly interactive: boolean;
   /** Whether standard output takes colours. */

@@ -1,6 +1,6 @@
-import type { DescribedOperation } from '../admin/description.ts';
+import { type DescribedOperation, operationOf } from '../admin/description.ts';
 import { splitInput } from '../admin/input.ts';
-import { type AdminApi, operationOf } from '../admin/operations.ts';
+import type { AdminApi } from '../admin/operations.ts';
 import { StartError } from '../contract/start-error.ts';
 import { fieldsOf } from './answers.ts';
 import type { ApiClient } from './api-client.ts';

@@ -1,14 +1,54 @@
 /**
- * Builds the console into `dist/console`: `npm run build:console`, and `npm install` by its prepare script. Plain JavaScript,
- * as npm may run it with a Node.js that knows no TypeScript.
+ * Builds the console into `dist/console` and the program for developers into `dist/client`: `npm run build:console`, and
+ * `npm install` by its prepare script. Plain JavaScript, as npm may run it with a Node.js that knows no TypeScript.
  * @module
  */
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 
 const root = import.meta.dirname;
+const engine = join(root, '..');
 const outDir = join(root, '../../dist/console');
+
+/**
+ * The program that a gateway serves to developers: one file without dependencies, for the Node.js that they have. Its text depends on
+ * the sources alone.
+ */
+async function buildClient(build) {
+  await build({
+    root: engine,
+    configFile: false,
+    logLevel: 'warn',
+    ssr: { noExternal: true, target: 'node' },
+    build: {
+      ssr: join(engine, 'bin/client.ts'),
+      outDir: join(engine, '../dist/client'),
+      emptyOutDir: true,
+      copyPublicDir: false,
+      target: 'node20',
+      minify: false,
+      reportCompressedSize: false,
+      rolldownOptions: {
+        output: {
+          format: 'es',
+          entryFileNames: 'appscli.mjs',
+          codeSplitting: false,
+          banner: '#!/usr/bin/env node',
+        },
+      },
+    },
+  });
+}
+
+/** npm links the programs of packages alone. With this a checkout has `node_modules/.bin/appscli`, as documents call it everywhere. */
+function linkProgram() {
+  const modules = join(engine, '../node_modules');
+  const link = join(modules, '.bin/appscli');
+  // Where they are another checkout's, so is what lies in them.
+  if (process.platform === 'win32' || !existsSync(modules) || lstatSync(modules).isSymbolicLink()) return;
+  if (lstatSync(link, { throwIfNoEntry: false }) === undefined) symlinkSync('../../engine/bin/appscli.js', link);
+}
 
 /** What a browser may get compressed lies there compressed. */
 function compressAll() {
@@ -46,4 +86,6 @@ if (development === undefined) {
     },
   });
   compressAll();
+  await buildClient(build);
+  linkProgram();
 }

@@ -2,21 +2,8 @@ import { existsSync } from 'node:fs';
 import type { GatewayConfig } from '../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { type LoadOptions, load } from '../load/index.ts';
+import { ConfigurationError } from '../source/configuration-error.ts';
 import type { Loaded } from '../source/spec.ts';
-
-/** Findings that keep something from starting; `message` only counts them. */
-export class ConfigurationError extends StartError {
-  readonly findings: Loaded;
-
-  constructor(config_file: string, findings: Loaded) {
-    const count = findings.diagnostics.filter(({ severity }) => severity === 'error').length;
-    super(`${config_file} cannot be used: ${count === 1 ? 'one error' : `${count} errors`} to correct`, {
-      exit_code: EXIT_CONFIGURATION,
-    });
-    this.name = 'ConfigurationError';
-    this.findings = findings;
-  }
-}
 
 /** Loads a configuration that is to run: nothing in it may be wrong. Raises ConfigurationError. */
 export async function loadToRun(

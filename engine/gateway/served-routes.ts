@@ -2,6 +2,7 @@ import type { Router } from 'express';
 import type { AdminOptions } from '../admin/asked.ts';
 import type { LiveRecords } from '../audit/live-records.ts';
 import { adminRoutes } from '../http/admin/index.ts';
+import { clientPackageRoute } from '../http/client-package.ts';
 import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
 import { consoleFiles } from '../http/console/console-files.ts';
 import { selfcheckRoute } from '../http/selfcheck/selfcheck-route.ts';
@@ -54,6 +55,7 @@ export function routesOf(served: Served): Router[] {
     consoleSessionRoutes({ ...common, identity }, console_callers),
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
     selfcheckRoute({ config, verify, clock, log, telemetry }),
+    clientPackageRoute(config),
     consoleFiles(config.server.public_url),
     adminRoutes({
       ...{

@@ -1,6 +1,7 @@
 import { dirname, resolve } from 'node:path';
 import { OpenAuditLog } from '../audit/audit-log.ts';
 import { type LiveRecords, openLiveRecords } from '../audit/live-records.ts';
+import { clientCommand } from '../contract/client-package.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { DEFAULT_RETENTION } from '../contract/config.ts';
 import type { Clock, Services } from '../contract/services.ts';
@@ -95,7 +96,8 @@ export async function startGateway(options: {
   readonly listen?: string | undefined;
 }): Promise<RunningGateway> {
   const { config_file, stages, log, clock = systemClock, watch = false } = options;
-  const load = () => loadToRun(config_file, { stages, env: options.env, environment: 'required', listen: options.listen });
+  const load = () =>
+    loadToRun(config_file, { stages, env: options.env, environment: 'required', listen: options.listen });
   // What lives as long as the process finds the secrets here that the configuration in force was accepted with.
   const env: NodeJS.ProcessEnv = { ...options.env };
   const secretsOf = (config: GatewayConfig, { pipelines }: Loaded, from: NodeJS.ProcessEnv) =>
@@ -252,6 +254,7 @@ async function openServices(
   phases.end('database');
   const limitsNow = () => reloader().config().spend_limits;
   const verified_days = () => verifiedDays(reloader().config());
+  const how_to_sign_in = () => clientCommand(reloader().config().server.public_url, 'login');
   const goes_on_without = () => goesOnWithoutStore(reloader().config());
   opened('housekeeping', startHousekeeping({ database, clock, log }));
   const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
@@ -270,7 +273,7 @@ async function openServices(
   );
   const access_tokens = opened(
     'access tokens',
-    new AccessTokens({ database, clock, log, groups, verified_days, goes_on_without }),
+    new AccessTokens({ database, clock, log, groups, verified_days, how_to_sign_in, goes_on_without }),
   );
   const foundation = {
     database,

@@ -1,9 +1,9 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Clock } from '../contract/services.ts';
 import type { Telemetry } from '../contract/telemetry.ts';
+import { ConfigurationError } from '../source/configuration-error.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
 import { configHash } from '../telemetry/config-hash.ts';
-import { ConfigurationError } from './load-configuration.ts';
 
 type Told = Pick<Telemetry, 'operation'>;
 

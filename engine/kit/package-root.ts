@@ -15,7 +15,16 @@ function findPackageRoot(): string {
 /** Directory that holds `pipelines/` and `schemas/`: the repository, or the installed package. */
 export const PACKAGE_ROOT = findPackageRoot();
 
+function readPackage(): { readonly version: string; readonly gateway?: string } {
+  return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8'));
+}
+
 /** Version of this program, as package.json says it. */
 export function programVersion(): string {
-  return (JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string }).version;
+  return readPackage().version;
+}
+
+/** Address of the gateway that this package was downloaded from; `undefined` in a checkout and in the package of the gateway. */
+export function packageGateway(): string | undefined {
+  return readPackage().gateway;
 }

@@ -1,7 +1,7 @@
 /** `access.rules`: which requests for a model are refused, whoever may use it otherwise. */
 import type { GatewayConfig, ModelConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
-import type { FactView, ModelCatalog, Services } from '../contract/services.ts';
+import type { FactView, ModelCaller, ModelCatalog, Services } from '../contract/services.ts';
 import { type AccessRule, accessRules, type KnownFacts, routingRules, simplify } from '../rules/index.ts';
 
 interface CompiledRule extends Pick<AccessRule, 'name' | 'mode' | 'message'> {
@@ -80,16 +80,49 @@ export function createNeverReaches(
   models: Pick<ModelCatalog, 'isServedAt'>,
 ): Refuses | undefined {
   if (!config.from_model_lists || config.upstreams.length === 1) return undefined;
+  const reachable = createReachable(config);
+  return (model, caller) => !reachable(model, caller).some((upstream) => models.isServedAt(model, upstream));
+}
+
+/** Makes the function that names the upstreams that somebody's requests for a model may go to. */
+export function createReachable(config: GatewayConfig): (model: ModelConfig, caller: KnownFacts) => readonly string[] {
   const rules = routingRules(config).filter(({ mode }) => mode === 'enforce');
   return (model, caller) => {
     const known = new Map<string, unknown>([...caller, ['request.model', model.id]]);
-    const isServed = ({ upstream }: { readonly upstream: string }) => models.isServedAt(model, upstream);
+    const reached: string[] = [];
+    const add = (upstreams: readonly { readonly upstream: string }[]) =>
+      reached.push(...upstreams.map(({ upstream }) => upstream).filter((name) => !reached.includes(name)));
     for (const { logic, upstreams } of rules) {
       const held = simplify(logic, known);
-      if (held === false) continue;
-      if (upstreams.some(isServed)) return false;
-      if (held === true) return true;
+      if (held !== false) add(upstreams);
+      if (held === true) return reached;
     }
-    return !config.routing.default_upstreams.some(isServed);
+    add(config.routing.default_upstreams);
+    return reached;
   };
+}
+
+/** The facts about a caller by which models are refused or routed before there is a request. */
+export const CALLER_FACTS = [
+  'principal.id',
+  'principal.kind',
+  'principal.team',
+  'principal.project',
+  'principal.roles',
+  'principal.token.id',
+  'principal.token.name',
+  'principal.token.group',
+] as const;
+
+/** Makes the function that says which models a list shows to somebody. */
+export function createIsListed(
+  config: GatewayConfig,
+  models: Pick<ModelCatalog, 'refusal' | 'isServedAt'>,
+): (caller: ModelCaller, known: KnownFacts) => (model: ModelConfig) => boolean {
+  const alwaysRefuses = createAlwaysRefuses(config);
+  const neverReaches = createNeverReaches(config, models);
+  return (caller, known) => (model) =>
+    models.refusal(caller, model) === undefined &&
+    alwaysRefuses?.(model, known) !== true &&
+    neverReaches?.(model, known) !== true;
 }

@@ -1,6 +1,6 @@
 /** What shipped stages use of this room. */
 export { NO_MODEL } from '../contract/no-model.ts';
-export { createAccessCheck, createAlwaysRefuses, createNeverReaches, factsFor } from './access.ts';
+export { CALLER_FACTS, createAccessCheck, createIsListed, factsFor } from './access.ts';
 export { Attempts } from './attempts/attempts.ts';
 export { mayBeBilled } from './attempts/error-meaning.ts';
 export { FORWARD_READS, FORWARD_READS_IF_SET, FORWARD_WRITES } from './attempts/forward-context.ts';

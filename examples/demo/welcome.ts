@@ -1,3 +1,4 @@
+import { clientPackageUrl } from '../../engine/contract/client-package.ts';
 import type { DemoPerson } from './people.ts';
 
 const WEEK = `What has the project demo-week is made up: a week of traffic to look at.
@@ -45,12 +46,13 @@ ${ask('/v1/messages', '-N ', ' "stream": true,')}
 ${ask('/v1/chat/completions')}
 
 # 4. See who spent what.
-npx appscli usage --config ${demo.config_file}
+node_modules/.bin/appscli usage --config ${demo.config_file}
 
 # 5. Check that the gateway does what coding clients need.
-#    "npx appscli doctor" checks the clients on your machine.
+#    "node_modules/.bin/appscli doctor" checks the clients on your machine.
 TOKEN=${demo.token} \\
-  npx appscli selfcheck --base-url ${demo.url} --token-env TOKEN
+  node_modules/.bin/appscli selfcheck --token-env TOKEN \\
+  --base-url ${demo.url}
 ${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
 Save a change to this file, and the next request follows it:
   ${demo.config_file}
@@ -64,6 +66,6 @@ function signIn(public_url: string, people: readonly DemoPerson[]): string {
   return `
 # 6. Sign in. Your browser asks who you are today:
 ${names.join('\n')}
-npx appscli login --base-url ${public_url}
+npx --yes ${clientPackageUrl(public_url)} login
 `;
 }

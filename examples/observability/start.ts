@@ -1,6 +1,6 @@
 /**
  * Runs the gateway of gateway.yaml with all of its telemetry on, between two stand-ins for model providers and some traffic, and,
- * where they are installed, a collector, Prometheus and Grafana: `npx node examples/observability/start.ts`.
+ * where they are installed, a collector, Prometheus and Grafana: `node_modules/.bin/node examples/observability/start.ts`.
  * @module
  */
 import { join } from 'node:path';

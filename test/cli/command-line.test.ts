@@ -95,7 +95,10 @@ test('a wrong command line is one line with what was probably meant, and exit co
     [['gatway'], /unknown command 'gatway' \(Did you mean gateway\?\)/],
     [['usage', '--sinse', '7d'], /unknown option '--sinse' \(Did you mean --since\?\)/],
     [['usage', '--since', 'yesterday'], /'yesterday' is invalid\. Write 7d/],
-    [['usage', '--since', '2027-02-01', '--until', '2027-01-01'], /--since must be before --until/],
+    [
+      ['usage', '--base-url', 'https://g.example', '--since', '2027-02-01', '--until', '2027-01-01'],
+      /--since must be before --until/,
+    ],
     [['ledger', 'reprice', '--since', '2027-01-01', '--until', '2027-01-01'], /--since must be before --until/],
     [['limits', 'set', '--user', 'a@b.c', '--window', 'day', '--usd', '$5'], /Write an amount in USD/],
     [['limits', 'set', '--user', 'a@b.c', '--usd', '5'], /'--window <window>' not specified/],
@@ -120,14 +123,14 @@ test('a wrong command line is one line with what was probably meant, and exit co
 test('a command that works at a running gateway as well says so where there is no configuration', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'appscli-nowhere-'));
   try {
-    for (const command of ['tokens list', 'sessions list', 'service-tokens list']) {
+    for (const command of ['tokens list', 'sessions list', 'service-tokens list', 'usage']) {
       const { exit_code, stderr } = await cli(command.split(' '), { cwd: directory });
       assert.equal(exit_code, 78, command);
       const remedy =
         'name the configuration to use with --config, or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
       assert.equal(stderr, `appscli: gateway.yaml does not exist; ${remedy}\n`);
     }
-    const { stderr } = await cli(['usage'], { cwd: directory });
+    const { stderr } = await cli(['ledger', 'verify'], { cwd: directory });
     assert.equal(stderr, 'appscli: gateway.yaml does not exist; name the configuration to use with --config\n');
   } finally {
     await rm(directory, { recursive: true });

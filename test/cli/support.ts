@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Log } from '../../engine/api.ts';
 import { runCommandLine } from '../../engine/cli/main.ts';
+import { createProgram } from '../../engine/cli/program.ts';
 import type { Terminal } from '../../engine/cli/terminal.ts';
 import { printable, printableLine } from '../../engine/kit/text/printable.ts';
 import { stages } from '../../stages/index.ts';
@@ -120,7 +121,7 @@ export async function cli(arguments_: readonly string[], options: CommandOptions
   const { env = process.env, cwd, ...somebody } = options;
   if (Object.keys(somebody).length > 0) return startCli(arguments_, options).ended;
   const { terminal, data, info } = collectingTerminal();
-  const run = () => runCommandLine(arguments_, { terminal, env, stages: async () => stages });
+  const run = () => runCommandLine(arguments_, { create: createProgram, terminal, env, stages: async () => stages });
   const exit_code = await (cwd === undefined ? run() : inDirectory(cwd, run));
   return { exit_code, signal: null, stdout: data(), stderr: info() };
 }

@@ -78,11 +78,13 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   await once(commands, 'listening');
   closing.unshift(() => commands.close());
   const said: string[] = [];
-  const npx = `npx() {
-    if [ "$1" = node ]; then shift; "$NODE" "$@"; return; fi
-    shift; printf '%s\\n' "$@" | curl -sS --fail -H "x-service-token: \${APPSCLI_SERVICE_TOKEN:-}" --data-binary @- "$COMMANDS"
+  // A function has no slashes in its name.
+  const programs = `node() { "$NODE" "$@"; }
+  appscli() {
+    printf '%s\\n' "$@" | curl -sS --fail -H "x-service-token: \${APPSCLI_SERVICE_TOKEN:-}" --data-binary @- "$COMMANDS"
   }`;
-  const script = [npx, ...blocks.map((block, i) => `echo "== ${i}"\n${block}`)].join('\n');
+  const pasted = blocks.map((block, i) => `echo "== ${i}"\n${block.replaceAll('node_modules/.bin/', '')}`);
+  const script = [programs, ...pasted].join('\n');
   const COMMANDS = `http://127.0.0.1:${(commands.address() as AddressInfo).port}`;
   const shell = await promisify(execFile)('bash', ['-euc', script], {
     cwd: directory,

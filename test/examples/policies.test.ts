@@ -32,7 +32,7 @@ describe('each policy', () => {
 
 /** The command of a policy's README that asks the audit log. */
 const commandOf = (name: string) =>
-  /npx appscli (audit tail .*)/.exec(readFileSync(join(POLICIES, name, 'README.md'), 'utf8'))![1]!.split(' ');
+  /\.bin\/appscli (audit tail .*)/.exec(readFileSync(join(POLICIES, name, 'README.md'), 'utf8'))![1]!.split(' ');
 
 async function bootWith(t: TestContext, change: (rule: { mode?: string }) => void) {
   const upstream = await startUpstream();

@@ -51,13 +51,16 @@ after(async () => {
   if (directory !== undefined) await rm(directory, { recursive: true, force: true });
 });
 
-/** Runs a line as a shell that stands in the example would. */
+/** What a shell that stands in the example calls. */
+const PROGRAM = '../../node_modules/.bin/appscli';
+
+/** Runs a line as that shell would. */
 async function paste(line: string) {
   const words = line
     .replace(/ +#.*$/, '')
     .match(/"[^"]*"|\S+/g)!
     .map((word) => word.replaceAll('"', ''));
-  assert.deepEqual(words.splice(0, 2), ['npx', 'appscli']);
+  assert.equal(words.shift(), PROGRAM);
   assert.doesNotMatch(words.join(''), /[$`'\\|&;<>*?]/, 'what only a shell understands');
   const ended = await cli(words, { cwd: directory, env });
   for (const told of `${ended.stdout}${ended.stderr}`.split('\n')) assert.ok(told.length <= 80, told);
@@ -92,11 +95,11 @@ test('every command of its README does what is said beside it', async () => {
   const token = await newToken('ana@example.com', 'staff', '--team', 'search');
   for (const model of ['coder-1', 'coder-small-1']) assert.equal((await request(token, model)).status, 200);
   const [, blocks] = blocksOf(`${EXAMPLE}/README.md`, 'sh');
-  const lines = blocks!.text.split('\n').filter((line) => line.startsWith('npx appscli'));
+  const lines = blocks!.text.split('\n').filter((line) => line.startsWith(PROGRAM));
   assert.ok(lines.length > 5);
   const told = new Map<string, string>();
   for (const line of lines) {
-    const [, command] = /^npx appscli ((?:[a-z]+ ?){1,2})/.exec(line)!;
+    const [, command] = /appscli ((?:[a-z]+ ?){1,2})/.exec(line)!;
     const { exit_code, stdout, stderr } = await paste(line);
     // The bill is of days on which nobody has asked for anything here.
     assert.equal(exit_code, command!.trim() === 'ledger reconcile' ? 1 : 0, `${line}\n${stdout}${stderr}`);
@@ -114,13 +117,13 @@ test('every command of its README does what is said beside it', async () => {
 
   // And what its last sentence says of a price that was wrong.
   const prose = await readFile(join(REPOSITORY, EXAMPLE, 'README.md'), 'utf8');
-  const [, reprice] = /`npx (appscli ledger reprice [^`]+)`/.exec(prose)!;
+  const [, reprice] = /`node_modules\/\.bin\/appscli (ledger reprice [^`]+)`/.exec(prose)!;
   const right = (await readFile(join(directory, 'gateway.yaml'), 'utf8')).replace('input: 3\n', 'input: 4\n');
   await writeFile(join(directory, 'right.yaml'), right);
-  const wish = `npx ${reprice!.replace('2026-11-01', '1d')} --config right.yaml`;
+  const wish = `${PROGRAM} ${reprice!.replace('2026-11-01', '1d')} --config right.yaml`;
   assert.match((await paste(wish)).stdout, /coder-1 .* \+0\.00\d000\n(?:.*\n)+Nothing was written/);
   assert.match((await paste(`${wish} --yes`)).stdout, /^Wrote \d adjusting rows? of \+0\.00\d000 USD/m);
-  assert.match((await paste('npx appscli ledger verify')).stdout, /^The ledger adds up/);
+  assert.match((await paste(`${PROGRAM} ledger verify`)).stdout, /^The ledger adds up/);
 });
 
 test('a contractor has the smaller month, and is refused with what to do when it is spent', async () => {
@@ -129,10 +132,10 @@ test('a contractor has the smaller month, and is refused with what to do when it
   assert.equal(status, 200);
   assert.equal(headers.get('vendor-ratelimit-unified-overage-status'), 'allowed');
   assert.match(
-    (await paste('npx appscli limits list --user lee@example.com')).stdout,
+    (await paste(`${PROGRAM} limits list --user lee@example.com`)).stdout,
     /^user lee@example\.com per month: 100 USD$/m,
   );
-  await paste('npx appscli limits set --user lee@example.com --window month --usd 0.005');
+  await paste(`${PROGRAM} limits set --user lee@example.com --window month --usd 0.005`);
   const refused = await request(token, 'coder-small-1');
   assert.equal(refused.status, 429);
   const { code, limit_usd, window, message } = refused.error;

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { GatewayConfig } from '../../engine/contract/config.ts';
 import type { Operation } from '../../engine/contract/telemetry.ts';
-import { ConfigurationError } from '../../engine/gateway/load-configuration.ts';
 import { beginReload, type ReloadEnd, tellStarted } from '../../engine/gateway/tell-operations.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
+import { ConfigurationError } from '../../engine/source/configuration-error.ts';
 import { configHash } from '../../engine/telemetry/config-hash.ts';
 
 const CONFIG = { server: { listen: '127.0.0.1:8080' } } as unknown as GatewayConfig;

@@ -8,7 +8,7 @@ import { type ClientNames, clientNames } from '../../client-files/names.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
 import { systemClock } from '../../kit/clock.ts';
 import { usageError } from '../exit-codes.ts';
-import { profileOf } from '../profiles.ts';
+import { defaultProfile, profileOf } from '../profiles.ts';
 import type { Input } from './client-input.ts';
 
 /** A coding client, by the name that commands give it. */
@@ -51,9 +51,9 @@ export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): stri
   return withoutApiPath(chooseBaseUrl(given, env, signed_in, 'taken'));
 }
 
-/** The names of clients that a profile gives, or the neutral ones. Raises StartError with the position of a mistake. */
+/** The names of clients that a profile gives, or the default ones. Raises StartError with the position of a mistake. */
 export function namesOf(file: string | undefined): ClientNames {
-  return clientNames(file === undefined ? undefined : profileOf(file));
+  return clientNames(profileOf(file ?? defaultProfile()));
 }
 
 /** How the client gets its credential. Raises StartError; no message repeats what may be one. */

@@ -30,6 +30,7 @@ import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
+import { hint } from '../program-name.ts';
 import { warner } from '../surroundings.ts';
 import { checkWish } from './client-check.ts';
 import type { Input } from './client-input.ts';
@@ -43,6 +44,7 @@ import {
   withoutTraces,
 } from './client-telemetry.ts';
 import { offerDrafts } from './client-write.ts';
+import { keptProgram } from './kept-program.ts';
 
 /** What these commands are given beyond their options. */
 export interface ClientSurroundings {
@@ -85,6 +87,8 @@ export interface MessagesOptions extends ClientOptions {
 
 interface Wish extends ClientWish {
   readonly names: ClientNames;
+  /** Keeps the program that the key helper runs, where it is in a cache. */
+  readonly keep?: () => void;
 }
 
 async function wishOf(
@@ -100,16 +104,21 @@ async function wishOf(
     warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
   if (given.apiKey !== undefined)
     warn('--api-key shows the token to everybody on this machine, and your shell keeps it; --token-stdin does not');
-  const helper = () => helperFor(given, root_url, program);
+  const kept = given.appscli === undefined && given.managed === undefined ? keptProgram(program, env) : undefined;
+  const helper = () => helperFor(given, root_url, kept?.program ?? program);
   const credential = await credentialOf(given, input, { needs_text, helper });
   if ('helper' in credential && given.managed === undefined) {
-    if (given.appscli === undefined && isPassing(program))
+    if (given.appscli === undefined && kept === undefined && isPassing(program))
       warn('appscli runs from a cache that may be emptied: install it, or say with --appscli where it is');
     if (!openCredentials(env).read().has(root_url))
       warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
   }
   const { telemetry } = given;
-  return { names, root_url, credential, ...(telemetry !== undefined && { telemetry: telemetry || [] }) };
+  return {
+    ...{ names, root_url, credential },
+    ...(kept !== undefined && 'helper' in credential && { keep: kept.keep }),
+    ...(telemetry !== undefined && { telemetry: telemetry || [] }),
+  };
 }
 
 /** Tokens of the long-context models that clients are set up for where nobody says how many. */
@@ -164,8 +173,10 @@ async function offer(
     token,
     facts: { client: kind, base_url: root_url, warnings },
   });
+  if (exit_code === EXIT_OK) wish.keep?.();
   const note = 'variable' in credential ? how.note(credential.variable) : undefined;
-  for (const line of [note, telemetryNote(kind, wish)]) if (line !== undefined) context.terminal.info(`${line}\n`);
+  for (const line of [note, telemetryNote(kind, wish)])
+    if (line !== undefined) context.terminal.info(`${hint(context.terminal, line)}\n`);
   return exit_code;
 }
 

@@ -44,10 +44,10 @@ function addCommon(command: Command): Command {
     .option('--api-key-env <name>', 'name of the environment variable that holds the token, never the token itself')
     .option('--api-key <token>', 'the token itself; others on this machine may see it, unlike with --token-stdin')
     .option('--token-stdin', "read the token from standard input, for the user's own file")
-    .option('--key-helper', 'let the client get its token from appscli token, as the person who signed in')
+    .option('--key-helper', 'let the client run this program for its token, as the person who signed in')
     .option('--appscli <path>', 'what the key helper runs; else this program, with --managed the appscli on the PATH')
     .addOption(managed())
-    .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
+    .option('--profile <file>', "names of a vendor's files, keys and variables, or vendor-names; else neutral ones")
     .addOption(
       new Option(
         '--telemetry [signals]',
@@ -99,7 +99,7 @@ function addRemove(client: Command, context: CommandContext, finish: Finish): vo
     .description("take what belongs to a gateway out of a client's files again")
     .addArgument(new Argument('<client>').choices(['messages', 'build-cli', 'coding-cli']))
     .addOption(baseUrl())
-    .option('--profile <file>', "names of a vendor's files, keys and variables; without it, neutral ones")
+    .option('--profile <file>', "names of a vendor's files, keys and variables, or vendor-names; else neutral ones")
     .addOption(managed())
     .option('--write', 'write without asking')
     .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))
@@ -168,7 +168,7 @@ function addMessages(client: Command, context: CommandContext, finish: Finish): 
 Prints lines for your shell. --settings, --write, --token-stdin, --api-key,
 --sign-in, --key-helper and --managed are about its settings file instead.
 With --sign-in the client signs in at the gateway by itself and renews what it
-is given; with --key-helper it runs appscli token.
+is given; with --key-helper it runs this program for each token.
 ${examples('eval "$(appscli client messages --base-url https://gateway.example.com)"', 'appscli client messages --model coder-1 --discovery --cache-1h --settings', 'appscli client messages --sign-in', 'appscli client messages --key-helper --managed macos > managed-settings.json')}`,
     )
     .action(async (given) => {

@@ -3,15 +3,14 @@ import { printableLines } from '../../kit/text/printable.ts';
 import { isName } from '../../load/stage-definition.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
-import { enterDirectory, isTaken, ownName, writeNewFiles } from '../new-files.ts';
+import { enterDirectory, isTaken, programPath, writeNewFiles } from '../new-files.ts';
 import { stagesTsconfig } from '../stages-project.ts';
 import { stageSource, stageTestSource } from './stage-template.ts';
 
 /** Says that the files beside it are ES modules. */
 const MODULE_MARKER = join('stages', 'package.json');
 
-function nextSteps(name: string, directory: string, appscli: string): string {
-  const node = appscli.startsWith('npx') ? 'npx node' : 'node';
+function nextSteps(name: string, directory: string, env: NodeJS.ProcessEnv): string {
   return `
 Make it known in gateway.yaml:
 
@@ -29,8 +28,8 @@ everywhere:
 
 Then:
 
-${enterDirectory(directory)}  ${node} --test stages/${name}.test.ts
-  ${appscli} check
+${enterDirectory(directory)}${programPath(directory, env).line}  node --test stages/${name}.test.ts
+  appscli check
 `;
 }
 
@@ -60,6 +59,6 @@ export async function createStage(
   if (!isTaken(join(directory, 'tsconfig.json'))) files['tsconfig.json'] = stagesTsconfig(directory);
   await writeNewFiles(directory, files);
   terminal.data(printableLines(Object.keys(files).map((file) => join(directory, file))));
-  terminal.info(nextSteps(name, directory, ownName(env)));
+  terminal.info(nextSteps(name, directory, env));
   return EXIT_OK;
 }

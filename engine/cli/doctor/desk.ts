@@ -10,7 +10,8 @@ import { type Input, processInput } from '../client/client-input.ts';
 import { namesOf, rootUrl } from '../client/client-options.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
-import { NEUTRAL_PROFILE, profileFilesInUse } from '../profiles.ts';
+import { defaultProfile, profileFilesInUse } from '../profiles.ts';
+import { programName } from '../program-name.ts';
 import { openReport, type Report, type ReportOptions } from '../report/report.ts';
 import { offerFixes } from './offer-fixes.ts';
 
@@ -53,7 +54,7 @@ export async function doctorDesk(
 function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: typeof openDesk): [Desk, ...Desk[]] {
   const named = (file: string): Desk => ({
     ...open(env, namesOf(file)),
-    profile: file === NEUTRAL_PROFILE ? undefined : file,
+    profile: file === defaultProfile() ? undefined : file,
   });
   const [first, ...others] = profileFilesInUse(profile);
   return [named(first), ...others.map(named)];
@@ -61,11 +62,12 @@ function desksOf(env: NodeJS.ProcessEnv, profile: string | undefined, open: type
 
 async function look(context: CommandContext, question: DeskQuestion, given: DeskOptions): Promise<number> {
   const report = openReport(context, given, DOCTOR);
-  const diagnoses = await tell(report, question);
+  const name = programName(context.terminal);
+  const diagnoses = await tell(report, question, name);
   const fixable = fixesOf(question, diagnoses).changes.length;
   const exit_code = report.end({ fixable_files: fixable });
   if (fixable > 0)
-    context.terminal.info(`${counted(fixable, 'file')} can be mended: appscli doctor --fix shows how, and asks.\n`);
+    context.terminal.info(`${counted(fixable, 'file')} can be mended: ${name} doctor --fix shows how, and asks.\n`);
   return exit_code;
 }
 
@@ -77,22 +79,22 @@ function fixesOf({ desks, only }: DeskQuestion, diagnoses: readonly Diagnosis[])
 }
 
 /** Makes all checks, and reports each. */
-async function tell(report: Report | undefined, question: DeskQuestion): Promise<Diagnosis[]> {
+async function tell(report: Report | undefined, question: DeskQuestion, name: string): Promise<Diagnosis[]> {
   const diagnoses: Diagnosis[] = [];
   let began = performance.now();
   for await (const diagnosis of examineDesk(question, (title) => report?.begin(title))) {
     diagnoses.push(diagnosis);
-    report?.add(resultOf(diagnosis, question.desks[0], Math.round(performance.now() - began)));
+    report?.add(resultOf(diagnosis, question.desks[0], Math.round(performance.now() - began), name));
     began = performance.now();
   }
   return diagnoses;
 }
 
 /** A result that shows no credential, also where somebody put one into a place that is no secret. */
-function resultOf(diagnosis: Diagnosis, { env }: Desk, duration_ms: number): CheckResult {
+function resultOf(diagnosis: Diagnosis, { env }: Desk, duration_ms: number, name: string): CheckResult {
   const { fixes, ...outcome } = diagnosis;
   const is_fixable = fixes !== undefined && outcome.verdict !== 'ok';
-  const details = [...(outcome.details ?? []), ...(is_fixable ? ['appscli doctor --fix can do it'] : [])];
+  const details = [...(outcome.details ?? []), ...(is_fixable ? [`${name} doctor --fix can do it`] : [])];
   const result = { ...outcome, ...(details.length > 0 && { details }), duration_ms };
   const of_files = secretTexts((fixes ?? []).flatMap(({ hides = [] }) => hides));
   return withoutSecrets(result, [...of_files, ...secretsIn(env)]);
@@ -122,7 +124,8 @@ async function mend(
   const { terminal } = context;
   const is_text = !given.json && given.junit !== true;
   const first = is_text ? openReport(context, given, DOCTOR) : undefined;
-  const diagnoses = await tell(first, question);
+  const name = programName(terminal);
+  const diagnoses = await tell(first, question, name);
   const exit_code = first?.end({});
   const fixes = fixesOf(question, diagnoses);
   const { is_written, files } = await offerFixes(context, fixes, { write: given.write === true, input });
@@ -130,7 +133,7 @@ async function mend(
   if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;
   if (is_text) terminal.info('\nLooking again:\n\n');
   const second = openReport(context, given, DOCTOR);
-  await tell(second, question);
+  await tell(second, question, name);
   const exit_code_after = second.end({ files });
   return is_proposed ? EXIT_FINDINGS : exit_code_after;
 }

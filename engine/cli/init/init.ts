@@ -5,7 +5,7 @@ import { printableLines } from '../../kit/text/printable.ts';
 import { processInput } from '../client/client-input.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
-import { enterDirectory, isFoundByNpx, isTaken, ownName, shellWord, writeNewFiles } from '../new-files.ts';
+import { enterDirectory, isTaken, programPath, shellWord, writeNewFiles } from '../new-files.ts';
 import { stagesTsconfig } from '../stages-project.ts';
 import { chooseUpstream, type NewUpstream, type UpstreamOptions, withUpstream } from './upstream.ts';
 
@@ -34,12 +34,15 @@ function fill(directory: string, name: string): string {
   );
 }
 
-function nextSteps(directory: string, appscli: string, { upstream, npmrc }: Written): string {
+function nextSteps(directory: string, env: NodeJS.ProcessEnv, { upstream, npmrc }: Written): string {
+  const appscli = 'appscli';
   const { base_url, key_env } = upstream;
-  const enter = enterDirectory(directory);
-  const away = appscli.startsWith('npx') && !isFoundByNpx(resolve(directory));
+  const { line, is_there } = programPath(directory, env);
+  const enter = `${enterDirectory(directory)}${line}`;
   // On a line of its own, as nobody knows how long it is.
-  const install = away ? `  npm install ${npmrc ? '' : '--loglevel=error '}\\\n    ${shellWord(PACKAGE_ROOT)}\n` : '';
+  const install = is_there
+    ? ''
+    : `  npm install ${npmrc ? '' : '--loglevel=error '}\\\n    ${shellWord(PACKAGE_ROOT)}\n`;
   const is_played = base_url === undefined;
   const commands = [
     [`export ${key_env}=secret`, is_played ? 'the stand-in takes any key' : 'the key of your provider'],
@@ -92,6 +95,6 @@ export async function init(
   for (const [name, text] of Object.entries(further)) if (!isTaken(join(target, name))) files[name] = text;
   await writeNewFiles(directory, files);
   terminal.data(printableLines(Object.keys(files).map((name) => join(directory, name))));
-  terminal.info(nextSteps(directory, ownName(env), { upstream, npmrc: '.npmrc' in files }));
+  terminal.info(nextSteps(directory, env, { upstream, npmrc: '.npmrc' in files }));
   return EXIT_OK;
 }

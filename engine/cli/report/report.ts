@@ -4,6 +4,7 @@ import { failFile } from '../../kit/files/user-files.ts';
 import { programVersion } from '../../kit/package-root.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
+import { hint } from '../program-name.ts';
 import { boundedResult } from './bounded-result.ts';
 import { renderJunit } from './junit.ts';
 import { renderCheck, renderJson, renderSummary, summarize } from './render-checks.ts';
@@ -70,7 +71,8 @@ export function openReport(
     begin: (title) => progress(`         ${title} ...`.slice(0, terminal.columns - 1)),
     clear: () => progress(''),
     add(result) {
-      const bounded = boundedResult(result);
+      const { remedy } = result;
+      const bounded = boundedResult({ ...result, ...(remedy !== undefined && { remedy: hint(terminal, remedy) }) });
       results.push(bounded);
       progress('');
       if (!as_text) return;

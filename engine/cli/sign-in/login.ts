@@ -12,7 +12,7 @@ import { systemClock } from '../../kit/clock.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
-import { ownName } from '../new-files.ts';
+import { programName } from '../program-name.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
 import { describeCode, signInProgress } from './format-sign-in.ts';
 
@@ -45,7 +45,7 @@ export async function login(
   await keep(credentials, ask, base_url, kept);
   const { email, expires_at } = kept;
   if (given.json) terminal.data(`${jsonText({ base_url, email: email ?? null, expires_at })}\n`);
-  else terminal.info(success(base_url, email, ownName(env)));
+  else terminal.info(success(base_url, email, programName(terminal)));
   return EXIT_OK;
 }
 
@@ -79,9 +79,9 @@ async function keep(credentials: CredentialsFile, ask: Ask, base_url: string, ke
 function success(base_url: string, email: string | undefined, name: string): string {
   return `Signed in at ${base_url}${email === undefined ? '' : ` as ${email}`}.
 
-  ${name} token    prints a token that is valid now: name it as key helper
-${' '.repeat(name.length)}            of a client, or use it as $(${name} token)
-  ${name} whoami   shows your groups and the models you may use
+  ${name} models   shows the models you may use, with prices
+  ${name} client   sets up a coding client for this gateway
+  ${name} token    prints a token that is valid now
   ${name} logout   ends the sign-in
 `;
 }

@@ -6,6 +6,7 @@ import { safeToShow } from '../../client/shape-answer.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { CommandContext } from '../context.ts';
+import { programName } from '../program-name.ts';
 import { showReport } from '../show.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
 import { formatMoment } from '../times.ts';
@@ -33,11 +34,16 @@ export async function whoami(
   }
   const expires_at = openCredentials(env).read().get(base_url)?.expires_at;
   return showReport(context, given.json, { base_url, ...me, token_expires_at: expires_at ?? null }, () =>
-    describe(me, base_url, expires_at),
+    describe(me, base_url, expires_at, programName(terminal)),
   );
 }
 
-function describe(me: Readonly<Record<string, unknown>>, base_url: string, expires_at: string | undefined): string[] {
+function describe(
+  me: Readonly<Record<string, unknown>>,
+  base_url: string,
+  expires_at: string | undefined,
+  name: string,
+): string[] {
   const rows: [string, unknown][] = [
     ['Name', me.name],
     ['Groups', me.groups],
@@ -47,7 +53,7 @@ function describe(me: Readonly<Record<string, unknown>>, base_url: string, expir
     ['Token group', me.token_group],
     ['Models', modelsOf(me)],
     ['Token until', expires_at === undefined ? undefined : formatMoment(expires_at)],
-    ['Own tokens', ownTokens(me)],
+    ['Own tokens', ownTokens(name, me)],
   ];
   return [
     `${sentence(me.email)} at ${base_url}`,
@@ -67,13 +73,12 @@ function modelsOf({ models, no_models_because }: Readonly<Record<string, unknown
     : `none: ${why}`;
 }
 
-function ownTokens({
-  own_tokens,
-  own_tokens_suspended,
-  own_tokens_suspend_at,
-}: Readonly<Record<string, unknown>>): string {
+function ownTokens(
+  name: string,
+  { own_tokens, own_tokens_suspended, own_tokens_suspend_at }: Readonly<Record<string, unknown>>,
+): string {
   if (typeof own_tokens !== 'number' || own_tokens === 0) return '';
-  if (own_tokens_suspended === true) return `${own_tokens}, suspended: sign in again ("appscli login")`;
+  if (own_tokens_suspended === true) return `${own_tokens}, suspended: sign in again ("${name} login")`;
   const at = sentence(own_tokens_suspend_at);
   return at === undefined
     ? String(own_tokens)

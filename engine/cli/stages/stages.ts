@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs';
 import type { StageDefinition } from '../../contract/stage.ts';
 import { StartError } from '../../contract/start-error.ts';
-import { ConfigurationError } from '../../gateway/load-configuration.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { load, loadInto } from '../../load/index.ts';
+import { ConfigurationError } from '../../source/configuration-error.ts';
 import { createFindings } from '../../source/findings.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_CONFIGURATION, EXIT_OK } from '../exit-codes.ts';

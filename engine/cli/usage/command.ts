@@ -1,44 +1,19 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
-import { USAGE_DIMENSIONS, type UsageDimension } from '../../money/reports/usage.ts';
+import { type Command, Option } from 'commander';
 import type { CommandContext } from '../context.ts';
-import { config, dayOrMoment, email, examples, json, timeZone } from '../options.ts';
-
-const MOST = 4;
-
-/** Some different dimensions. */
-function dimensions(text: string): readonly UsageDimension[] {
-  const found = text.split(',').map((name) => USAGE_DIMENSIONS.find((dimension) => dimension === name.trim()));
-  const known = found.filter((dimension) => dimension !== undefined);
-  if (known.length < found.length || known.length > MOST || new Set(known).size < known.length) {
-    throw new InvalidArgumentError(`Write one to four of ${USAGE_DIMENSIONS.join(', ')}: month,team.`);
-  }
-  return known;
-}
+import { atGateway, config, examples, json } from '../options.ts';
+import { addUsageOptions } from './gateway-command.ts';
 
 /** `appscli usage`. */
 export function addUsage(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
-  program
-    .command('usage')
-    .description('requests, tokens and cost per user, team, project, model and upstream')
-    .addOption(config())
-    .option('--since <when>', 'from here: 7d, 12h or a date', dayOrMoment)
-    .option('--until <when>', 'up to here, that day not included: 1d, 12h or a date', dayOrMoment)
-    .option('--user <email>', 'only this user', email)
-    .option('--team <name>', 'only this team')
-    .option('--project <name>', 'only this project')
-    .option('--model <id>', 'only this model')
-    .option('--upstream <name>', 'only this upstream')
-    .option('--upstream-model <id>', 'only what the upstream calls so')
-    .option('--protocol <name>', 'only these requests: messages, chat, responses or count_tokens')
-    .option('--token <id>', 'only this access token')
-    .option('--token-group <name>', 'only access tokens of this group')
-    .option('--answered-model <name>', 'only what another model than the one asked for answered, by its name')
-    .option('--service-tier <name>', 'only what was served in this tier, such as priority')
-    .option('--speed <name>', 'only what was served at this speed, such as fast')
-    .option('--by <what>', `up to four of ${USAGE_DIMENSIONS.join(', ')}; a table has room for two`, dimensions)
-    .option('--time-zone <name>', 'where a day begins, as in Europe/Berlin; else spend_limits.time_zone', timeZone)
-    .addOption(json('print a JSON array of rows'))
-    .addOption(new Option('--csv', 'print CSV for spreadsheets, every number exact').conflicts('json'))
+  addUsageOptions(
+    program
+      .command('usage')
+      .description('requests, tokens and cost per user, team, project, model and upstream')
+      .addOption(config())
+      .addOption(atGateway()),
+  )
+    .addOption(json('print a JSON array of rows; with --base-url what the gateway says'))
+    .addOption(new Option('--csv', 'print CSV for spreadsheets, every number exact').conflicts(['json', 'baseUrl']))
     .addHelpText(
       'after',
       examples(
@@ -46,7 +21,11 @@ export function addUsage(program: Command, context: CommandContext, finish: (exi
         'appscli usage --since 2027-01-01 --team search --json',
         'appscli usage --since 2027-01-01 --until 2027-02-01 --by team,model,day --csv',
         'appscli usage --since 30d --by week,user --time-zone Europe/Berlin',
+        'appscli usage --base-url https://gateway.example.com    with your limits',
       ),
     )
-    .action(async (given) => finish(await (await import('./usage.ts')).usage(context, given)));
+    .action(async (given) => {
+      if (given.baseUrl === undefined) return finish(await (await import('./usage.ts')).usage(context, given));
+      finish(await (await import('./gateway-usage.ts')).gatewayUsage(context, given));
+    });
 }

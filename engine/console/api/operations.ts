@@ -53,6 +53,24 @@ export interface Token {
   readonly suspends_at: string | null;
 }
 
+/** A model that the caller may use. */
+export interface UsableModel {
+  readonly id: string;
+  readonly display_name: string;
+  readonly context_window: number | null;
+  readonly max_output_tokens: number | null;
+  readonly prices: readonly {
+    readonly upstream: string;
+    readonly usd_per_million_tokens: {
+      readonly input: number;
+      readonly output: number;
+      readonly cache_read: number;
+      readonly cache_write_5m: number;
+      readonly cache_write_1h: number;
+    };
+  }[];
+}
+
 /** Which models exist for its tokens. */
 export interface TokenGroup {
   readonly name: string;
@@ -907,6 +925,7 @@ export const OPERATIONS = {
   listGrants: { method: 'GET', path: '/admin/api/limits/grants', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule', 'ended', 'limit', 'after'], has_body: false },
   listLimitRules: { method: 'GET', path: '/admin/api/limits/rules', query: [], has_body: false },
   listLimits: { method: 'GET', path: '/admin/api/limits', query: ['user', 'team', 'project', 'token', 'model', 'upstream', 'rule'], has_body: false },
+  listModels: { method: 'GET', path: '/admin/api/models', query: [], has_body: false },
   listPeople: { method: 'GET', path: '/admin/api/people', query: ['user', 'search', 'limit', 'after'], has_body: false },
   listPolicies: { method: 'GET', path: '/admin/api/policies', query: [], has_body: false },
   listPolicyPeople: { method: 'GET', path: '/admin/api/policies/people', query: ['policy', 'user', 'limit', 'after'], has_body: false },
@@ -1312,6 +1331,13 @@ export interface OperationTypes {
     readonly answer: {
       readonly written: readonly WrittenLimit[];
       readonly limits: readonly LimitInForce[];
+    };
+  };
+  readonly listModels: {
+    readonly input: Readonly<Record<never, never>>;
+    readonly answer: {
+      readonly models: readonly UsableModel[];
+      readonly no_models_because: string | null;
     };
   };
   readonly listPeople: {

@@ -23,6 +23,8 @@ export interface ConsoleSession {
   readonly time_zone: string;
   /** The address clients are told, without a slash at its end. */
   readonly public_url: string;
+  /** SHA-256 of the package with the commands for developers, at `/client.tgz`; null where it was not built. */
+  readonly client_sha256: string | null;
   /** A line for everybody, such as that the data is made up. */
   readonly notice: string | null;
 }

@@ -1,4 +1,4 @@
-import { getCACertificates } from 'node:tls';
+import tls from 'node:tls';
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
 import type { ClientKind } from '../desk.ts';
@@ -28,11 +28,12 @@ export interface Authorities {
 /** Reads the authorities that are trusted here. What can't be read is left out. */
 export function readAuthorities(env: NodeJS.ProcessEnv): Authorities {
   return {
-    by_all: [...getCACertificates('bundled'), ...namedBy('SSL_CERT_FILE', env)],
+    by_all: [...tls.rootCertificates, ...namedBy('SSL_CERT_FILE', env)],
     by_messages: namedBy('NODE_EXTRA_CA_CERTS', env),
     system() {
       try {
-        return getCACertificates('system');
+        // A Node.js before 22.15 cannot read them.
+        return tls.getCACertificates?.('system') ?? [];
       } catch {
         return [];
       }

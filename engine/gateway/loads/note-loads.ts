@@ -3,9 +3,9 @@ import type { LoadCause } from '../../audit/config-loads.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { effectiveRules } from '../../explain/rules.ts';
+import { ConfigurationError } from '../../source/configuration-error.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { configHash } from '../../telemetry/config-hash.ts';
-import { ConfigurationError } from '../load-configuration.ts';
 import { fileNamer, type KeptConfiguration, keepVersion } from './keep-version.ts';
 import type { LoadRecord } from './load-record.ts';
 

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Caller, programCaller } from '../../admin/caller.ts';
 import type { DescribedOperation } from '../../admin/description.ts';
 import type { Changing } from '../../audit/admin-changes.ts';
+import { clientCommand } from '../../contract/client-package.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Principal } from '../../contract/services.ts';
@@ -13,9 +14,11 @@ import { verifyCaller } from '../../kit/net/credentials.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import type { ConsoleCallers } from '../sign-in/console/console-caller.ts';
 
-const WHAT_TO_SEND = 'send a session token as "Authorization: Bearer <token>"; "appscli token" prints yours';
+const whatToSend = (token_command: string) =>
+  `send a session token as "Authorization: Bearer <token>"; "${token_command}" prints yours`;
 
 interface Identifying {
+  readonly config: Pick<GatewayConfig, 'server'>;
   readonly verify: BearerTokens['verify'];
   readonly verifyService: VerifyServiceToken;
   readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify' | 'cookie' | 'sessions'>;
@@ -28,9 +31,10 @@ interface Identifying {
 export async function identifyCaller(
   req: IncomingMessage,
   res: ServerResponse,
-  { verify, verifyService, console: console_callers }: Identifying,
+  { config, verify, verifyService, console: console_callers }: Identifying,
 ): Promise<Caller> {
   const { headers } = req;
+  const command = (words: string) => clientCommand(config.server.public_url, words);
   const { authorization, 'x-api-key': api_key } = headers;
   if (authorization === undefined && api_key === undefined && console_callers?.concerns(req)) {
     return (await console_callers.identify(req, res)).caller;
@@ -38,8 +42,8 @@ export async function identifyCaller(
   const found = await verifyCaller(
     headers,
     (text): Principal | ServiceToken | Promise<Principal | ServiceToken> =>
-      isServiceToken(text) ? verifyService(text) : verifySession(text, verify),
-    WHAT_TO_SEND,
+      isServiceToken(text) ? verifyService(text) : verifySession(text, verify, command),
+    whatToSend(command('token')),
   );
   if ('scopes' in found) {
     const { id, name, owner, scopes } = found;
@@ -99,11 +103,15 @@ export function demandScope({ scope }: DescribedOperation, { scopes, principal }
   throw new StageError('forbidden', `The service token "${principal.token.name}" is not enough: ${why}.`);
 }
 
-async function verifySession(token: string, verify: BearerTokens['verify']): Promise<Principal> {
+async function verifySession(
+  token: string,
+  verify: BearerTokens['verify'],
+  command: (words: string) => string,
+): Promise<Principal> {
   const principal = await verify(token);
   if (principal.kind === 'session') return principal;
   throw new StageError(
     'forbidden',
-    'An access token is for models only. Sign in with "appscli login", and send the session token that "appscli token" prints.',
+    `An access token is for models only. Sign in with "${command('login')}", and send the session token that "${command('token')}" prints.`,
   );
 }

@@ -1,4 +1,5 @@
 import type { Router } from 'express';
+import { clientCommand } from '../../contract/client-package.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
@@ -40,7 +41,7 @@ export function frontPage(root: string, signs_in: boolean): string {
   const device = `${root}${DEVICE_PATH}`;
   const credential = signs_in
     ? html`<p>Sign in from your terminal with the account you have at work:</p>
-<pre><code>appscli login --base-url ${root}</code></pre>
+<pre><code>${clientCommand(root, 'login')}</code></pre>
 <p class="soft">Clients that know gateway sign-in take the address alone. Does your terminal show a code? <a href="${device}">Enter it here</a>.</p>`
     : html`<p>You need an access token, which begins with <code>gw_</code>. Your administrator makes one for you.</p>`;
   return layout({

@@ -13,7 +13,10 @@ export interface KnownAccessToken extends OwnerStatus {
 export function demandInForce(
   { expires_at, revoked_at, verified_at, put_off_until, is_blocked, principal }: KnownAccessToken,
   now: number,
-  verified_days: () => number | undefined,
+  {
+    verified_days,
+    how_to_sign_in,
+  }: { readonly verified_days: () => number | undefined; readonly how_to_sign_in: () => string },
 ): void {
   const { name, id } = principal.token;
   if (revoked_at !== undefined) {
@@ -31,14 +34,14 @@ export function demandInForce(
   if (is_blocked) {
     throw new StageError(
       'credential_revoked',
-      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. Sign in again ("appscli login"); once you can, the token works again.`,
+      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. Sign in again ("${how_to_sign_in()}"); once you can, the token works again.`,
     );
   }
   const days = verified_days();
   if (isUnseen({ verified_at, put_off_until }, now, days)) {
     throw new StageError(
       'credential_expired',
-      `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("appscli login"), and it works again.`,
+      `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("${how_to_sign_in()}"), and it works again.`,
     );
   }
 }

@@ -47,6 +47,8 @@ interface AccessTokensOptions {
    * somebody who has no session. Absent or `undefined`: without end.
    */
   readonly verified_days?: () => number | undefined;
+  /** The command by which people sign in. Absent: `appscli login`. */
+  readonly how_to_sign_in?: () => string;
   /** Whether tokens that were seen within the last hour are good enough while the database is away. Absent: never. */
   readonly goes_on_without?: () => boolean;
 }
@@ -57,7 +59,7 @@ export class AccessTokens implements BearerTokens {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #groups: () => DecidingGroups | undefined;
-  readonly #verifiedDays: () => number | undefined;
+  readonly #force: Parameters<typeof demandInForce>[2];
   readonly #goesOnWithout: () => boolean;
   readonly #entries = new LRUCache<string, Entry>(atMost(MAX_CACHED));
   /** When a hash nobody has may be looked up again. */
@@ -78,7 +80,8 @@ export class AccessTokens implements BearerTokens {
     this.#clock = clock;
     this.#log = log;
     this.#groups = groups;
-    this.#verifiedDays = options.verified_days ?? (() => undefined);
+    const { verified_days = () => undefined, how_to_sign_in = () => 'appscli login' } = options;
+    this.#force = { verified_days, how_to_sign_in };
     this.#goesOnWithout = options.goes_on_without ?? (() => false);
     const execute = (hashes: readonly string[]) => this.#readRows(hashes);
     this.#lookups = createGroupCommit({ lanes: 2, max_items: MAX_BATCH, isolates: () => false, execute });
@@ -254,7 +257,7 @@ export class AccessTokens implements BearerTokens {
 
   #admit(entry: Entry | undefined): Principal {
     if (entry === undefined) throw unknownToken();
-    demandInForce(entry, this.#clock.now(), this.#verifiedDays);
+    demandInForce(entry, this.#clock.now(), this.#force);
     const deciding = this.#groups();
     if (deciding?.id !== entry.groups_of) pickGroups(entry, deciding);
     const now = this.#clock.monotonic();

@@ -79,14 +79,11 @@ test('the line for editors leads to the schemas of this installation, from every
 });
 
 test('what to do next is words, fits into 80 columns and starts in the directory that was named', async () => {
-  for (const more of [{}, { npm_command: 'exec' }]) {
-    const name = `it's new ${Object.keys(more).length}`;
-    const { stderr } = await cli(['init', name], { cwd: directory, env: { ...env, ...more } });
-    const breakable = stderr.split('\n').filter((line) => !line.startsWith('    /'));
-    for (const line of breakable) assert.ok(line.length <= 80, line);
-    assert.ok(stderr.includes(`\n  cd 'it'\\''s new ${Object.keys(more).length}'\n`));
-    assert.equal(stderr.includes('npx appscli check'), 'npm_command' in more);
-  }
+  const { stderr } = await cli(['init', "it's new"], { cwd: directory, env });
+  const breakable = stderr.split('\n').filter((line) => !line.startsWith('    /'));
+  for (const line of breakable) assert.ok(line.length <= 80, line);
+  assert.ok(stderr.includes("\n  cd 'it'\\''s new'\n"));
+  assert.match(stderr, /^ {2}appscli check /m);
 });
 
 test('at the end it names the commands for when something does not work, with options they have', async () => {
@@ -103,20 +100,23 @@ test('at the end it names the commands for when something does not work, with op
   }
 });
 
-test('away from where npx finds the program, the first step is to install it there', async () => {
-  const npx = { ...env, npm_command: 'exec' };
-  const install = /\n {2}cd new\n {2}npm install \\\n {4}(\S+)\n(?: {2}export .+\n) {2}npx appscli check/;
-  const away = await cli(['init', 'new'], { cwd: directory, env: npx });
+test('the shell finds the program where it is installed, and nothing has npx look for it in a registry', async () => {
+  const install = /\n {2}cd new\n {2}export PATH="\$PWD\/node_modules\/\.bin:\$PATH"\n {2}npm install \\\n {4}(\S+)\n/;
+  const away = await run('init', 'new');
   const installed = install.exec(away.stderr)?.[1];
   assert.ok(installed !== undefined && existsSync(join(installed, 'engine/bin/appscli.js')), away.stderr);
-  assert.doesNotMatch((await run('init', 'without-npx')).stderr, /npm install/);
   await mkdir(join(directory, 'used'));
   await writeFile(join(directory, 'used', '.npmrc'), 'mine');
-  assert.match((await cli(['init', 'used'], { cwd: directory, env: npx })).stderr, /npm install --loglevel=error \\\n/);
+  assert.match((await run('init', 'used')).stderr, /npm install --loglevel=error \\\n/);
   await mkdir(join(directory, 'node_modules/.bin'), { recursive: true });
   await writeFile(join(directory, 'node_modules/.bin/appscli'), '');
-  const found = await cli(['init', 'below'], { cwd: directory, env: npx });
-  assert.match(found.stderr, /\n {2}cd below\n {2}export .+\n {2}npx appscli check/);
+  const below = await run('init', 'below');
+  assert.match(below.stderr, /\n {2}cd below\n {2}export PATH="\$PWD\/\.\.\/node_modules\/\.bin:\$PATH"\n {2}export /);
+  await mkdir(join(directory, 'bin'));
+  await writeFile(join(directory, 'bin/appscli'), '');
+  const found = await cli(['init', 'found'], { cwd: directory, env: { ...env, PATH: join(directory, 'bin') } });
+  assert.doesNotMatch(found.stderr, /export PATH|npm install/);
+  for (const { stderr } of [away, below, found]) assert.doesNotMatch(stderr, /npx/);
 });
 
 test('a file that exists stays as it is, is named, and nothing else is written', async () => {

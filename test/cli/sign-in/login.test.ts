@@ -28,9 +28,9 @@ Go on there only if it shows the same code as here:
 Waiting for you; the code is good for 10:00 minutes.
 Signed in at ${bench.gateway.url} as alice@example.com.
 
-  appscli token    prints a token that is valid now: name it as key helper
-                   of a client, or use it as $(appscli token)
-  appscli whoami   shows your groups and the models you may use
+  appscli models   shows the models you may use, with prices
+  appscli client   sets up a coding client for this gateway
+  appscli token    prints a token that is valid now
   appscli logout   ends the sign-in
 `,
     );

@@ -3,7 +3,7 @@ import { after, test } from 'node:test';
 import { explain } from '../../../engine/cli/explain/explain.ts';
 import { stages as listStages } from '../../../engine/cli/stages/stages.ts';
 import { StartError } from '../../../engine/contract/start-error.ts';
-import { ConfigurationError } from '../../../engine/gateway/load-configuration.ts';
+import { ConfigurationError } from '../../../engine/source/configuration-error.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject, GATEWAY, type Project } from '../../load/support/project.ts';
 import { collectingContext } from '../explain/reference-context.ts';

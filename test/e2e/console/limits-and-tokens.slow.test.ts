@@ -45,7 +45,7 @@ describe('the page of tokens', () => {
     assert.equal(await statusWith(token), 200);
     assert.match(
       await textOf(shown, /Build CLI/),
-      /^npx appscli client build-cli --base-url http:\/\/127\.0\.0\.1:\d+ --model mapped-1 --api-key-env GATEWAY_TOKEN$/,
+      /^npx --yes http:\/\/127\.0\.0\.1:\d+\/client\.tgz client build-cli --model mapped-1 --api-key-env GATEWAY_TOKEN$/,
     );
     await shown.getByRole('button', { name: 'I have it' }).click();
     await page.getByRole('row', { name: /laptop/ }).waitFor();

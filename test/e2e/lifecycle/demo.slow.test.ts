@@ -29,11 +29,8 @@ const response = await fetch(given.url, given);
 process.stdout.write(await response.text());
 `;
 
-/** What npx finds in this repository, without the second that it takes to find it. */
-const NPX = `#!/bin/sh
-shift
-exec '${process.execPath}' '${join(REPOSITORY, 'engine/bin/appscli.js')}' "$@"
-`;
+/** What a checkout has in node_modules/.bin, also where that is another checkout's. */
+const PROGRAM = `'${process.execPath}' '${join(REPOSITORY, 'engine/bin/appscli.js')}'`;
 
 const DAY = 86_400_000;
 
@@ -60,7 +57,6 @@ before(async () => {
   await writeFile(config_file, moved);
   await cp(join(REPOSITORY, 'examples/demo/policies'), join(directory, 'policies'), { recursive: true });
   await writeFile(join(directory, 'curl'), CURL, { mode: 0o755 });
-  await writeFile(join(directory, 'npx'), NPX, { mode: 0o755 });
   await writeFile(join(directory, 'package.json'), '{ "type": "module" }');
   const own = { PATH: `${directory}${delimiter}${process.env.PATH}`, XDG_CONFIG_HOME: directory };
   env = onMachineClock({ ...process.env, ...own });
@@ -90,7 +86,8 @@ function commandsIn(output: string): string[] {
 }
 
 async function paste(command: string): Promise<string> {
-  const { exit_code, stdout, stderr } = await start('sh', ['-c', command], { cwd: REPOSITORY, env }).ended;
+  const there = command.replaceAll('node_modules/.bin/appscli', PROGRAM);
+  const { exit_code, stdout, stderr } = await start('sh', ['-c', there], { cwd: REPOSITORY, env }).ended;
   assert.equal(exit_code, 0, stderr);
   return stdout;
 }
@@ -218,10 +215,9 @@ test('the demo, started twice', async (t) => {
   });
   await t.test('names the commands that say whether gateway and clients are right', async () => {
     const check = commandsIn(first.stdout())[4]!;
-    // What costs money would be in the table of the next start. By npx itself, once.
-    assert.match(await paste(`rm '${join(directory, 'npx')}'; ${check} --only models.list`), /\bok\b/);
-    await writeFile(join(directory, 'npx'), NPX, { mode: 0o755 });
-    assert.match(first.stdout(), /^# {4}"npx appscli doctor" /m);
+    // What costs money would be in the table of the next start.
+    assert.match(await paste(`${check} --only models.list`), /\bok\b/);
+    assert.match(first.stdout(), /^# {4}"node_modules\/\.bin\/appscli doctor" /m);
   });
   await t.test('keeps what is secret where only its owner can read it', async () => {
     for (const name of ['demo-token', 'demo-signing-key']) {

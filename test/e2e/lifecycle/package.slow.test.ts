@@ -25,7 +25,7 @@ let installing: Ended;
 /** The options that the README installs it with. */
 let options: readonly string[];
 
-/** What npm links and `npx` starts. */
+/** What npm links. */
 const linked = (name: string) => join(directory, 'node_modules/.bin', name);
 
 async function run(file: string, arguments_: readonly string[], cwd: string): Promise<Ended> {
@@ -68,9 +68,9 @@ test("nothing warns, whatever the machine's own Node.js: neither as the README i
   assert.equal((await run(join(folder, 'node'), [launcher, '--help'], directory)).stderr, '');
 });
 
-test('npx appscli answers', async () => {
+test('the program that documents name answers', async () => {
   const { version } = JSON.parse(await readFile(join(REPOSITORY, 'package.json'), 'utf8'));
-  assert.equal((await run('npx', ['appscli', '--version'], directory)).stdout, `${version}\n`);
+  assert.equal((await run(linked('appscli'), ['--version'], directory)).stdout, `${version}\n`);
 });
 
 test('the package holds the program, what it reads, the names of clients and the dashboards, and neither sources nor tests', async () => {
@@ -79,6 +79,7 @@ test('the package holds the program, what it reads, the names of clients and the
   const NEEDED = [
     'dist/engine/api.d.ts',
     'dist/console/index.html',
+    'dist/client/appscli.mjs',
     'pipelines/model-requests.yaml',
     'schemas/gateway.schema.json',
     'LICENSE',
@@ -121,8 +122,8 @@ test('a stage that appscli create writes passes its test, and both compile again
   await run(linked('appscli'), ['create', 'stage', 'require-ticket'], directory);
   // As the README of stages says it, but for the shell that takes off the quotes.
   const readme = await readFile(join(REPOSITORY, 'stages/README.md'), 'utf8');
-  const [, pattern] = /`npx node --test '([^'`]+)'`/.exec(readme)!;
-  const { stdout } = await run('npx', ['node', '--test', pattern!], directory);
+  const [, pattern] = /`node_modules\/\.bin\/node --test '([^'`]+)'`/.exec(readme)!;
+  const { stdout } = await run(linked('node'), ['--test', pattern!], directory);
   assert.match(stdout, /pass 2\n/);
   const text = await readFile(join(directory, 'stages/require-ticket.ts'), 'utf8');
   await writeFile(join(directory, 'stages/broken.ts'), text.replace('ctx.headers', 'ctx.heders'));

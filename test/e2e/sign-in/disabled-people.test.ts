@@ -99,7 +99,7 @@ describe('somebody whom the identity provider disables', () => {
     assert.equal((await askForToken(one.url, refreshWith(session.refresh_token))).status, 401);
     const { status, error } = await use(one, own);
     assert.equal(status, 401);
-    assert.match(error.message, /did not renew your sign-in.*Sign in again \("appscli login"\)/);
+    assert.match(error.message, /did not renew your sign-in.*Sign in again \("npx --yes \S+\/client\.tgz login"\)/);
     await until('the other replica refuses it, too', async () => (await use(other, own)).status === 401);
     assert.deepEqual(await both(given), [200, 200]);
 

@@ -89,7 +89,7 @@ describe('who gets in', () => {
   test('is not an access token, whosever it is', async () => {
     const { token } = await createToken(bench.by, { user: 'root@example.com', group: 'everything', name: 'stolen' });
     const answer = await bench.ask(token, 'GET', TOKENS);
-    says(answer, 403, 'forbidden', /Sign in with "appscli login"/);
+    says(answer, 403, 'forbidden', /Sign in with "npx --yes https:\/\/gateway\.example\.com\/client\.tgz login"/);
   });
 
   test('is no page of another site: there are no cookies and no CORS', async () => {

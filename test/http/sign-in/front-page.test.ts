@@ -32,7 +32,7 @@ describe('the root of a gateway', () => {
     assert.equal(headers['content-type'], 'text/html; charset=utf-8');
     assert.equal(headers.vary, 'accept');
     assert.match(String(headers['content-security-policy']), /default-src 'none'.*frame-ancestors 'none'/);
-    assert.match(text, /appscli login --base-url https:\/\/example\.com\/gw<\/code>/);
+    assert.match(text, /npx --yes https:\/\/example\.com\/gw\/client\.tgz login<\/code>/);
     assert.match(text, /<code>https:\/\/example\.com\/gw\/v1<\/code>/);
     assert.deepEqual(
       [...text.matchAll(/<a href="([^"]+)"/g)].map(([, href]) => href),
@@ -64,7 +64,7 @@ describe('the root of a gateway', () => {
     const { auth: _, ...bare } = signInConfig();
     const { text } = await at(bare as GatewayConfig, BROWSER);
     assert.match(text, /access token, which begins with <code>gw_<\/code>/);
-    assert.doesNotMatch(text, /appscli login|\/device/);
+    assert.doesNotMatch(text, /client\.tgz|\/device/);
   });
 });
 

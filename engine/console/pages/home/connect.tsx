@@ -10,7 +10,7 @@ import { EmptyState, Loaded } from '../../parts/states.tsx';
 
 /** How a client is set up for this gateway, with a model that one may use. */
 export function Connect() {
-  const { public_url } = useSession();
+  const { public_url, sign_in } = useSession();
   const [search, change] = usePageSearch();
   const me = useOperation('getMe', {});
   return (
@@ -24,8 +24,18 @@ export function Connect() {
           return (
             <div className="home-connect">
               <p className="soft">
-                A client needs an access token: <Link to="/tokens">create one</Link>. Then run the command of your
-                client; those that change a file show the change first, and ask.
+                {sign_in === 'provider' ? (
+                  <>
+                    Sign in once on your machine, then run the command of your client. Where nobody can sign in, a
+                    client takes an <Link to="/tokens">access token</Link>.
+                  </>
+                ) : (
+                  <>
+                    A client needs an access token: <Link to="/tokens">create one</Link>. Then run the command of your
+                    client.
+                  </>
+                )}{' '}
+                Commands that change a file show the change first, and ask.
               </p>
               {models.length > 1 && (
                 <div className="filters">
@@ -37,7 +47,11 @@ export function Connect() {
                   />
                 </div>
               )}
-              <ClientSetup base_url={public_url} model={model} />
+              <ClientSetup
+                base_url={public_url}
+                model={model}
+                credential={sign_in === 'provider' ? 'sign-in' : 'access-token'}
+              />
               <section>
                 <h3>Any other client of Messages, chat completions or Responses</h3>
                 <p className="soft">

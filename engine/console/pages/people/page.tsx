@@ -56,7 +56,7 @@ function Nobody({ is_searched }: { is_searched: boolean }) {
   if (is_searched) return <EmptyState title="Nobody is called that">Try a shorter part of the address.</EmptyState>;
   return (
     <EmptyState title="Nobody has signed in or had an access token yet">
-      People appear here when they sign in (appscli login), or when you make an access token for their address.
+      People appear here when they sign in, or when you make an access token for their address.
     </EmptyState>
   );
 }

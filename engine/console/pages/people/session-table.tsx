@@ -57,7 +57,7 @@ export function SessionTable({ user, ended }: { user: string; ended: boolean }) 
         <>
           {found.length === 0 ? (
             <EmptyState title="Signed in nowhere">
-              Sessions begin with "appscli login", or by signing in here.
+              Sessions begin when somebody signs in, here or in a terminal.
             </EmptyState>
           ) : (
             <DataTable label="Sessions" columns={columns} rows={found} keyOf={({ id }) => id} />

@@ -43,7 +43,7 @@ export function NextSteps({ group }: { group: string }) {
   return (
     <>
       <h3>Set up a client with it</h3>
-      <ClientSetup base_url={public_url} model={model} />
+      <ClientSetup base_url={public_url} model={model} credential="access-token" />
     </>
   );
 }

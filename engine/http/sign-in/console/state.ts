@@ -3,6 +3,7 @@ import type { GatewayConfig } from '../../../contract/config.ts';
 import { StageError } from '../../../contract/errors.ts';
 import { issuerOf } from '../../../identity/provider/issuer.ts';
 import { programVersion } from '../../../kit/package-root.ts';
+import { clientPackage } from '../../client-package.ts';
 import type { ConsoleCallers, ConsoleVisit } from './console-caller.ts';
 
 /** What the console is told when it starts. */
@@ -29,6 +30,8 @@ export interface ConsoleState {
   readonly time_zone: string;
   /** Without a slash at its end. */
   readonly public_url: string;
+  /** SHA-256 of the package at `/client.tgz`, in hexadecimal digits; `null` where it was not built. */
+  readonly client_sha256: string | null;
   /** A line for everybody. */
   readonly notice: string | null;
 }
@@ -45,12 +48,13 @@ export function createConsoleState(config: GatewayConfig, callers: ConsoleCaller
     notice: config.branding?.notice ?? null,
   } as const;
   return async (req: Request, res: Response): Promise<ConsoleState> => {
+    const client_sha256 = (await clientPackage(config))?.sha256 ?? null;
     try {
-      return { ...shown(await callers.identify(req, res)), signed_out_because: null, ...common };
+      return { ...shown(await callers.identify(req, res)), signed_out_because: null, client_sha256, ...common };
     } catch (error) {
       if (!(error instanceof StageError) || error.status !== 401) throw error;
       const signed_out_because = error.code === 'credential_missing' ? null : error.message;
-      return { person: null, expires_at: null, idle_until: null, signed_out_because, ...common };
+      return { person: null, expires_at: null, idle_until: null, signed_out_because, client_sha256, ...common };
     }
   };
 }

@@ -29,6 +29,6 @@ export function demandTrusted({ method, headers }: Pick<IncomingMessage, 'method
 function refused(): StageError {
   return new StageError(
     'forbidden',
-    'This request came with the cookie of the console, and not from a page of the console. Use the console itself, or a session token: "appscli token" prints yours.',
+    'This request came with the cookie of the console, and not from a page of the console. Use the console itself, or a session token.',
   );
 }

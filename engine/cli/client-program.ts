@@ -1,0 +1,24 @@
+import { addClient } from './client/command.ts';
+import { addClientDoctor } from './doctor/client-command.ts';
+import { type CreateProgram, makeProgram } from './make-program.ts';
+import { addModels } from './models/command.ts';
+import { addSignIn } from './sign-in/command.ts';
+import { addGatewayUsage } from './usage/gateway-command.ts';
+
+/** The command line in the package that a gateway serves: what a developer needs, and nothing of a gateway. */
+export const createClientProgram: CreateProgram = (options) =>
+  makeProgram(options, {
+    description: 'Sign in at a model gateway, and set up your coding clients for it.',
+    commands: [addSignIn, addModels, addGatewayUsage, addClient, addClientDoctor],
+    examples: [
+      'appscli login                      sign in, in your browser',
+      'appscli models                     the models you may use, with prices',
+      'appscli client messages --help     set up a coding client',
+      'appscli doctor                     why does it not work?',
+    ],
+  });
+
+/** An environment in which commands without `--base-url` mean the gateway that the package is from. */
+export function environmentOf(env: NodeJS.ProcessEnv, gateway: string | undefined): NodeJS.ProcessEnv {
+  return gateway === undefined ? env : { ...env, APPSCLI_BASE_URL: gateway };
+}

@@ -1,0 +1,151 @@
+import { printable } from '../../kit/text/printable.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import type { UsageDimension, UsageFilter } from '../../money/reports/usage-dimensions.ts';
+import type { CommandContext } from '../context.ts';
+import { usageError } from '../exit-codes.ts';
+import { adminAtGateway } from '../gateway-admin.ts';
+import { demandPeriod } from '../options.ts';
+import { showReport } from '../show.ts';
+import type { Surroundings } from '../surroundings.ts';
+import { formatList, formatTable, numbers, withoutEmptyColumns } from '../table.ts';
+import { formatMoment } from '../times.ts';
+
+const WIDTH = 80;
+/** The most dimensions that a table has room for. */
+const IN_TABLE = 2;
+
+/** Options of `appscli usage --base-url`. */
+export interface GatewayUsageOptions
+  extends Omit<UsageFilter, 'upstream_model' | 'token_group' | 'answered_model' | 'service_tier'> {
+  readonly baseUrl?: string;
+  readonly upstreamModel?: string;
+  readonly tokenGroup?: string;
+  readonly answeredModel?: string;
+  readonly serviceTier?: string;
+  readonly by?: readonly UsageDimension[];
+  readonly timeZone?: string;
+  readonly json?: true;
+}
+
+/**
+ * `appscli usage --base-url`: what a gateway counted, and what the limits of the caller leave. Everybody sees their own,
+ * administrators everybody's, and their own limits.
+ */
+export async function gatewayUsage(
+  context: CommandContext,
+  given: GatewayUsageOptions,
+  surroundings: Surroundings = {},
+): Promise<number> {
+  const { by = ['model'], json } = given;
+  if (by.length > IN_TABLE && !json) throw usageError(`a table has room for two of --by ${by.join(',')}; add --json`);
+  demandPeriod(given);
+  const { base_url, admin } = await adminAtGateway(context, given.baseUrl, surroundings);
+  const { email, team, project, roles } = await admin('getMe', {});
+  const is_admin = roles.includes('admin');
+  const usage = await admin('getUsage', { ...filterOf(given), by: by.join(',') });
+  // An administrator has to say whose; everybody else is told their own.
+  const mine = is_admin ? { user: email, team: team ?? undefined, project: project ?? undefined } : {};
+  const { limits } = await admin('listLimits', mine);
+  const whose = given.user ?? (is_admin ? 'everybody' : email);
+  return showReport(context, json, { base_url, ...usage, limits }, () => [
+    ...describeRows(usage, { whose, by, line_width: context.terminal.table_columns }),
+    '',
+    ...describeLimits(limits, context.terminal.table_columns),
+  ]);
+}
+
+function filterOf(given: GatewayUsageOptions) {
+  const { since, until, user, team, project, model, upstream, protocol, token, speed } = given;
+  const text = (when: Date | string | undefined) => (when instanceof Date ? when.toISOString() : when);
+  return {
+    ...{ since: text(since), until: text(until), time_zone: given.timeZone },
+    ...{ user, team, project, model, upstream, protocol, token, speed },
+    upstream_model: given.upstreamModel,
+    token_group: given.tokenGroup,
+    answered_model: given.answeredModel,
+    service_tier: given.serviceTier,
+  };
+}
+
+interface Sums {
+  readonly requests: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cache_read_tokens: number;
+  readonly cache_write_5m_tokens: number;
+  readonly cache_write_1h_tokens: number;
+  readonly cost_usd: number;
+}
+
+interface Usage {
+  readonly since: string | null;
+  readonly until: string;
+  readonly time_zone: string;
+  readonly total: Sums;
+  readonly rows: readonly { readonly of: object; readonly others: number; readonly sums: Sums }[];
+}
+
+const COLUMNS = numbers('REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD');
+
+function describeRows(
+  usage: Usage,
+  { whose, by, line_width }: { whose: string; by: readonly UsageDimension[]; line_width: number },
+): string[] {
+  const { since, until, time_zone, rows, total } = usage;
+  const from = since === null ? '' : ` from ${formatMoment(since, time_zone)}`;
+  const period = wrapText(`Usage of ${printable(whose)}${from} to ${formatMoment(until, time_zone)}:`, WIDTH);
+  if (total.requests === 0) return [...period, 'No requests were counted.'];
+  const cells = rows.map(({ of, others, sums }) => [
+    others > 0 ? `(${others} others)` : by.map((dimension) => nameIn(of, dimension)).join(', '),
+    ...numbersOf(sums),
+  ]);
+  return [
+    ...period,
+    ...formatTable([by.join(', ').toUpperCase(), ...COLUMNS], [...cells, ['TOTAL', ...numbersOf(total)]], line_width),
+  ];
+}
+
+interface Limit {
+  readonly of: Readonly<Record<string, string | undefined>>;
+  readonly window: string;
+  readonly unit: string;
+  readonly limit: number | null;
+  readonly spent: number;
+  readonly in_flight: number;
+  readonly room: number | null;
+  readonly resets_at: string | null;
+  readonly time_zone: string;
+}
+
+const LIMIT_COLUMNS = ['LIMIT OF', 'PER', ...numbers('LIMIT', 'USED', 'LEFT'), 'UNIT', 'RESETS'];
+
+function describeLimits(limits: readonly Limit[], line_width: number): string[] {
+  const in_force = limits.filter(({ limit }) => limit !== null);
+  if (in_force.length === 0) return ['No limit is in force for you.'];
+  const amount = (value: number | null, unit: string) =>
+    value === null ? '' : unit === 'usd' ? value.toFixed(2) : String(value);
+  const rows = in_force.map(({ of, window, unit, limit, spent, in_flight, room, resets_at, time_zone }) => [
+    Object.entries(of)
+      .map(([scope, name]) => printable(`${scope} ${name}`))
+      .join(', '),
+    window === 'open' ? 'at once' : window,
+    ...[limit, window === 'open' ? in_flight : spent, room].map((value) => amount(value, unit)),
+    unit === 'usd' ? 'USD' : unit,
+    resets_at === null ? '' : formatMoment(resets_at, time_zone),
+  ]);
+  const table = withoutEmptyColumns(LIMIT_COLUMNS, rows);
+  return formatList(table.columns, table.rows, line_width);
+}
+
+function nameIn(of: object, dimension: UsageDimension): string {
+  const name = (of as Readonly<Partial<Record<UsageDimension, string | null>>>)[dimension];
+  return typeof name === 'string' ? printable(name) : `(no ${dimension})`;
+}
+
+function numbersOf(sums: Sums): string[] {
+  return [
+    ...[sums.requests, sums.input_tokens, sums.output_tokens, sums.cache_read_tokens].map(String),
+    String(sums.cache_write_5m_tokens + sums.cache_write_1h_tokens),
+    sums.cost_usd.toFixed(6),
+  ];
+}

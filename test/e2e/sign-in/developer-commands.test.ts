@@ -1,0 +1,131 @@
+/** What a developer asks a gateway for without being able to see its gateway.yaml: models, prices, own use and limits. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { openCredentials } from '../../../engine/client/credentials.ts';
+import { credentialsFrom } from '../../../engine/client/credentials-text.ts';
+import { cli } from '../../cli/support.ts';
+import { createBackend } from '../../client/scripted-gateway.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { bootSignIn, signIn } from '../../support/identity/sign-in.ts';
+import {
+  answerJson,
+  message,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { until } from '../../support/until.ts';
+import { ask } from '../support/client.ts';
+
+let upstream: ScriptedUpstream;
+let provider: TestIdentityProvider;
+let gateway: TestGateway;
+
+before(async () => {
+  upstream = await startUpstream();
+  upstream.script = answerJson(message());
+  provider = await startIdentityProvider();
+  gateway = await bootSignIn({
+    provider,
+    upstream_url: upstream.url,
+    auth: { admin_groups: ['admins'] },
+    config: {
+      models: [
+        model('coder-1', { context_window: 200_000, max_output_tokens: 64_000 }),
+        model('unknown-size', {}),
+        model('refused-1', {}),
+      ],
+      token_groups: [
+        { name: 'engineers', models: ['*'], members: ['engineering'] },
+        { name: 'others', models: ['coder-1'], members: ['marketing'] },
+      ],
+      prices: { rows: [{ upstream: 'main', models: ['coder-1'], multiplier: 2 }] },
+      access: { rules: [{ name: 'no-preview', models: ['refused-1'], message: 'Not yet.' }] },
+      spend_limits: { defaults: { user_daily_usd: 20 } },
+    },
+  });
+});
+after(async () => {
+  await gateway?.close();
+  await provider?.close();
+  await upstream?.close();
+});
+
+function model(id: string, more: object): object {
+  return { id, family: id, pricing: { input: 3, output: 15 }, ...more };
+}
+
+/** Somebody who signed in on a machine of their own, and the token they got. */
+async function somebody(sub: string) {
+  const { env } = createBackend();
+  const tokens = await signIn(gateway.url, sub);
+  const { access_token, refresh_token, expires_in: lifetime_seconds, email } = tokens;
+  const credentials = openCredentials(env);
+  const kept = credentialsFrom({ access_token, refresh_token, lifetime_seconds, email }, Date.now());
+  await credentials.locked(async () => credentials.write(gateway.url, kept));
+  const run = async (...words: readonly string[]) => {
+    const ended = await cli([...words, '--base-url', gateway.url], { env });
+    assert.equal(ended.exit_code, 0, ended.stderr);
+    return ended.stdout;
+  };
+  return { run, access_token };
+}
+
+describe('appscli models', () => {
+  test('shows the models one may use, each with its window and the price in force', async () => {
+    const { run } = await somebody('anna');
+    assert.equal(
+      await run('models'),
+      `MODEL         WINDOW  ANSWER  INPUT  OUTPUT  CACHE R  CACHE W
+coder-1       200000   64000      6      30      0.6      7.5
+unknown-size                      3      15      0.3     3.75
+
+Window and answer in tokens, prices in USD per million tokens.
+`,
+    );
+    const { models } = JSON.parse(await run('models', '--json'));
+    assert.deepEqual(models[0].prices, [
+      {
+        upstream: 'main',
+        usd_per_million_tokens: { input: 6, output: 30, cache_read: 0.6, cache_write_5m: 7.5, cache_write_1h: 12 },
+      },
+    ]);
+    assert.equal(models[1].context_window, null);
+  });
+
+  test('shows nothing of the models of others, and says the same as GET /v1/models', async () => {
+    for (const sub of ['anna', 'ben']) {
+      const { run, access_token } = await somebody(sub);
+      const shown = JSON.parse(await run('models', '--json')).models.map(({ id }: { id: string }) => id);
+      const headers = { authorization: `Bearer ${access_token}` };
+      const listed = (await (await fetch(`${gateway.url}/v1/models`, { headers })).json()) as {
+        data: { id: string }[];
+      };
+      assert.deepEqual(
+        shown,
+        listed.data.map(({ id }) => id),
+        sub,
+      );
+      assert.deepEqual(shown, sub === 'ben' ? ['coder-1'] : ['coder-1', 'unknown-size'], sub);
+    }
+  });
+});
+
+describe('appscli usage at a gateway', () => {
+  test("shows one's own requests and what one's limits leave, and nobody else's", async () => {
+    const [anna, ben] = [await somebody('anna'), await somebody('ben')];
+    for (const { access_token } of [anna, ben]) assert.equal((await ask(gateway.url, access_token)).status, 200);
+    await until('both requests are in the ledger', async () => (await gateway.database.knex('ledger')).length === 2);
+    const shown = await ben.run('usage');
+    assert.match(shown, /^Usage of ben@example\.com to 2026-11-25 \d\d:\d\d UTC:\nMODEL +REQUESTS /);
+    assert.match(shown, /^coder-1 +1 /m);
+    assert.match(shown, /^user ben@example\.com +day +20\.00 +\d\.\d\d +(?:19|20)\.\d\d +USD +2026-11-26 00:00 UTC$/m);
+    assert.doesNotMatch(shown, /anna/);
+    // Administrators see everybody's, and are told so.
+    const all = await anna.run('usage', '--by', 'user');
+    assert.match(all, /^Usage of everybody /);
+    assert.match(all, /^ben@example\.com +1 /m);
+    assert.match(all, /^user anna@example\.com /m);
+    assert.equal(JSON.parse(await ben.run('usage', '--json')).total.requests, 1);
+  });
+});

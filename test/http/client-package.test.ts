@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { after, before, describe, it } from 'node:test';
+import { gunzipSync } from 'node:zlib';
+import { bootGateway, type TestGateway } from '../support/gateway.ts';
+
+/** Of what is downloaded before somebody signs in: far below what a person waits for. */
+const BYTES_MAX = 600_000;
+
+const PUBLIC_URL = 'https://gateway.example.com/ai';
+
+let gateway: TestGateway;
+before(async () => {
+  const server = { listen: '127.0.0.1:0', public_url: `${PUBLIC_URL}/`, drain: { accept_seconds: 0 } };
+  gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:9', config: { server } });
+});
+after(() => gateway.close());
+
+const get = (path: string, init?: RequestInit) => fetch(`${gateway.url}${path}`, init);
+
+/** The files of an archive (POSIX.1-1988) by path: mode and bytes. */
+function untar(archive: Buffer): Map<string, { readonly mode: number; readonly bytes: Buffer }> {
+  const files = new Map<string, { mode: number; bytes: Buffer }>();
+  for (let at = 0; archive[at] !== 0; ) {
+    const text = (from: number, length: number) =>
+      archive.toString('latin1', at + from, at + from + length).replace(/[\0 ].*/s, '');
+    const size = Number.parseInt(text(124, 12), 8);
+    const bytes = archive.subarray(at + 512, at + 512 + size);
+    files.set(text(0, 100), { mode: Number.parseInt(text(100, 8), 8), bytes });
+    at += 512 + Math.ceil(size / 512) * 512;
+  }
+  return files;
+}
+
+describe('the package for developers', () => {
+  it('is served to everybody, with and without the path of the public URL, and npm asks each time whether it changed', async () => {
+    const answer = await get('/client.tgz');
+    assert.equal(answer.status, 200, 'npm run build:console makes it');
+    const bytes = Buffer.from(await answer.arrayBuffer());
+    const etag = `"${createHash('sha256').update(bytes).digest('hex')}"`;
+    const { headers } = answer;
+    assert.deepEqual(
+      ['content-type', 'content-length', 'etag', 'cache-control', 'x-content-type-options'].map((name) =>
+        headers.get(name),
+      ),
+      ['application/gzip', String(bytes.length), etag, 'public, no-cache', 'nosniff'],
+    );
+    assert.ok(bytes.length < BYTES_MAX, `${bytes.length} bytes`);
+
+    const below = await get('/ai/client.tgz', { headers: { host: 'evil.example.net' } });
+    assert.deepEqual(Buffer.from(await below.arrayBuffer()), bytes);
+    const head = await get('/client.tgz', { method: 'HEAD' });
+    assert.deepEqual([head.status, head.headers.get('etag'), await head.text()], [200, etag, '']);
+    for (const [known, status] of [
+      [etag, 304],
+      [`"other", W/${etag}`, 304],
+      ['"other"', 200],
+    ] as const) {
+      const again = await get('/client.tgz', { headers: { 'if-none-match': known } });
+      assert.equal(again.status, status, known);
+      await again.arrayBuffer();
+    }
+  });
+
+  it('holds a program without dependencies, what it reads, and the address of the gateway', async () => {
+    const files = untar(gunzipSync(Buffer.from(await (await get('/client.tgz')).arrayBuffer())));
+    assert.deepEqual(
+      [...files].map(([path, { mode }]) => [path, mode]),
+      [
+        ['package/package.json', 0o644],
+        ['package/appscli.mjs', 0o755],
+        ['package/LICENSE', 0o644],
+        ['package/examples/profiles/vendor-names.yaml', 0o644],
+        ['package/schemas/admin-api.openapi.json', 0o644],
+        ['package/schemas/profile.schema.json', 0o644],
+      ],
+    );
+    const described = JSON.parse(String(files.get('package/package.json')!.bytes));
+    assert.match(described.name, /^@appscli\/client-[0-9a-f]{12}$/);
+    assert.equal(described.gateway, PUBLIC_URL);
+    assert.deepEqual(new Set(Object.values(described.bin)), new Set(['appscli.mjs']));
+    assert.deepEqual(
+      Object.keys(described).filter((key) => /dependencies|scripts/i.test(key)),
+      [],
+    );
+    const program = String(files.get('package/appscli.mjs')!.bytes);
+    assert.match(program, /^#!\/usr\/bin\/env node\n/);
+    const modules = [...program.matchAll(/^import\b[^;]*?from\s*"([^"]+)"/gm)].map(([, name]) => name!);
+    assert.deepEqual(
+      modules.filter((name) => !name.startsWith('node:')),
+      [],
+    );
+    assert.doesNotMatch(program, /from ["'](?:express|knex|pg)["']/);
+  });
+
+  it('takes no other method, and no other name is a package', async () => {
+    const refused = await get('/client.tgz', { method: 'POST' });
+    assert.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD']);
+    for (const path of [
+      '/client.tgz/',
+      '/client.tgz.sha256',
+      '/Client.tgz',
+      '/client',
+      '/client.tar',
+      '/v1/client.tgz',
+    ]) {
+      assert.equal((await get(path)).status, 404, path);
+    }
+  });
+
+  it('has the hash that the console shows', async () => {
+    const { client_sha256 } = (await (await get('/console/session')).json()) as { client_sha256: string };
+    assert.equal((await get('/client.tgz')).headers.get('etag'), `"${client_sha256}"`);
+  });
+});
