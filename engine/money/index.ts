@@ -28,7 +28,7 @@ export { highestCost } from './limits/highest-cost.ts';
 export { compileLimits } from './limits/limit-demands.ts';
 export { limitHeaders } from './limits/limit-headers.ts';
 export { askWithin } from './limits/personal-room.ts';
-export { refuseForLimits } from './limits/refusals.ts';
+export { hopelessFirst, refuseForLimits } from './limits/refusals.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, emptyBill } from './prices/bill.ts';
 export { type Charged, chargeFor, clampedNumbers } from './prices/charge.ts';

@@ -10,7 +10,7 @@ export interface LimitHeaders {
   readonly prefix: string;
   /** Of an answer: the limit that is used up the furthest; none without a limit. */
   onSuccess(statuses: readonly LimitStatus[]): Headers;
-  /** Of a refusal because this limit in money has no room. */
+  /** Of a refusal because this limit in money has no room; no time of a reset where `resets_at` is `null`. */
   onRefusal(exceeded: LimitStatus): Headers;
   /** Of a refusal because limits cannot be read. */
   readonly unreadable: Headers;
@@ -52,8 +52,7 @@ export function limitHeaders(header_prefix: string): LimitHeaders {
       const reset = unixSeconds(exceeded);
       return {
         [names.status]: 'rejected',
-        [names.reset]: reset,
-        [names.overage_reset]: reset,
+        ...(exceeded.resets_at !== null && { [names.reset]: reset, [names.overage_reset]: reset }),
         [names.utilization]: '1',
         [names.threshold]: '1',
         [names.period]: windowAdjective(exceeded.window as Window),

@@ -76,20 +76,20 @@ describe('every coding client ends its turn at once and shows our sentence', () 
       test(`at a limit of the ${window} that is answered ${status}`, async () => {
         const rules = [{ name: 'small', scope: 'user', window, limit_usd: 0.0001 }];
         await limit({ status, advice: ADVICE, rules });
-        const says = `The ${called} limit of 0.0001 USD for user dev@example.com .* Frag .*Zoe?.*im Kanal`;
-        await assertEnds(new RegExp(says, 's'), status);
+        const says = `Waiting does not help: .* the ${called} limit of 0.0001 USD for user dev@example.com. Frag .*Zoe?.*im Kanal`;
+        await assertEnds(new RegExp(says, 's'), status === 429 ? 400 : status);
       });
     }
   }
 
   test('at a limit that allows nothing', async () => {
     await limit({ defaults: { user_daily_usd: 0 } });
-    await assertEnds(/allows nothing/, 429);
+    await assertEnds(/Waiting does not help: .* allows nothing/, 400);
   });
 
   test('at a limit per minute that is smaller than the request', async () => {
     await limit({ rules: [{ name: 'tpm', scope: 'user', tokens_per_minute: 3 }] });
-    await assertEnds(/The limit of 3 tokens per minute .* is smaller than this request/, 429);
+    await assertEnds(/Waiting does not help: .* the limit of 3 tokens per minute/, 400);
   });
 });
 
@@ -165,7 +165,7 @@ test('without a profile that names one, no header carries the sentence', async (
   await gateway.reload();
   const body = JSON.stringify({ model: 'coder-1', input: 'Hi' });
   const { headers, status } = await send(gateway.url, { path: '/v1/responses', headers: bearer(gateway.token), body });
-  assert.equal(status, 429);
+  assert.equal(status, 400);
   const ours = Object.values(headers).filter((value) => String(value).includes('limit of'));
   assert.deepEqual(ours, []);
 });
@@ -174,6 +174,7 @@ describe('the SDKs of both protocols', () => {
   for (const status of [429, 402, 403]) {
     test(`get a refusal with status ${status} once, streaming or not, with our sentence`, async () => {
       await limit({ status, defaults: { user_daily_usd: 0 } });
+      const final = status === 429 ? 400 : status;
       const seen: number[] = [];
       const counting: typeof fetch = async (...asked) => {
         const response = await fetch(...asked);
@@ -190,8 +191,8 @@ describe('the SDKs of both protocols', () => {
       ]);
       for (const call of calls) {
         await assert.rejects(call, (error: InstanceType<typeof OpenAI.APIError>) => {
-          assert.equal(error.status, status);
-          assert.match(error.message, /The daily limit of 0 USD/);
+          assert.equal(error.status, final);
+          assert.match(error.message, /^\d+ .*Waiting does not help: the daily limit of 0 USD/);
           if (error instanceof OpenAI.APIError) {
             assert.deepEqual([error.type, error.code], ['usage_limit_reached', 'insufficient_quota']);
           }
@@ -200,7 +201,7 @@ describe('the SDKs of both protocols', () => {
       }
       assert.deepEqual(
         seen,
-        calls.map(() => status),
+        calls.map(() => final),
       );
     });
   }
