@@ -1,3 +1,4 @@
+import type { InstalledClient } from '../../engine/cli/profiles.ts';
 import type { DemoPerson } from './people.ts';
 
 const WEEK = `What has the project demo-week is made up: a week of traffic to look at.
@@ -12,6 +13,8 @@ export function welcome(demo: {
   readonly config_file: string;
   /** Whether there is a week of traffic to look at. */
   readonly has_week: boolean;
+  /** The coding clients on this machine. */
+  readonly clients: readonly InstalledClient[];
   readonly sign_in?: {
     readonly public_url: string;
     readonly provider_url: string;
@@ -51,7 +54,8 @@ npx appscli usage --config ${demo.config_file}
 #    "npx appscli doctor" checks the clients on your machine.
 TOKEN=${demo.token} \\
   npx appscli selfcheck --base-url ${demo.url} --token-env TOKEN
-${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
+
+${setUp(demo)}${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
 Save a change to this file, and the next request follows it:
   ${demo.config_file}
 
@@ -59,10 +63,36 @@ Ctrl-C here stops everything. The next start finds its data.
 `;
 }
 
+/** The clients that somebody without any of them may install. */
+const KNOWN: readonly InstalledClient[] = [
+  { kind: 'messages', program: 'claude' },
+  { kind: 'coding-cli', program: 'codex' },
+  { kind: 'build-cli', program: 'grok' },
+];
+
+/** The command that sets up the first client that is here, and what the others are called. */
+function setUp({
+  url,
+  token,
+  clients,
+}: {
+  readonly url: string;
+  readonly token: string;
+  readonly clients: readonly InstalledClient[];
+}): string {
+  const [first, ...others] = clients.length > 0 ? clients : KNOWN;
+  const other = others.map(({ kind, program }) => `#    For ${program} write ${kind}.\n`).join('');
+  return `# 6. Work with ${first!.program}${clients.length > 0 ? '' : ', once it is installed'}: see the change to its file, and say y.
+${other}#    To take it out again: npx appscli client remove ${first!.kind} --profile shipped
+npx appscli client ${first!.kind} --profile shipped --base-url ${url} \\
+  --model demo-large --api-key ${token}
+`;
+}
+
 function signIn(public_url: string, people: readonly DemoPerson[]): string {
   const names = people.map(({ name, is }) => `#    ${name.padEnd(12)}${is}`);
   return `
-# 6. Sign in. Your browser asks who you are today:
+# 7. Sign in. Your browser asks who you are today:
 ${names.join('\n')}
 npx appscli login --base-url ${public_url}
 `;

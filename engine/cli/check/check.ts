@@ -6,6 +6,7 @@ import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../../load/paths.ts';
+import { SHIPPED_PROFILE } from '../../load/profile.ts';
 import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts';
 import { CATALOGUE_DATE } from '../../money/prices/catalogue.ts';
 import { renderDiagnostics } from '../../source/diagnostics/render.ts';
@@ -122,6 +123,12 @@ function describeModels({ from_model_lists, upstreams }: GatewayConfig): string 
   return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
 }
 
+function describeNames({ server }: GatewayConfig): string {
+  if (server.profile.clients !== undefined) return '';
+  const what = `client names: neutral, which no shipped client reads; server.profile: ${SHIPPED_PROFILE} has those of claude, codex and grok`;
+  return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
+}
+
 function summary(checked: CheckedPaths, errors: number, warnings: number): string {
   const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
   const code = checked.diagnostics[0]?.code;
@@ -135,7 +142,8 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
     checked.gateways.map(({ config }) => describeRetention(config.database.retention ?? DEFAULT_RETENTION)),
   );
   const models = new Set(checked.gateways.map(({ config }) => describeModels(config)));
-  return ok + [...models, ...money, ...memory, ...unknown, ...kept].join('') + more;
+  const names = new Set(checked.gateways.map(({ config }) => describeNames(config)));
+  return ok + [...models, ...money, ...memory, ...unknown, ...kept, ...names].join('') + more;
 }
 
 function describeLive(live: readonly LiveCheck[] | undefined): string {

@@ -90,10 +90,12 @@ export async function checkWish(
     /** The signals that the client sends by its file as it is. */
     readonly sends: () => readonly Signal[];
     readonly more_models?: readonly string[];
+    /** Whether the client's file says how large the window of the model is. */
+    readonly needs_window?: true;
   },
 ): Promise<number | undefined> {
   const wanted = given.contextWindow;
-  if (!given.check) return wanted;
+  if (!given.check) return wanted ?? (how.needs_window ? learnWindow(context, wish, given, how.fetch) : undefined);
   const { root_url, credential, telemetry } = wish;
   const { fetch } = how;
   const warn = warner(context.terminal);
@@ -119,6 +121,31 @@ export async function checkWish(
       `the gateway says ${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; give --context-window ${window}`,
     );
   return wanted;
+}
+
+/** The window of a model that nobody gave and no gateway tells, in tokens: what clients assume. A smaller one only shortens early. */
+export const ASSUMED_WINDOW = 200_000;
+
+/** The window that the gateway has for the model, where it can be asked; whatever keeps it from that is no reason to stop. */
+async function learnWindow(
+  context: CommandContext,
+  { root_url, credential }: ClientWish,
+  { model }: ClientOptions,
+  fetch: Fetch | undefined,
+): Promise<number> {
+  try {
+    if (!('sign_in' in credential)) {
+      const token = await tokenOf(credential, root_url, { env: context.env, fetch });
+      const found = await checkModel({ root_url, token, model, fetch });
+      if (found?.context_window !== undefined) return found.context_window;
+    }
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+  }
+  warner(context.terminal)(
+    `${root_url} does not say how many tokens ${model} takes: ${ASSUMED_WINDOW} is assumed; --check says why, --context-window says better`,
+  );
+  return ASSUMED_WINDOW;
 }
 
 function describeSent(signals: readonly Signal[], root_url: string): string {

@@ -23,6 +23,8 @@ export interface ConsoleSession {
   readonly time_zone: string;
   /** The address clients are told, without a slash at its end. */
   readonly public_url: string;
+  /** What commands for clients name as their profile; null where the names are neutral. */
+  readonly client_profile: string | null;
   /** A line for everybody, such as that the data is made up. */
   readonly notice: string | null;
 }

@@ -29,6 +29,8 @@ export interface ConsoleState {
   readonly time_zone: string;
   /** Without a slash at its end. */
   readonly public_url: string;
+  /** What `appscli client --profile` takes for the names of clients that this gateway is set to; null where they are neutral. */
+  readonly client_profile: string | null;
   /** A line for everybody. */
   readonly notice: string | null;
 }
@@ -42,6 +44,7 @@ export function createConsoleState(config: GatewayConfig, callers: ConsoleCaller
     version: programVersion(),
     time_zone: config.spend_limits?.time_zone ?? 'UTC',
     public_url: issuerOf(config),
+    client_profile: (config.server.profile.clients && config.server.profile_name) ?? null,
     notice: config.branding?.notice ?? null,
   } as const;
   return async (req: Request, res: Response): Promise<ConsoleState> => {
