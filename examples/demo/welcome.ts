@@ -83,9 +83,10 @@ function setUp({
   const [first, ...others] = clients.length > 0 ? clients : KNOWN;
   const other = others.map(({ kind, program }) => `#    For ${program} write ${kind}.\n`).join('');
   return `# 6. Work with ${first!.program}${clients.length > 0 ? '' : ', once it is installed'}: see the change to its file, and say y.
-${other}#    To take it out again: npx appscli client remove ${first!.kind} --profile shipped
-npx appscli client ${first!.kind} --profile shipped --base-url ${url} \\
-  --model demo-large --api-key ${token}
+${other}#    To undo it: npx appscli client remove ${first!.kind} --profile shipped
+npx appscli client ${first!.kind} --profile shipped --model demo-large \\
+  --base-url ${url} \\
+  --api-key ${token}
 `;
 }
 

@@ -143,7 +143,7 @@ function summary(checked: CheckedPaths, errors: number, warnings: number): strin
   );
   const models = new Set(checked.gateways.map(({ config }) => describeModels(config)));
   const names = new Set(checked.gateways.map(({ config }) => describeNames(config)));
-  return ok + [...models, ...money, ...memory, ...unknown, ...kept, ...names].join('') + more;
+  return ok + [...models, ...money, ...memory, ...unknown, ...names, ...kept].join('') + more;
 }
 
 function describeLive(live: readonly LiveCheck[] | undefined): string {

@@ -240,7 +240,7 @@ export async function messages(
   const tiers = tiersOf(given);
   const sends = () => signalsOf(location, (text) => messagesSignals(parseObject(text || '{}'), { ...wish, ...names }));
   const more_models = Object.values(tiers);
-  const context_window = await checkWish(context, wish, given, { fetch, sends, more_models });
+  const context_window = await checkWish(context, wish, given, { fetch, sends, more_models, needs_window: false });
   const full: MessagesWish = { ...wish, model, tiers, context_window, discovery, cache_1h };
   for (const warning of variableWarnings(full, names, context.env, 'your environment'))
     warner(context.terminal)(warning);

@@ -121,18 +121,19 @@ test('a limit on requests at once and one per minute are waited out by every cli
 
 for (const path of ['/v1/responses', '/v1/chat/completions']) {
   test(`on ${path} programs find the limit, the window and when it resets in whole seconds and as text`, async () => {
-    await limit({ advice: ADVICE, defaults: { user_daily_usd: 0.0001, team_monthly_usd: 0.0001 } });
+    // Spent, and not smaller than the request.
+    await limit({ advice: ADVICE, defaults: { user_daily_usd: 2, team_monthly_usd: 2 } });
+    upstream.script = answerJson(message({ input_tokens: 190_000, output_tokens: 60_000 }));
     const token = await gateway.newToken({ team: 'search' });
+    await ask(gateway.url, token);
+    await nothingReserved(gateway.database);
     for (const stream of [false, true]) {
       const input = path.endsWith('responses') ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] };
       const body = JSON.stringify({ model: 'coder-1', stream, ...input });
       const refused = await send(gateway.url, { path, headers: bearer(token), body });
       const { error } = refused.json();
       assert.equal(refused.headers['content-type'], 'application/json');
-      assert.deepEqual(
-        [error.type, error.code, error.limit_usd],
-        ['usage_limit_reached', 'insufficient_quota', 0.0001],
-      );
+      assert.deepEqual([error.type, error.code, error.limit_usd], ['usage_limit_reached', 'insufficient_quota', 2]);
       const exceeded: readonly { scope: string; window: string; resets_at: number; reset_time: string }[] =
         error.exceeded;
       assert.deepEqual(exceeded.map(({ scope, window }) => `${scope} ${window}`).toSorted(), [
@@ -151,7 +152,7 @@ for (const path of ['/v1/responses', '/v1/chat/completions']) {
       assert.equal(refused.headers['retry-after'], undefined);
       assert.equal(refused.headers['x-should-retry'], 'false');
       const said = String(refused.headers[MESSAGE_HEADER]);
-      assert.ok(said.startsWith(`The ${named} limit of 0.0001 USD for `), said);
+      assert.ok(said.startsWith(`The ${named} limit of 2 USD for `), said);
       assert.match(said, /(?:team search|user \S+) [ -~]* Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/);
     }
   });
