@@ -116,7 +116,7 @@ export const compatErrors: Omit<ProtocolErrors, 'breakOff'> = {
     return {
       ...others,
       // The coding CLI tries again after every status but 429 and 400, later each time: so its turn ends at once.
-      ...(error.status !== 429 && { 'retry-after': '0' }),
+      ...(error.status !== 429 && error.status !== 400 && { 'retry-after': '0' }),
       // The client goes on with words of its own, so without a full stop.
       ...(refusal_header !== undefined && { [refusal_header]: headerText(error.message).replace(/\.$/, '') }),
     };

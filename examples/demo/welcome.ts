@@ -82,7 +82,7 @@ function setUp({
 }): string {
   const [first, ...others] = clients.length > 0 ? clients : KNOWN;
   const other = others.map(({ kind, program }) => `#    For ${program} write ${kind}.\n`).join('');
-  return `# 6. Work with ${first!.program}${clients.length > 0 ? '' : ', once it is installed'}: see the change to its file, and say y.
+  return `# 6. Work with ${first!.program}${clients.length > 0 ? '' : ', if it is installed'}: see the change, and say y.
 ${other}#    To undo it: npx appscli client remove ${first!.kind} --profile shipped
 npx appscli client ${first!.kind} --profile shipped --model demo-large \\
   --base-url ${url} \\

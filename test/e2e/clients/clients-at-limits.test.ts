@@ -122,10 +122,11 @@ test('a limit on requests at once and one per minute are waited out by every cli
 for (const path of ['/v1/responses', '/v1/chat/completions']) {
   test(`on ${path} programs find the limit, the window and when it resets in whole seconds and as text`, async () => {
     // Spent, and not smaller than the request.
-    await limit({ advice: ADVICE, defaults: { user_daily_usd: 2, team_monthly_usd: 2 } });
+    await limit({ advice: ADVICE, defaults: { user_daily_usd: 1.4, team_monthly_usd: 1.4 } });
     upstream.script = answerJson(message({ input_tokens: 190_000, output_tokens: 60_000 }));
     const token = await gateway.newToken({ team: 'search' });
-    await ask(gateway.url, token);
+    const spend = { model: 'coder-1', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] };
+    await send(gateway.url, { path: '/v1/messages', headers: bearer(token), body: JSON.stringify(spend) });
     await nothingReserved(gateway.database);
     for (const stream of [false, true]) {
       const input = path.endsWith('responses') ? { input: 'Hi' } : { messages: [{ role: 'user', content: 'Hi' }] };
@@ -133,7 +134,7 @@ for (const path of ['/v1/responses', '/v1/chat/completions']) {
       const refused = await send(gateway.url, { path, headers: bearer(token), body });
       const { error } = refused.json();
       assert.equal(refused.headers['content-type'], 'application/json');
-      assert.deepEqual([error.type, error.code, error.limit_usd], ['usage_limit_reached', 'insufficient_quota', 2]);
+      assert.deepEqual([error.type, error.code, error.limit_usd], ['usage_limit_reached', 'insufficient_quota', 1.4]);
       const exceeded: readonly { scope: string; window: string; resets_at: number; reset_time: string }[] =
         error.exceeded;
       assert.deepEqual(exceeded.map(({ scope, window }) => `${scope} ${window}`).toSorted(), [
@@ -152,7 +153,7 @@ for (const path of ['/v1/responses', '/v1/chat/completions']) {
       assert.equal(refused.headers['retry-after'], undefined);
       assert.equal(refused.headers['x-should-retry'], 'false');
       const said = String(refused.headers[MESSAGE_HEADER]);
-      assert.ok(said.startsWith(`The ${named} limit of 2 USD for `), said);
+      assert.ok(said.startsWith(`The ${named} limit of 1.4 USD for `), said);
       assert.match(said, /(?:team search|user \S+) [ -~]* Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/);
     }
   });

@@ -173,7 +173,7 @@ describe('by the minute', () => {
     upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 1000 }));
     assert.deepEqual([await next(gateway), await next(gateway)], ['ok', 'tpm']);
     const oversized = await ask(gateway.url, gateway.token, { max_tokens: 9000 });
-    assert.deepEqual([oversized.status, oversized.headers['x-should-retry']], [429, 'false']);
+    assert.deepEqual([oversized.status, oversized.headers['x-should-retry']], [400, 'false']);
   });
 });
 
