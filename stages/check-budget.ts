@@ -22,6 +22,7 @@ import {
   choicesOf,
   compileLimits,
   highestCost,
+  hopelessFirst,
   IDENTITY_FACTS,
   likelyTokens,
   limitHeaders,
@@ -270,11 +271,12 @@ export default defineStage({
       const request = reservationFor(ctx, expected);
       const { amount_nano_usd, upstream, upstream_model } = request;
       const { decision } = await askWithin(request, (it) => moveInStore(ctx, it), limits_in_force);
-      const { exceeded, shadows, statuses } = decision;
+      const { shadows, statuses } = decision;
+      const exceeded = hopelessFirst(decision.exceeded, request);
       for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
       if (exceeded.length > 0) {
         ctx.state = { ...reserved, refused_by: exceeded[0]!.rule } satisfies Reserved;
-        throw await refusal(ctx, request, decision);
+        throw await refusal(ctx, request, { ...decision, exceeded });
       }
       const where = { upstream, upstream_model, attempts: ctx.attempts.length };
       ctx.state = { ...where, amount_nano_usd, tokens: expected.most, statuses } satisfies Reserved;
@@ -290,12 +292,12 @@ export default defineStage({
         const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
         const ask = (wish: ReservationRequest) => inStore(() => ledger.reserve(wish));
         const { request, decision } = await askWithin(reservationFor(ctx, expected), ask, limits_in_force);
-        const { exceeded, shadows } = decision;
-        for (const { rule } of shadows) ctx.noteShadow(`spend:${rule}`);
+        const exceeded = hopelessFirst(decision.exceeded, request);
+        for (const { rule } of decision.shadows) ctx.noteShadow(`spend:${rule}`);
         if (exceeded.length === 0) return { expected, request, decision };
         if (exceeded.every(isOfUpstream) && ctx.passOver('limit')) continue;
         ctx.set('spend.rule', exceeded[0]!.rule);
-        throw await refusal(ctx, request, decision);
+        throw await refusal(ctx, request, { ...decision, exceeded });
       }
     }
 

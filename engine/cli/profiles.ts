@@ -4,17 +4,14 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Profile } from '../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { PACKAGE_ROOT, packageGateway } from '../kit/package-root.ts';
-import { BUILT_IN, readProfile } from '../load/profile.ts';
+import { findProgram } from '../kit/process/find-program.ts';
+import { BUILT_IN, isBuiltIn, profileFile, readProfile, SHIPPED_PROFILE } from '../load/profile.ts';
 import { createFindings } from '../source/findings.ts';
 
 /** The profile that needs no file. */
 export const NEUTRAL_PROFILE = 'neutral';
 
-/** What people call the next file, as they need not know where the program is. */
-const SHIPPED_NAME = 'vendor-names';
-
-/** The file with the names of the clients that most people have, which ships with the program. */
-const SHIPPED = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
+const SHIPPED = profileFile(SHIPPED_PROFILE, '');
 
 /** The file with the names that a gateway goes by, in the package that it serves. */
 const OF_GATEWAY = join(PACKAGE_ROOT, 'profile.yaml');
@@ -29,7 +26,7 @@ export function profileFilesInUse(given: string | undefined): readonly [string, 
   if (given !== undefined) return [given];
   const own = defaultProfile();
   // A package may have been cut down to what a gateway needs.
-  const others = [NEUTRAL_PROFILE, ...(existsSync(SHIPPED) ? [SHIPPED_NAME] : [])];
+  const others = [NEUTRAL_PROFILE, ...(existsSync(SHIPPED) ? [SHIPPED_PROFILE] : [])];
   return [own, ...others.filter((file) => file !== own && !isDeepStrictEqual(profileOf(file), profileOf(own)))];
 }
 
@@ -38,11 +35,32 @@ export function profilesInUse(given: string | undefined): readonly Profile[] {
   return profileFilesInUse(given).map(profileOf);
 }
 
-/** The profile in a file, or the neutral one. Raises StartError with the position of a mistake. */
-export function profileOf(file: string): Profile {
-  if (file === NEUTRAL_PROFILE) return BUILT_IN.neutral;
+/** A coding client on this machine. */
+export interface InstalledClient {
+  /** What `appscli client` calls it. */
+  readonly kind: string;
+  readonly program: string;
+}
+
+/** The coding clients that are installed here and read the names of the shipped profile. */
+export function installedClients(env: NodeJS.ProcessEnv): InstalledClient[] {
+  if (!existsSync(SHIPPED)) return [];
+  const { messages, coding_cli, build_cli } = profileOf(SHIPPED_PROFILE).clients ?? {};
+  const programs = { messages: messages?.program, 'coding-cli': coding_cli?.program, 'build-cli': build_cli?.program };
+  return Object.entries(programs).flatMap(([kind, program]) =>
+    program !== undefined && findProgram(program, env, process.platform) !== undefined ? [{ kind, program }] : [],
+  );
+}
+
+/** What to say where files and variables have names that are nobody's. */
+export const NEUTRAL_NAMES_NOTE = `the names are neutral, and no shipped client reads them: claude, codex and grok read those of --profile ${SHIPPED_PROFILE}`;
+
+/** The profile in a file, or one that is built in. Raises StartError with the position of a mistake. */
+export function profileOf(name: string): Profile {
+  if (isBuiltIn(name)) return BUILT_IN[name];
+  const file = profileFile(name, '');
   const findings = createFindings();
-  const profile = readProfile(file === SHIPPED_NAME && !existsSync(file) ? SHIPPED : file, findings);
+  const profile = readProfile(file, findings);
   if (profile !== undefined) return profile;
   const [first] = findings.diagnostics();
   const position = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;

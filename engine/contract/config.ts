@@ -16,7 +16,11 @@ type FileRoutingRule = GatewayFile['routing']['rules'][number];
 
 /** The whole of it. */
 export interface GatewayConfig extends Omit<GatewayFile, 'server' | 'database' | 'upstreams' | 'models' | 'routing'> {
-  readonly server: Omit<GatewayFile['server'], 'profile'> & { readonly profile: Profile };
+  readonly server: Omit<GatewayFile['server'], 'profile'> & {
+    readonly profile: Profile;
+    /** What gateway.yaml calls the profile; absent where nobody read one. */
+    readonly profile_name?: string;
+  };
   /** One of `postgres` and `embedded` is there. */
   readonly database: Partial<NonNullable<GatewayFile['database']>>;
   readonly upstreams: readonly UpstreamConfig[];

@@ -136,7 +136,7 @@ export function shapeConfig(value: unknown, { root, directory, profiles, env }: 
     ...raw,
     routing,
     ...from_lists,
-    server: { ...raw.server, profile: profiles.server },
+    server: { ...raw.server, profile: profiles.server, profile_name: profiles.server_name },
     database: shapeDatabase(raw.database, directory),
     upstreams: raw.upstreams.map((upstream, index) =>
       shapeUpstream(upstream, { profile: profiles.upstreams[index], env }),

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import type { Profile } from '../contract/config.ts';
+import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import { quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
 import { childOf, itemsOf, type MapNode, type Node, textOf } from '../source/node.ts';
@@ -12,6 +13,8 @@ import type { AnnotationContext } from './annotations.ts';
 /** The profiles that a gateway.yaml names. */
 export interface LoadedProfiles {
   readonly server: Profile;
+  /** What gateway.yaml calls it. */
+  readonly server_name: string;
   /** Of each upstream, in order; `undefined` where nobody says whose header names it takes. */
   readonly upstreams: readonly (Profile | undefined)[];
   /** Absolute paths, also of files that are not there. */
@@ -25,6 +28,19 @@ export const BUILT_IN = {
   /** Header names of the vendor of the Messages protocol. */
   anthropic: { header_prefix: 'anthropic' },
 } satisfies Record<string, Profile>;
+
+/** The name of the profile that ships as a file: the names of the coding clients that most people have. */
+export const SHIPPED_PROFILE = 'shipped';
+
+const SHIPPED_FILE = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
+
+/** Absolute path of the file with a profile. `name` is that file relative to `directory`, or `shipped`. */
+export function profileFile(name: string, directory: string): string {
+  return name === SHIPPED_PROFILE ? SHIPPED_FILE : resolve(directory, name);
+}
+
+/** What a command line and gateway.yaml may name besides files. */
+const NAMES = ['neutral', 'anthropic', SHIPPED_PROFILE];
 
 type BuiltInName = keyof typeof BUILT_IN;
 
@@ -50,7 +66,8 @@ export function loadProfiles(
     (upstream) =>
       named(childOf(upstream, 'profile')) ?? profileOfAddress(textOf(childOf(upstream, 'base_url'))) ?? fallback,
   );
-  return { server, upstreams, files: [...files.keys()] };
+  const server_name = textOf(childOf(root, 'server', 'profile')) || 'neutral';
+  return { server, server_name, upstreams, files: [...files.keys()] };
 }
 
 /**
@@ -86,13 +103,16 @@ function profileNamed(
   const name = textOf(node);
   if (node === undefined || name === undefined || name === '') return undefined;
   if (isBuiltIn(name)) return BUILT_IN[name];
-  const file = resolve(dirname(gateway_file), name);
+  const file = profileFile(name, dirname(gateway_file));
   if (!existsSync(file)) {
-    const built_in = Object.keys(BUILT_IN).join(' and ');
-    const meant = /\.ya?ml$/.test(name) ? {} : { help: `${quote(name)} is taken for a file; built in are ${built_in}` };
+    const meant = /\.ya?ml$/.test(name)
+      ? {}
+      : {
+          help: `${quote(name)} is taken for a file; built in are ${NAMES.slice(0, -1).join(', ')} and ${NAMES.at(-1)}`,
+        };
     const code = environment === 'required' ? 'C4021' : 'W7007';
     findings.report(code, node.mark, 'the profile does not exist', {
-      expected: `${Object.keys(BUILT_IN).join(', ')}, or a file at ${file}`,
+      expected: `${NAMES.join(', ')}, or a file at ${file}`,
       ...meant,
     });
   }

@@ -29,7 +29,7 @@ export { compileLimits } from './limits/limit-demands.ts';
 export { limitHeaders } from './limits/limit-headers.ts';
 export { grantedIn, NO_CHANGES, withChanges } from './limits/limits-in-force.ts';
 export { askWithin } from './limits/personal-room.ts';
-export { refuseForLimits } from './limits/refusals.ts';
+export { hopelessFirst, refuseForLimits } from './limits/refusals.ts';
 export { limitInForce, RUN_TIME_RULE } from './limits/room.ts';
 export { usageReport } from './limits/usage-report.ts';
 export { type Bill, billFor, emptyBill } from './prices/bill.ts';

@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { dirname, join, relative } from 'node:path';
 import { reportFailure } from '../../engine/cli/failure.ts';
+import { installedClients } from '../../engine/cli/profiles.ts';
 import { processTerminal } from '../../engine/cli/terminal.ts';
 import type { GatewayConfig } from '../../engine/contract/config.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
@@ -139,6 +140,7 @@ async function startDemo(): Promise<Closable> {
       upstream_url: config.upstreams[0]!.base_url,
       config_file: shown(config_file),
       has_week: week.is_there,
+      clients: installedClients(process.env),
     };
     terminal.data(welcome({ ...places, token, ...(sign_in && { sign_in }) }));
   } catch (problem) {

@@ -1,6 +1,6 @@
 /**
  * A stand-in for a model provider: speaks the Messages API, streams word by word, counts words as tokens, remembers what
- * was cached, and fails when it is asked to. It holds no model; it answers with the question.
+ * was cached, and fails when it is asked to. It holds no model: it always says the same.
  * @module
  */
 import { once } from 'node:events';
@@ -25,6 +25,8 @@ export interface Conduct {
   readonly thinking_ms: () => number;
   /** How many tokens a word of a prompt and of an answer counts as. */
   readonly tokens_per_word: { readonly input: number; readonly output: number };
+  /** What it says to the last message. */
+  readonly answer: (question: string) => string;
   /** Why it fails without being asked to. */
   readonly outage: () => Failure | undefined;
 }
@@ -53,6 +55,7 @@ const ORDINARY: Conduct = {
   pause,
   thinking_ms: () => 0,
   tokens_per_word: { input: 1, output: 1 },
+  answer: shortAnswer,
   outage: () => undefined,
 };
 const ERROR_TYPES: Readonly<Record<string, string>> = {
@@ -76,10 +79,21 @@ function sendError(res: ServerResponse, status: number, message: string): void {
   sendJson(res, status, { type: 'error', error, request_id: res.getHeader('request-id') }, retry);
 }
 
+/** The longest question that is repeated, in characters: coding clients send 80 KB around what a person typed. */
+const REPEATED_MAX = 80;
+
+function shortAnswer(question: string): string {
+  const repeated = question !== '' && question.length <= REPEATED_MAX ? `You said: "${question}". ` : '';
+  return `${repeated}I am the stand-in for a model in the demo: your request came to me through the gateway, and this answer went back the same way. I can say nothing else.`;
+}
+
+/** The words `fail 529`; coding clients send more text around them. */
+const FAIL_WORDS = new RegExp(`\\bfail (${FAILURES.join('|')})\\b`, 'i');
+
 /** Which failure was asked for: by the header `x-demo-fail`, or by the words `fail 529` in the last message. */
 function requestedFailure(req: IncomingMessage, body: MessagesRequest): Failure | undefined {
   const said = textsOf(body.messages?.at(-1)?.content).join(' ');
-  const wish = req.headers['x-demo-fail'] ?? /\bfail (\w+)\b/i.exec(said)?.[1];
+  const wish = req.headers['x-demo-fail'] ?? FAIL_WORDS.exec(said)?.[1];
   return FAILURES.find((failure) => failure === String(wish).toLowerCase());
 }
 
@@ -96,10 +110,10 @@ function fail(res: ServerResponse, failure: Failure): void {
   }
 }
 
-function compose(body: MessagesRequest, usage: Usage, id: string, tokens_per_word: number): Reply {
+function compose(body: MessagesRequest, usage: Usage, id: string, conduct: Conduct): Reply {
+  const tokens_per_word = conduct.tokens_per_word.output;
   const said = textsOf(body.messages?.at(-1)?.content).join(' ').trim();
-  const answer = `You said: "${said}". I am the demo upstream, so that is all I know. Every word of this answer was one event of the stream, and every word was counted.`;
-  const words = answer.split(/(?<= )/);
+  const words = conduct.answer(said).split(/(?<= )/);
   const limit = Math.floor((body.max_tokens ?? words.length * tokens_per_word) / tokens_per_word);
   return {
     id,
@@ -174,7 +188,7 @@ async function answer(
   const failure = conduct.outage() ?? requestedFailure(req, body);
   if (failure !== undefined && !(failure === 'cut' && body.stream === true)) return fail(res, failure);
   await conduct.pause(conduct.thinking_ms());
-  const reply = compose(body, cache.use(body), id, conduct.tokens_per_word.output);
+  const reply = compose(body, cache.use(body), id, conduct);
   if (body.stream === true) return streamReply(res, reply, failure === 'cut', conduct);
   sendJson(res, 200, messageOf(reply, true));
 }

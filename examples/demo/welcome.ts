@@ -1,3 +1,4 @@
+import type { InstalledClient } from '../../engine/cli/profiles.ts';
 import { clientPackageUrl } from '../../engine/contract/client-package.ts';
 import type { DemoPerson } from './people.ts';
 
@@ -13,6 +14,8 @@ export function welcome(demo: {
   readonly config_file: string;
   /** Whether there is a week of traffic to look at. */
   readonly has_week: boolean;
+  /** The coding clients on this machine. */
+  readonly clients: readonly InstalledClient[];
   readonly sign_in?: {
     readonly public_url: string;
     readonly provider_url: string;
@@ -51,9 +54,10 @@ node_modules/.bin/appscli usage --config ${demo.config_file}
 # 5. Check that the gateway does what coding clients need.
 #    "node_modules/.bin/appscli doctor" checks the clients on your machine.
 TOKEN=${demo.token} \\
-  node_modules/.bin/appscli selfcheck --token-env TOKEN \\
+  node_modules/.bin/appscli selfcheck --token-env TOKEN \
   --base-url ${demo.url}
-${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
+
+${setUp(demo)}${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
 Save a change to this file, and the next request follows it:
   ${demo.config_file}
 
@@ -61,10 +65,37 @@ Ctrl-C here stops everything. The next start finds its data.
 `;
 }
 
+/** The clients that somebody without any of them may install. */
+const KNOWN: readonly InstalledClient[] = [
+  { kind: 'messages', program: 'claude' },
+  { kind: 'coding-cli', program: 'codex' },
+  { kind: 'build-cli', program: 'grok' },
+];
+
+/** The command that sets up the first client that is here, and what the others are called. */
+function setUp({
+  url,
+  token,
+  clients,
+}: {
+  readonly url: string;
+  readonly token: string;
+  readonly clients: readonly InstalledClient[];
+}): string {
+  const [first, ...others] = clients.length > 0 ? clients : KNOWN;
+  const other = others.map(({ kind, program }) => `#    For ${program} write ${kind}.\n`).join('');
+  return `# 6. Work with ${first!.program}${clients.length > 0 ? '' : ', if it is installed'}: see the change, and say y.
+${other}#    To undo it: write client remove ${first!.kind}, and nothing behind it.
+npx --yes ${clientPackageUrl(url)} client ${first!.kind} \\
+  --model demo-large \\
+  --api-key ${token}
+`;
+}
+
 function signIn(public_url: string, people: readonly DemoPerson[]): string {
   const names = people.map(({ name, is }) => `#    ${name.padEnd(12)}${is}`);
   return `
-# 6. Sign in. Your browser asks who you are today:
+# 7. Sign in. Your browser asks who you are today:
 ${names.join('\n')}
 npx --yes ${clientPackageUrl(public_url)} login
 `;

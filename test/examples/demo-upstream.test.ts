@@ -49,6 +49,25 @@ test('a streamed answer is the same text, one event per word, with the usage at 
   assert.equal(events.at(-1).type, 'message_stop');
 });
 
+test('what a coding client sends around a few words is answered in a sentence, and words in it that ask for no failure are passed over', async () => {
+  const content = [
+    { type: 'text', text: `<reminder>Do not let it fail silently. ${'Mind the rules. '.repeat(5000)}</reminder>` },
+    { type: 'text', text: 'Say hello' },
+  ];
+  const ask = (more: string) =>
+    post(
+      '/v1/messages',
+      request({
+        max_tokens: 32_000,
+        messages: [{ role: 'user', content: [...content, { type: 'text', text: more }] }],
+      }),
+    );
+  const { content: said } = await json(await ask('please'));
+  assert.match(said[0].text, /^I am the stand-in for a model in the demo: /);
+  assert.ok(said[0].text.length < 300);
+  assert.equal((await ask('now fail 529')).status, 529);
+});
+
 test('max_tokens cuts the answer short and says so', async () => {
   const message = await json(await post('/v1/messages', request({ max_tokens: 2 })));
   assert.equal(message.usage.output_tokens, 2);

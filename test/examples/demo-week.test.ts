@@ -6,7 +6,7 @@ import { planWeek } from '../../examples/demo/week/plan.ts';
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 const HOURS = [0.02, 6, 9, 14.5, 22, 23.99];
-const DEEDS = ['limit-bob', 'revoke-old-laptop', 'rotate-dora', 'grant-gus', 'drain', 'resume'];
+const DEEDS = ['limit-bob', 'limit-gus', 'revoke-old-laptop', 'rotate-dora', 'grant-gus', 'drain', 'resume'];
 /** Mondays, each of a week with the end of a month, a year or February in it, or of days with 23 and 25 hours. */
 const WEEKS: Readonly<Record<string, readonly string[]>> = {
   UTC: ['2026-11-23', '2026-12-28', '2027-02-22', '2028-02-28'],

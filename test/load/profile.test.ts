@@ -46,7 +46,7 @@ describe('a profile', () => {
       found.map(({ code, file }) => [code, file]),
       [['C4021', path('gateway.yaml')]],
     );
-    assert.match(found[0]!.text, /neutral, anthropic, or a file at .*nuetral/);
+    assert.match(found[0]!.text, /neutral, anthropic, shipped, or a file at .*nuetral/);
     assert.ok(files.includes(path('nuetral')), 'it may appear');
     const elsewhere = await loadWith('acme.yaml', {}, 'ignored');
     assert.deepEqual(

@@ -75,14 +75,25 @@ describe('a refusal for money', () => {
     const team = { scope: 'team', key: 'search', window: 'month', limit: 1_000_000 } as const;
     assert.match(
       await message([team]),
-      /^The monthly limit of 0.001 USD for team search is smaller than this request; it resets \S+ 00:00 UTC\. Ask for fewer output tokens.* this request may cost 0.0105 USD, before and after the reset\.$/,
+      /^Waiting does not help: this request alone is larger than the monthly limit of 0.001 USD for team search\. Ask for fewer output tokens.* this request may cost 0.0105 USD\.$/,
     );
+  });
+
+  it('that no waiting helps says so also beside a limit that only needs time, and is final', async () => {
+    for (const limit of [{ limit: 0 }, { limit: 1_000_000 }]) {
+      const { status, message: text, headers } = await refused([
+        { scope: 'team', key: 'search', window: 'month' },
+        { ...limit },
+      ]);
+      assert.match(text, /^Waiting does not help: /);
+      assert.deepEqual([status, headers['x-should-retry']], [429, 'false']);
+    }
   });
 
   it('does not send anybody to make a request smaller where nothing is allowed', async () => {
     assert.match(
       await message([{ limit: 0 }]),
-      / allows nothing; it resets \S+ 00:00 UTC\. Ask your administrator for a higher limit\. Spend rule \S+: no reset changes that\.$/,
+      /^Waiting does not help: the daily limit of 0 USD for \S+ \S+ allows nothing\. Ask your administrator for a higher limit\. Spend rule \S+\.$/,
     );
   });
 
@@ -160,7 +171,7 @@ describe('a refusal for money', () => {
     );
     for (const text of texts) {
       assert.ok(text.includes(`. ${advice} Spend rule `), text);
-      assert.match(text, /resets 2026-03-11 00:00 UTC/);
+      assert.match(text, /resets 2026-03-11 00:00 UTC|^Waiting does not help: /);
       assert.doesNotMatch(text, /administrator|fewer/);
     }
     assert.match(texts[1]!, / while 2 requests run; it resets \S+ 00:00 UTC\. Ask/);
@@ -193,9 +204,10 @@ describe('in the first 157 characters, all that the build CLI shows, every refus
   for (const [name, counter] of Object.entries(cases)) {
     it(`${name} says what ran out, when it resets and what to do`, async () => {
       const shown = async (more: Situation) => (await message([counter], more)).slice(0, 157);
-      const [fact, help] = /^(The .*? limit of .*?|The limit of .*?)\. (?=[A-Z])(.*)/.exec(await shown({}))!.slice(1);
-      const when =
-        counter.unit === undefined ? /resets 2026-03-11 00:00 UTC/ : /finished$|in 23 seconds$|smaller than this/;
+      const [fact, help] = /^((?:The|Waiting) .*? limit of .*?|The limit of .*?)\. (?=[A-Z])(.*)/
+        .exec(await shown({}))!
+        .slice(1);
+      const when = /^Waiting does not help: |resets 2026-03-11 00:00 UTC|finished$|in 23 seconds$/;
       assert.match(fact!, when);
       assert.match(help!, /^Spend rule|sk (?:for|your)|Try again when they have finished\./);
       const text = await shown({ spend_limits: spendLimits({ advice }) });
@@ -288,7 +300,7 @@ describe('a refusal for too many requests or tokens', () => {
     ] as const) {
       const { message: text, headers } = await refused([{ ...counter, limit: 0, reserved: 0, in_flight: 0 }]);
       const who = 'user alice@example.com';
-      const fact = `The limit of ${limit} for ${who} allows nothing`;
+      const fact = `Waiting does not help: the limit of ${limit} for ${who} allows nothing`;
       assert.equal(text, `${fact}. Ask your administrator for a higher limit. Spend rule ${counter.rule}.`);
       assert.equal(headers['x-should-retry'], 'false');
     }
@@ -318,7 +330,7 @@ describe('a refusal for too many requests or tokens', () => {
     const { message: text, headers } = await refused([{ ...tokens, limit: 1299 }]);
     assert.match(
       text,
-      /^The limit of 1299 tokens per minute .* is smaller than this request\. Send less, .*: this request may need 1300 tokens\.$/,
+      /^Waiting does not help: this request alone is larger than the limit of 1299 tokens per minute for .*\. Send less, .*: this request may need 1300 tokens\.$/,
     );
     assert.equal(headers['x-should-retry'], 'false');
   });
@@ -330,6 +342,6 @@ describe('a refusal for too many requests or tokens', () => {
     assert.match(await ending(concurrent), /try again when one of them has finished\. Use the batch queue\.$/);
     assert.equal(await ending(minute), ' try again in 23 seconds. Use the batch queue.');
     assert.equal(await ending(tokens), ' try again in 23 seconds. Use the batch queue.');
-    assert.match(await ending({ ...tokens, limit: 1 }), /than this request\. Use the batch queue\.$/);
+    assert.match(await ending({ ...tokens, limit: 1 }), / 1 token per minute for user \S+ Use the batch queue\.$/);
   });
 });

@@ -6,6 +6,7 @@ import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { jsonText, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { type CheckedPaths, loadPaths } from '../../load/paths.ts';
+import { SHIPPED_PROFILE } from '../../load/profile.ts';
 import { type Overshoot, overshootBound } from '../../money/limits/overshoot.ts';
 import { CATALOGUE_DATE } from '../../money/prices/catalogue.ts';
 import { renderDiagnostics } from '../../source/diagnostics/render.ts';
@@ -125,6 +126,12 @@ function describeModels({ from_model_lists, upstreams }: GatewayConfig): string 
   return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
 }
 
+function describeNames({ server }: GatewayConfig): string {
+  if (server.profile.clients !== undefined) return '';
+  const what = `client names: neutral, which no shipped client reads; server.profile: ${SHIPPED_PROFILE} has those of claude, codex and grok`;
+  return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
+}
+
 /** What follows from the configuration, for who wants to know: bounds of spending and memory, and what is kept. */
 function statistics({ gateways }: CheckedPaths): string {
   const configs = gateways.map(({ config }) => config);
@@ -132,7 +139,9 @@ function statistics({ gateways }: CheckedPaths): string {
   const memory = gateways.map(({ config, pipelines }) => describeMemory(memoryBound(config, pipelines)));
   const bills = configs.map((config) => describeUnknownBills(unknownBills(config)));
   const kept = configs.map(({ database }) => describeRetention(database.retention ?? DEFAULT_RETENTION));
-  return [...new Set([...configs.map(describeModels), ...money, ...memory, ...bills, ...kept])].join('');
+  return [
+    ...new Set([...configs.map(describeModels), ...money, ...memory, ...bills, ...configs.map(describeNames), ...kept]),
+  ].join('');
 }
 
 /** What was found, and what was looked at: the last line. */

@@ -10,7 +10,7 @@ import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
 import { warner } from '../surroundings.ts';
-import { type ClientOptions, tokenOf } from './client-options.ts';
+import { type ClientOptions, PLACEHOLDER, tokenOf } from './client-options.ts';
 import { checkTelemetry } from './client-telemetry.ts';
 
 /** The largest page of models. */
@@ -90,10 +90,12 @@ export async function checkWish(
     /** The signals that the client sends by its file as it is. */
     readonly sends: () => readonly Signal[];
     readonly more_models?: readonly string[];
+    /** Whether the client's file must say how large the window of the model is. */
+    readonly needs_window: boolean;
   },
 ): Promise<number | undefined> {
   const wanted = given.contextWindow;
-  if (!given.check) return wanted;
+  if (!given.check) return wanted ?? learnWindow(context, wish, given, how);
   const { root_url, credential, telemetry } = wish;
   const { fetch } = how;
   const warn = warner(context.terminal);
@@ -119,6 +121,33 @@ export async function checkWish(
       `the gateway says ${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; give --context-window ${window}`,
     );
   return wanted;
+}
+
+/** The window of a model that nobody gave and no gateway tells, in tokens: what clients assume. A smaller one only shortens early. */
+export const ASSUMED_WINDOW = 200_000;
+
+/** The window that the gateway has for the model, where it can be asked; whatever keeps it from that is no reason to stop. */
+async function learnWindow(
+  context: CommandContext,
+  { root_url, credential }: ClientWish,
+  { model }: ClientOptions,
+  { fetch, needs_window }: { readonly fetch: Fetch | undefined; readonly needs_window: boolean },
+): Promise<number | undefined> {
+  if (model === undefined) return undefined;
+  try {
+    if (!('sign_in' in credential) && !('token' in credential && credential.token === PLACEHOLDER)) {
+      const token = await tokenOf(credential, root_url, { env: context.env, fetch });
+      const found = await checkModel({ root_url, token, model, fetch });
+      if (found?.context_window !== undefined) return found.context_window;
+    }
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+  }
+  if (!needs_window) return undefined;
+  warner(context.terminal)(
+    `${root_url} does not say how many tokens ${model} takes: ${ASSUMED_WINDOW} is assumed; --check says why, --context-window says better`,
+  );
+  return ASSUMED_WINDOW;
 }
 
 function describeSent(signals: readonly Signal[], root_url: string): string {

@@ -42,7 +42,7 @@ const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,99}$/;
 const TOKEN = /^[\x21-\x7e]{8,8192}$/;
 
 /** Stands for a token where only the form of a file is to be shown. */
-const PLACEHOLDER = '<API_KEY>';
+export const PLACEHOLDER = '<API_KEY>';
 
 /** Address of the gateway without `/v1`, whichever form was given. Raises StartError. */
 export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): string {

@@ -30,9 +30,10 @@ import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
+import { NEUTRAL_NAMES_NOTE } from '../profiles.ts';
 import { hint } from '../program-name.ts';
 import { warner } from '../surroundings.ts';
-import { checkWish } from './client-check.ts';
+import { ASSUMED_WINDOW, checkWish } from './client-check.ts';
 import type { Input } from './client-input.ts';
 import { type ClientLocation, helperFor, isPassing, locationOf, type Program, thisProgram } from './client-location.ts';
 import { aliasOf, type ClientKind, type ClientOptions, credentialOf, namesOf, rootUrl } from './client-options.ts';
@@ -100,6 +101,7 @@ async function wishOf(
   const names = namesOf(given.profile);
   const root_url = rootUrl(given.baseUrl, env);
   const warn = warner(terminal);
+  if (given.profile === undefined) warn(NEUTRAL_NAMES_NOTE);
   if (root_url.startsWith('http:') && !isLoopbackUrl(root_url))
     warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
   if (given.apiKey !== undefined)
@@ -120,9 +122,6 @@ async function wishOf(
     ...(telemetry !== undefined && { telemetry: telemetry || [] }),
   };
 }
-
-/** Tokens of the long-context models that clients are set up for where nobody says how many. */
-const CONTEXT_WINDOW = 500_000;
 
 /** The signals that a client sends by its file as it is. Raises StartError for a broken file. */
 function signalsOf({ path, read }: ClientLocation, signalsIn: (text: string) => readonly Signal[]): readonly Signal[] {
@@ -198,7 +197,8 @@ export async function buildCli(
   const names = wish.names.build_cli;
   const location = locationOf(given, { ...names, file: names.config_file }, context.env);
   const sends = () => signalsOf(location, (text) => buildSignals(parseToml(text), wish.root_url));
-  const context_window = (await checkWish(context, wish, given, { fetch, sends })) ?? CONTEXT_WINDOW;
+  const context_window =
+    (await checkWish(context, wish, given, { fetch, sends, needs_window: true })) ?? ASSUMED_WINDOW;
   const { model } = given;
   const display_name = given.displayName ?? given.providerName ?? model;
   const alias = aliasOf(given.alias, model);
@@ -219,7 +219,8 @@ export async function codingCli(
   const names = wish.names.coding_cli;
   const location = locationOf(given, { ...names, file: names.config_file }, context.env);
   const sends = () => signalsOf(location, (text) => codingSignals(parseToml(text), wish.root_url));
-  const context_window = (await checkWish(context, wish, given, { fetch, sends })) ?? CONTEXT_WINDOW;
+  const context_window =
+    (await checkWish(context, wish, given, { fetch, sends, needs_window: true })) ?? ASSUMED_WINDOW;
   const { path: config, read } = location;
   const auth = pathOfFile(names.auth_file, context.env, names.folder_variable);
   const { model, providerName: provider_name = 'custom' } = given;
@@ -250,7 +251,7 @@ export async function messages(
   const tiers = tiersOf(given);
   const sends = () => signalsOf(location, (text) => messagesSignals(parseObject(text || '{}'), { ...wish, ...names }));
   const more_models = Object.values(tiers);
-  const context_window = await checkWish(context, wish, given, { fetch, sends, more_models });
+  const context_window = await checkWish(context, wish, given, { fetch, sends, more_models, needs_window: false });
   const full: MessagesWish = { ...wish, model, tiers, context_window, discovery, cache_1h };
   for (const warning of variableWarnings(full, names, context.env, 'your environment'))
     warner(context.terminal)(warning);

@@ -47,7 +47,10 @@ function addCommon(command: Command): Command {
     .option('--key-helper', 'let the client run this program for its token, as the person who signed in')
     .option('--appscli <path>', 'what the key helper runs; else this program, with --managed the appscli on the PATH')
     .addOption(managed())
-    .option('--profile <file>', "names of a vendor's files, keys and variables, or vendor-names; else neutral ones")
+    .option(
+      '--profile <name>',
+      'names of files, keys and variables: shipped for claude, codex and grok, or a file; else neutral',
+    )
     .addOption(
       new Option(
         '--telemetry [signals]',
@@ -64,9 +67,10 @@ function addCommon(command: Command): Command {
 }
 
 const window = (otherwise: string) =>
-  new Option('--context-window <tokens>', `window of the model; else what --check learns, else ${otherwise}`).argParser(
-    contextWindow,
-  );
+  new Option(
+    '--context-window <tokens>',
+    `window of the model; else what the gateway says, else ${otherwise}`,
+  ).argParser(contextWindow);
 
 /** `appscli client build-cli|coding-cli|messages`. */
 export function addClient(program: Command, context: CommandContext, finish: Finish): void {
@@ -99,7 +103,10 @@ function addRemove(client: Command, context: CommandContext, finish: Finish): vo
     .description("take what belongs to a gateway out of a client's files again")
     .addArgument(new Argument('<client>').choices(['messages', 'build-cli', 'coding-cli']))
     .addOption(baseUrl())
-    .option('--profile <file>', "names of a vendor's files, keys and variables, or vendor-names; else neutral ones")
+    .option(
+      '--profile <name>',
+      'names of files, keys and variables: shipped for claude, codex and grok, or a file; else neutral',
+    )
     .addOption(managed())
     .option('--write', 'write without asking')
     .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))
@@ -117,7 +124,7 @@ function addBuildCli(client: Command, context: CommandContext, finish: Finish): 
     .option('--alias <name>', 'name of the entry in the file; else made from the model')
     .option('--display-name <text>', 'what the client shows; else the provider name or the model', oneLine)
     .option('--provider-name <text>', 'what the client shows without --display-name', oneLine)
-    .addOption(window('500000'))
+    .addOption(window('200000'))
     .addHelpText(
       'after',
       `
@@ -135,7 +142,7 @@ function addCodingCli(client: Command, context: CommandContext, finish: Finish):
   addCommon(client.command('coding-cli').description('set up the coding CLI (Responses)'))
     .requiredOption('--model <id>', 'model at the gateway', oneLine)
     .option('--provider-name <text>', 'what the client calls the gateway', oneLine)
-    .addOption(window('500000'))
+    .addOption(window('200000'))
     .addHelpText(
       'after',
       `

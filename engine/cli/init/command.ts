@@ -19,6 +19,10 @@ export function addInit(program: Command, context: CommandContext, finish: (exit
       ]),
     )
     .option('--key-env <name>', 'name of the variable with its key (default: UPSTREAM_KEY)')
+    .option(
+      '--profile <name>',
+      'names of coding clients: shipped (claude, codex, grok) or neutral; asked for in a terminal, else by what is installed',
+    )
     .addHelpText(
       'after',
       `\nA file that exists is never touched: then nothing is written.\n${examples(

@@ -25,6 +25,8 @@ export interface ConsoleSession {
   readonly public_url: string;
   /** SHA-256 of the package with the commands for developers, at `/client.tgz`; null where it was not built. */
   readonly client_sha256: string | null;
+  /** What commands for clients name as their profile; null where the names are neutral. */
+  readonly client_profile: string | null;
   /** A line for everybody, such as that the data is made up. */
   readonly notice: string | null;
 }

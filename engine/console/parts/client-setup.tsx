@@ -17,7 +17,7 @@ export function ClientSetup({
   model: string;
   credential: 'access-token' | 'sign-in';
 }) {
-  const { client_sha256 } = useSession();
+  const { client_sha256, client_profile } = useSession();
   // The program is the gateway's own, which npx runs without asking a registry, and it knows where it is from.
   const file = `${base_url}/client.tgz`;
   const program = `npx --yes ${quoted(file)}`;
@@ -36,6 +36,12 @@ export function ClientSetup({
         ];
   return (
     <div className="client-setup">
+      {client_profile === null && (
+        <p className="soft small">
+          These commands write neutral names, which claude, codex and grok do not read. For those add{' '}
+          <code>--profile shipped</code>, or have your administrator set <code>server.profile: shipped</code>.
+        </p>
+      )}
       {credential === 'sign-in' ? (
         <section>
           <h3>First, sign in</h3>

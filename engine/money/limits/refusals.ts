@@ -26,6 +26,13 @@ const usd = (nano: number) => `${formatUsd(nano)} USD`;
 const requests = (count: number) => describeAmount(count, 'requests');
 const isoTime = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
+/** Limits without room, with one that no waiting helps before those that only need time. */
+export function hopelessFirst(exceeded: readonly LimitStatus[], needs: Needs): readonly LimitStatus[] {
+  const hopeless = exceeded.find((limit_status) => isHopeless(limit_status, needs));
+  if (hopeless === undefined || hopeless === exceeded[0]) return exceeded;
+  return [hopeless, ...exceeded.filter((limit_status) => limit_status !== hopeless)];
+}
+
 /**
  * The error of a request that some limits have no room for; it is about the first of them.
  * @param now milliseconds since the epoch
@@ -78,6 +85,14 @@ function secondsUntil(resets_at: number | null, now: number): number {
   return resets_at === null ? NEXT_ROOM_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
 }
 
+/** Whether the request is refused however long its caller waits: the limit as a whole is smaller than it. */
+function isHopeless(limit_status: LimitStatus, needs: Needs): boolean {
+  return limit_status.limit === 0 || lackOf(limit_status, needs) === 'limit';
+}
+
+/** First words of a refusal that no waiting helps. */
+const HOPELESS = 'Waiting does not help';
+
 /** What a refusal says, in the order in which it says it. */
 interface Explanation {
   /** What ran out and when it resets or is worth another try. */
@@ -97,6 +112,9 @@ function sentence({ fact, own, amounts }: Explanation, origin: string, advice: s
   const behind = amounts === undefined ? `${origin}.` : `${origin}: ${amounts}.`;
   return [`${fact}.`, ...(help === undefined ? [] : [ended(help)]), behind].join(' ');
 }
+
+/** "The limit ..." in the middle of a sentence. */
+const theLimit = (what: string) => what.replace(/^The /, 'the ');
 
 /** An operator may write no full stop. */
 const ended = (text: string) => (/[.!?…。！？]\W*$/u.test(text) ? text : `${text}.`);
@@ -154,17 +172,16 @@ function explainSpending(
   };
   if (limit === 0) {
     return {
-      fact: `${what} allows nothing; ${resets}`,
+      fact: `${HOPELESS}: ${theLimit(what)} allows nothing`,
       own: 'Ask your administrator for a higher limit.',
-      amounts: 'no reset changes that',
       needed: amount,
     };
   }
   if (lack === 'limit') {
     return {
-      fact: `${what} is smaller than this request; ${resets}`,
+      fact: `${HOPELESS}: this request alone is larger than ${theLimit(what)}`,
       own: 'Ask for fewer output tokens, or your administrator for a higher limit.',
-      amounts: `${costs}, before and after the reset`,
+      amounts: costs,
       needed: amount,
     };
   }
@@ -200,8 +217,7 @@ function refuseRate(
   const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
   const patience = secondsUntil(resets_at, now);
   const needed = neededIn(unit, needs).amount;
-  // Waiting does not help a request that is larger than the whole limit.
-  const hopeless = lackOf(limit_status, needs) === 'limit';
+  const hopeless = isHopeless(limit_status, needs);
   return new StageError('rate_limit_exceeded', sentence(explainRate(), originOf(limit_status, time_zone), advice), {
     headers: hopeless ? { 'x-should-retry': 'false' } : { 'retry-after': String(patience) },
     details: {
@@ -224,7 +240,12 @@ function refuseRate(
   function explainRate(): Explanation {
     const at_once = window === 'open';
     const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${describeCounter(limit_status)}`;
-    if (limit === 0) return { fact: `${most} allows nothing`, own: 'Ask your administrator for a higher limit.' };
+    if (limit === 0) {
+      return {
+        fact: `${HOPELESS}: ${theLimit(most)} allows nothing`,
+        own: 'Ask your administrator for a higher limit.',
+      };
+    }
     if (at_once) {
       const [are, they] = reserved === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
       const fact = `${most} is reached; try again when ${they} finished`;
@@ -233,7 +254,7 @@ function refuseRate(
     const needs = `this request may need ${describeAmount(needed, unit)}`;
     if (hopeless) {
       return {
-        fact: `${most} is smaller than this request`,
+        fact: `${HOPELESS}: this request alone is larger than ${theLimit(most)}`,
         own: 'Send less, ask for fewer output tokens, or your administrator for a higher limit.',
         amounts: needs,
       };

@@ -56,6 +56,7 @@ export async function openDeeds(at: {
   const deeds: Readonly<Record<Deed['deed'], () => Promise<unknown>>> = {
     'revoke-old-laptop': () => revokeToken(by, { id: tokens.get('old laptop')!.id }),
     'limit-bob': () => setLimit(by, { name: dayOf('bob'), amount: USD / 4, reason: 'interns begin small' }),
+    'limit-gus': () => setLimit(by, { name: dayOf('gus'), amount: 5 * USD, reason: 'a program needs no more' }),
     async 'rotate-dora'() {
       const { id } = tokens.get('dora')!;
       tokens.set('dora', await rotateToken(by, { id }, { overlap_seconds: 3600 }));

@@ -21,7 +21,7 @@ export interface Ask {
 export interface Deed {
   readonly kind: 'deed';
   readonly at: number;
-  readonly deed: 'revoke-old-laptop' | 'limit-bob' | 'rotate-dora' | 'drain' | 'resume' | 'grant-gus';
+  readonly deed: 'revoke-old-laptop' | 'limit-bob' | 'limit-gus' | 'rotate-dora' | 'drain' | 'resume' | 'grant-gus';
 }
 
 /** When the upstream `demo` fails, how, and how often. */
@@ -76,6 +76,7 @@ export function planWeek(now: number): Plan {
     ...nightlyReview(random, night),
     ...[dayAt(4, 9), dayAt(3, 11), dayAt(1, 16)].map((at) => ask(random, 'old laptop', at)),
     { kind: 'deed', at: dayAt(6, 10), deed: 'limit-bob' } as const,
+    { kind: 'deed', at: dayAt(6, 10) + MINUTE, deed: 'limit-gus' } as const,
     { kind: 'deed', at: dayAt(5, 17), deed: 'revoke-old-laptop' } as const,
     { kind: 'deed', at: dayAt(4, 15), deed: 'rotate-dora' } as const,
     { kind: 'deed', at: incident + 9 * MINUTE, deed: 'drain' } as const,

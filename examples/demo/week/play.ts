@@ -109,6 +109,8 @@ function conductOf(clock: MovableClock, outages: readonly Outage[]): Conduct {
     pause: async (milliseconds) => clock.moveOn(milliseconds),
     thinking_ms: () => 250 + random.between(0, 900) + (random.next() < 0.05 ? 4000 : 0),
     tokens_per_word: TOKENS_PER_WORD,
+    // As long as the question, so that answers differ in length and cost.
+    answer: (question) => `You said: "${question}". This answer belongs to a week of made-up traffic.`,
     outage() {
       const outage = outages.find(({ from, to }) => from <= clock.now() && clock.now() < to);
       return outage?.failure ?? (random.next() < 0.006 ? '500' : undefined);

@@ -59,8 +59,33 @@ describe('a gateway that is asked first', () => {
     assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "200000"/);
     await messages(backend.context, { ...asked, contextWindow: 100_000 }, { input: typing() });
     assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "100000"/);
-    await buildCli(backend.context, { ...asked, check: undefined } as never, { input: typing() });
-    assert.match(read('.buildcli', 'config.toml'), /^context_window = 500000$/m);
+  });
+
+  test('is asked for the window without --check, too; where it does not tell, what clients assume is written and said', async () => {
+    const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
+    const asked = { baseUrl: gateway.url, model: 'coder-1', write: true, apiKey: TOKEN } as const;
+    for (const [answer, window] of [
+      [{ body: { id: 'coder-1', context_window: 128_000 } }, 128_000],
+      [{ body: { id: 'coder-1' } }, 200_000],
+      [{ status: 500, body: {} }, 200_000],
+    ] as const) {
+      gateway.scripts.set('/v1/models/coder-1', () => answer);
+      const before = backend.info().length;
+      assert.equal(await buildCli(backend.context, asked, { input: typing() }), 0);
+      assert.match(read('.buildcli', 'config.toml'), new RegExp(`^context_window = ${window}$`, 'm'));
+      assert.equal(await codingCli(backend.context, asked, { input: typing() }), 0);
+      assert.match(read('.codingcli', 'config.toml'), new RegExp(`^model_context_window = ${window}$`, 'm'));
+      const said = backend.info().slice(before);
+      await messages(backend.context, asked, { input: typing() });
+      const settings = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
+      if (window === 128_000) assert.equal(settings.env.CLIENT_CODE_MAX_CONTEXT_TOKENS, '128000');
+      assert.equal(/does not say how many tokens coder-1 takes: 200000 is assumed/.test(said), window === 200_000);
+      assert.match(said, /the names are neutral, and no shipped client reads them: .* --profile shipped/);
+    }
+    const before = backend.info().length;
+    await codingCli(backend.context, { ...asked, profile: 'shipped' }, { input: typing() });
+    assert.match(read('.codex', 'config.toml'), /^model = "coder-1"$/m);
+    assert.doesNotMatch(backend.info().slice(before), /neutral/);
   });
 
   test('is asked about the model of each tier, too', async () => {

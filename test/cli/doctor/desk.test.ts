@@ -140,7 +140,7 @@ describe('appscli doctor', () => {
   test('gives commands that set up a client the names of that client', async () => {
     put('bin/claude', '#!/bin/sh\n', 0o755);
     const shipped = await doctor({ env: { PATH: at('bin') } });
-    assert.match(shipped.stdout.replace(/\s+/g, ' '), /appscli client messages --profile vendor-names --base-url/);
+    assert.match(shipped.stdout.replace(/\s+/g, ' '), /appscli client messages --profile shipped --base-url/);
     put(SETTINGS, { env: { VENDOR_BASE_URL: GATEWAY } });
     const neutral = await doctor({ client: 'messages' });
     assert.match(
@@ -152,7 +152,7 @@ describe('appscli doctor', () => {
   test('names commands that work as they stand, with the names of the client that is meant', async () => {
     put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: GATEWAY } });
     const text = (await doctor()).stdout.replace(/\s+/g, ' ');
-    assert.match(text, /appscli client messages --base-url http:\/\/127.0.0.1:9 --profile vendor-names --token-stdin/);
+    assert.match(text, /appscli client messages --base-url http:\/\/127.0.0.1:9 --profile shipped --token-stdin/);
   });
 
   test('warns of neutral names where the client that is there has others', async () => {
@@ -161,7 +161,7 @@ describe('appscli doctor', () => {
     const { stdout } = await doctor({ env: { PATH: at('bin') } });
     const text = stdout.replace(/\s+/g, ' ');
     assert.match(text, /warning names of the Messages client: .*neutral names, which claude/);
-    assert.match(text, /--profile vendor-names/);
+    assert.match(text, /--profile shipped/);
   });
 
   test('says when a client goes to another gateway than it is meant to', async () => {

@@ -44,6 +44,36 @@ test('an empty directory becomes a configuration that passes the check without a
   assert.equal(checked.exit_code, 0, checked.stdout);
 });
 
+test('the names of real clients stand in it where one is installed or an option says so; check says where they do not', async () => {
+  const withProgram = async (program: string) => {
+    const folder = await mkdtemp(join(root, 'bin-'));
+    await symlink(process.execPath, join(folder, program));
+    return { ...env, PATH: folder };
+  };
+  for (const [options, program, profile] of [
+    [[], 'other', 'neutral'],
+    [['--profile', 'shipped'], 'other', 'shipped'],
+    [[], 'claude', 'shipped'],
+    [[], 'codex', 'shipped'],
+    [[], 'grok', 'shipped'],
+    [['--profile', 'neutral'], 'grok', 'neutral'],
+  ] as const) {
+    const cwd = await mkdtemp(join(root, 'case-'));
+    const { exit_code, stderr } = await cli(['init', ...options], { cwd, env: await withProgram(program) });
+    assert.equal(exit_code, 0, stderr);
+    const is_shipped = profile === 'shipped';
+    assert.equal(/^ {2}profile: shipped$/m.test(await readFile(join(cwd, 'gateway.yaml'), 'utf8')), is_shipped);
+    assert.match(stderr, new RegExp(`client coding-cli --model coder-1 --profile ${profile} `));
+    assert.equal(/claude, codex and grok read\s+others/.test(stderr), !is_shipped);
+    const checked = await cli(['check', '--deny-warnings', '--verbose'], { cwd, env });
+    assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
+    assert.equal(/client names: neutral/.test(checked.stdout + checked.stderr), !is_shipped);
+  }
+  const { exit_code, stderr } = await run('init', '--profile', 'other');
+  assert.equal(exit_code, 64);
+  assert.match(stderr, /--profile: write shipped or neutral/);
+});
+
 test('without the key of the provider, the check has that one warning', async () => {
   await run('init');
   const { UPSTREAM_KEY, ...without } = env;

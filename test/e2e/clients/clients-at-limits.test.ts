@@ -76,7 +76,7 @@ describe('every coding client ends its turn at once and shows our sentence', () 
       test(`at a limit of the ${window} that is answered ${status}`, async () => {
         const rules = [{ name: 'small', scope: 'user', window, limit_usd: 0.0001 }];
         await limit({ status, advice: ADVICE, rules });
-        const says = `The ${called} limit of 0.0001 USD for user dev@example.com .* Frag .*Zoe?.*im Kanal`;
+        const says = `Waiting does not help: .* the ${called} limit of 0.0001 USD for user dev@example.com.*Frag .*Zoe?.*im Kanal`;
         await assertEnds(new RegExp(says, 's'), status);
       });
     }
@@ -84,12 +84,12 @@ describe('every coding client ends its turn at once and shows our sentence', () 
 
   test('at a limit that allows nothing', async () => {
     await limit({ defaults: { user_daily_usd: 0 } });
-    await assertEnds(/allows nothing/, 429);
+    await assertEnds(/Waiting does not help: .* allows nothing/, 429);
   });
 
   test('at a limit per minute that is smaller than the request', async () => {
     await limit({ rules: [{ name: 'tpm', scope: 'user', tokens_per_minute: 3 }] });
-    await assertEnds(/The limit of 3 tokens per minute .* is smaller than this request/, 429);
+    await assertEnds(/Waiting does not help: .* the limit of 3 tokens per minute/, 429);
   });
 });
 
@@ -151,8 +151,8 @@ for (const path of ['/v1/responses', '/v1/chat/completions']) {
       assert.equal(refused.headers['retry-after'], undefined);
       assert.equal(refused.headers['x-should-retry'], 'false');
       const said = String(refused.headers[MESSAGE_HEADER]);
-      assert.ok(said.startsWith(`The ${named} limit of 0.0001 USD for `), said);
-      assert.match(said, /(?:team search|user \S+) [ -~]* Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/);
+      assert.ok(said.includes(`larger than the ${named} limit of 0.0001 USD for `), said);
+      assert.match(said, /(?:team search|user \S+)\. Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/);
     }
   });
 }
@@ -191,7 +191,7 @@ describe('the SDKs of both protocols', () => {
       for (const call of calls) {
         await assert.rejects(call, (error: InstanceType<typeof OpenAI.APIError>) => {
           assert.equal(error.status, status);
-          assert.match(error.message, /The daily limit of 0 USD/);
+          assert.match(error.message, /Waiting does not help: the daily limit of 0 USD/);
           if (error instanceof OpenAI.APIError) {
             assert.deepEqual([error.type, error.code], ['usage_limit_reached', 'insufficient_quota']);
           }

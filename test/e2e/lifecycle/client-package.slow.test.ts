@@ -116,7 +116,7 @@ describe('alone in an empty directory', () => {
       const looked = await start(runtime, [program, 'doctor'], { cwd: own, env: home }).ended;
       assert.match(looked.stdout, /^skipped {2}coding clients: none is set up here/);
       assert.equal(looked.exit_code, 0, looked.stderr);
-      const printed = ['client', 'build-cli', '--model', 'coder-1', '--print', '--profile', 'vendor-names'];
+      const printed = ['client', 'build-cli', '--model', 'coder-1', '--print', '--profile', 'shipped'];
       const shown = await start(runtime, [program, ...printed], { cwd: own, env: home }).ended;
       assert.match(shown.stdout, /^base_url = "http:\S+\/v1"$/m);
     });

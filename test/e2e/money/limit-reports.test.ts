@@ -283,13 +283,13 @@ describe('a refusal', () => {
     'set by the command line': {
       changes: (user) => limits('set', '--user', user, '--window', 'day', '--usd', '0.5', '--reason', 'a-secret-why'),
       rule: 'set at run time',
-      client: new RegExp(`smaller than this request.* Limit set at run time, ${AT}: `),
+      client: new RegExp(`Waiting does not help: .* Limit set at run time, ${AT}: `),
       admin: new RegExp(String.raw`Set at run time by command \S+, ${AT}\.`),
     },
     'set to nothing': {
       changes: (user) => limits('set', '--user', user, '--window', 'day', '--usd', '0'),
       rule: 'set at run time',
-      client: new RegExp(`allows nothing.* Limit set at run time, ${AT}: `),
+      client: new RegExp(`Waiting does not help: .* allows nothing.* Limit set at run time, ${AT}[.:]`),
       admin: /Set at run time by command /,
     },
     'set by the admin API': {
@@ -327,7 +327,7 @@ describe('a refusal', () => {
         limits('grant', '--user', user, '--team', 'pool', '--window', 'month', '--usd', '0.2', ...grantUntil),
       team: 'pool',
       rule: 'of-team',
-      client: new RegExp(`0\\.2 USD for user .* and team pool .* Granted at run time, until ${AT}: `),
+      client: new RegExp(`0\\.2 USD for user .* and team pool.* Granted at run time, until ${AT}: `),
       admin: new RegExp(String.raw`0\.2 USD of it granted by command \S+, ${AT}, until ${AT}\.`),
     },
     'of gateway.yaml': {

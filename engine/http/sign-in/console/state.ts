@@ -32,6 +32,8 @@ export interface ConsoleState {
   readonly public_url: string;
   /** SHA-256 of the package at `/client.tgz`, in hexadecimal digits; `null` where it was not built. */
   readonly client_sha256: string | null;
+  /** What `appscli client --profile` takes for the names of clients that this gateway is set to; null where they are neutral. */
+  readonly client_profile: string | null;
   /** A line for everybody. */
   readonly notice: string | null;
 }
@@ -45,6 +47,7 @@ export function createConsoleState(config: GatewayConfig, callers: ConsoleCaller
     version: programVersion(),
     time_zone: config.spend_limits?.time_zone ?? 'UTC',
     public_url: issuerOf(config),
+    client_profile: (config.server.profile.clients && config.server.profile_name) ?? null,
     notice: config.branding?.notice ?? null,
   } as const;
   return async (req: Request, res: Response): Promise<ConsoleState> => {
