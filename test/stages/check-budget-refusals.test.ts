@@ -81,10 +81,11 @@ describe('a refusal for money', () => {
 
   it('that no waiting helps says so also beside a limit that only needs time, and is final', async () => {
     for (const limit of [{ limit: 0 }, { limit: 1_000_000 }]) {
-      const { status, message: text, headers } = await refused([
-        { scope: 'team', key: 'search', window: 'month' },
-        { ...limit },
-      ]);
+      const {
+        status,
+        message: text,
+        headers,
+      } = await refused([{ scope: 'team', key: 'search', window: 'month' }, { ...limit }]);
       assert.match(text, /^Waiting does not help: /);
       assert.deepEqual([status, headers['x-should-retry']], [429, 'false']);
     }
