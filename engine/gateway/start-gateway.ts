@@ -99,7 +99,8 @@ export async function startGateway(options: {
   const load = () =>
     loadToRun(config_file, { stages, env: options.env, environment: 'required', listen: options.listen });
   // What lives as long as the process finds the secrets here that the configuration in force was accepted with.
-  const env: NodeJS.ProcessEnv = { ...options.env };
+  const env: NodeJS.ProcessEnv = Object.create(options.env);
+  const withFiles = (files: NodeJS.ProcessEnv): NodeJS.ProcessEnv => Object.assign(Object.create(env), files);
   const secretsOf = (config: GatewayConfig, { pipelines }: Loaded, from: NodeJS.ProcessEnv) =>
     createSecrets({ config, pipelines }, from, (secret) => log.hide?.(secret));
   const phases = createStartPhases();
@@ -129,7 +130,7 @@ export async function startGateway(options: {
     phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
       const files = readSecretFiles({ config, pipelines: loaded.pipelines });
-      const secret = secretsOf(config, loaded, { ...env, ...files });
+      const secret = secretsOf(config, loaded, withFiles(files));
       const made = createPlanServices(config, loaded, secret, opened.foundation);
       const { services, identity } = made;
       of_config.set(config, { ...made, files });
@@ -140,7 +141,7 @@ export async function startGateway(options: {
     const databaseMoved = ({ config, loaded }: { readonly config: GatewayConfig; readonly loaded: Loaded }) =>
       config.database.postgres !== undefined &&
       config.database.postgres.url_env === reloader.config().database.postgres?.url_env &&
-      databasePlace(config, { ...env, ...readSecretFiles(loaded) }) !== place;
+      databasePlace(config, withFiles(readSecretFiles(loaded))) !== place;
     const place = config.database.postgres && databasePlace(config, env);
     const plan = compile(config, loaded);
     opened.ended_grants.use(of_config.get(plan.config)?.identity);

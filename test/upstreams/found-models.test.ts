@@ -116,7 +116,11 @@ describe('models that gateway.yaml does not name', () => {
     const model = find(NO_LISTS).find('claude-sonnet-4-5')!;
     assert.equal(model.context_window, 200_000);
     assert.equal(model.catalogue?.main?.[0]?.pricing.input, 3);
-    assert.ok(model.assumed.includes('max_output_tokens') && !model.assumed.includes('context_window'));
+    assert.equal(model.max_output_tokens, 64_000);
+    assert.deepEqual(
+      model.assumed.filter((key) => key === 'max_output_tokens' || key === 'context_window'),
+      [],
+    );
     assert.ok(Object.isFrozen(model));
   });
 

@@ -62,7 +62,7 @@ for (const [status, expected] of [
         assert.equal(said.code, 'spend_limit_exceeded');
         assert.match(
           said.message,
-          /^The daily limit of 0 USD for user dev@example\.com .*\. Ask in the channel\. Spend rule /,
+          /^Waiting does not help: the daily limit of 0 USD for user dev@example\.com .*\. Ask in the channel\. Spend rule /,
         );
         return true;
       });

@@ -121,7 +121,7 @@ describe('the trace of a request', () => {
     const { request, trace } = await told('getRequest', id);
     assert.match(
       trace.why,
-      /^Refused: The daily limit of 0\.0001 USD for user poor@example\.com .* It is written in gateway\.yaml:\d+\.$/,
+      /^Refused: Waiting does not help: .* the daily limit of 0\.0001 USD for user poor@example\.com.* It is written in gateway\.yaml:\d+\.$/,
     );
     assert.equal(request.refused_by, 'poor');
     assert.deepEqual(trace.stages.at(-1).end, 'refused');
