@@ -28,7 +28,7 @@ describe('the page of requests', () => {
     const sentence = (await why(page).textContent())!;
     assert.match(
       sentence,
-      /Refused: The daily limit of 0\.000001 USD for user mallory@example\.com .*gateway\.yaml:\d+/,
+      /Refused: Waiting does not help: .* the daily limit of 0\.000001 USD for user mallory@example\.com.*gateway\.yaml:\d+/,
     );
     assert.match(new URL(page.url()).search, /request=[0-9a-f-]{36}/);
     const drawer = page.getByRole('dialog');

@@ -105,7 +105,10 @@ describe('the first page', () => {
     await page.getByRole('meter', { name: 'You per day' }).waitFor();
     await page.getByText('laptop').waitFor();
     const setup = page.getByRole('region', { name: 'Command that sets up the Messages client' });
-    assert.match((await setup.textContent()) ?? '', new RegExp(`--base-url ${site.gateway.url} --model \\S+ `));
+    assert.match(
+      (await setup.textContent()) ?? '',
+      new RegExp(`${site.gateway.url}/client.tgz client messages --model \\S+ `),
+    );
     assert.equal(await page.getByText('To look at').count(), 0);
     await page.getByRole('link', { name: 'My cost this week' }).click();
     await page.getByRole('region', { name: 'Usage' }).waitFor();
