@@ -38,12 +38,6 @@ export async function findServer(options: {
   };
 }
 
-/** Where the database of a configuration is, without credentials: what stays the same while it is away. Raises StartError. */
-export function databaseAddress({ database: { postgres, embedded } }: GatewayConfig, env: NodeJS.ProcessEnv): string {
-  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, env).label();
-  return embedded?.data_dir ?? DEFAULT_DATA_DIR;
-}
-
 function findOperatorsServer(url_env: string, env: NodeJS.ProcessEnv): DatabaseServer {
   const { label, settings } = demandUrl(url_env, env);
   let latest = settings();
