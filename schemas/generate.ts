@@ -16,7 +16,6 @@ import { failoverPage } from './generate/failover.ts';
 import { headersPage } from './generate/headers.ts';
 import { json } from './generate/json.ts';
 import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
-import { observabilityFiles } from './generate/observability/files.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { telemetryPage } from './generate/telemetry.ts';
 import { translationPage } from './generate/translation.ts';
@@ -61,7 +60,6 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     ['reference/headers.md', headersPage()],
     ['reference/telemetry.md', telemetryPage()],
     ['reference/diagnostics.md', diagnosticsPage(printed)],
-    ...observabilityFiles().map(([path, text]) => [`../../examples/observability/${path}`, text] as const),
   ]);
 }
 

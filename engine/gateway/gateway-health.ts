@@ -19,8 +19,6 @@ export function createGatewayHealth(parts: {
   readonly upstreams: Pick<UpstreamStates, 'list'>;
   readonly clock: Clock;
   readonly log: Log;
-  /** Why no caller is known from before the start, in words for anybody. */
-  whyNobodyIsKnown(): string | undefined;
   reloader(): Reloader;
   stopping(): boolean;
 }): Health {
@@ -37,7 +35,6 @@ export function createGatewayHealth(parts: {
       read: database.check,
       spool: () => spooling.probe(),
       knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
-      whyNobodyIsKnown: () => parts.whyNobodyIsKnown() ?? 'no caller is known',
       servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
       pipelines: () => reloader().storeNeeds(),
     },

@@ -40,13 +40,11 @@ import { createSecrets, readSecretFiles } from '../store/secrets.ts';
 import type { ExportedLog } from '../telemetry/export/exports.ts';
 import { type GatewayTelemetry, openTelemetry } from '../telemetry/open-telemetry.ts';
 import { type OpenModelLists, openModelLists } from '../upstreams/lists/model-lists.ts';
-import type { OpenUpstreamStates } from '../upstreams/states/open-upstream-states.ts';
-import { openKnownCallers, tellStart } from './callers-on-disk.ts';
+import { type OpenUpstreamStates, openUpstreamStates } from '../upstreams/states/open-upstream-states.ts';
 import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
 import { configInForce } from './config-in-force.ts';
 import { createGatewayHealth } from './gateway-health.ts';
 import { observeGateway, observeServices } from './gateway-metrics.ts';
-import { openGatewayStates } from './gateway-states.ts';
 import { loadToRun } from './load-configuration.ts';
 import { openLoadRecord } from './loads/load-record.ts';
 import { createNoteLoad } from './loads/note-loads.ts';
@@ -205,7 +203,9 @@ export async function startGateway(options: {
         log.info({ upstream: name, way: describeWay(way) }, 'requests leave through a proxy');
     }
     note('start', { config, loaded, needs_restart: [] }, []);
-    void opened.tellStart();
+    if (!(await opened.database.check()).ok) {
+      log.warn({}, 'the gateway starts without its database, and refuses requests until it is there');
+    }
     return { url, database: opened.database, reload: () => reloader.reload('signal'), close };
   } catch (error) {
     await close();
@@ -241,8 +241,6 @@ async function openServices(
   readonly upstreams: OpenUpstreamStates;
   readonly live: LiveRecords;
   readonly telemetry: GatewayTelemetry;
-  /** Says what becomes of requests where the database is away. */
-  tellStart(): Promise<void>;
 }> {
   const { config, log, clock, env, secret, phases, reloader, keysInForce, groups, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
@@ -264,7 +262,10 @@ async function openServices(
   opened('sums of usage', startUsageSums({ database, clock, log, every: everyInBackground }));
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
-  const upstreams = opened('states of upstreams', openGatewayStates(given, database));
+  const upstreams = opened(
+    'states of upstreams',
+    openUpstreamStates({ upstreams: config.upstreams, database, clock, log }),
+  );
   const model_lists = opened('lists of models', openModelLists({ clock, log }));
   model_lists.use(config, secret);
   // Session tokens are refused until it is known which of them were ended.
@@ -301,13 +302,10 @@ async function openServices(
     leases: { lanes: database.lanes, listen: database.listen, is_on: () => limitsNow()?.lease !== 'off' },
   });
   opened('ledger', ledger);
-  const known = await openKnownCallers({ ...given, access_tokens, revocations, ledger });
-  const callers = opened('known callers', known);
   const spool_dir = () => limitsNow()?.spool_dir;
   const writeRecords: WriteRecords = (texts, database_id) => audit.writeAgain(texts, database_id);
-  const { database_id } = callers;
   const needed = goes_on_without;
-  const spooling = new SpoolingLedger({ ledger, spool_dir, database_id, needed, writeRecords, clock, log });
+  const spooling = new SpoolingLedger({ ledger, spool_dir, needed, writeRecords, clock, log });
   opened('spool', spooling);
   const audit = opened('audit log', new OpenAuditLog({ database, clock, log, spool: spooling }));
   const live = opened('live records', openLiveRecords({ database, log, every: everyInBackground, stopping }));
@@ -326,7 +324,6 @@ async function openServices(
       access_tokens,
       revocations,
       upstreams,
-      whyNobodyIsKnown: () => callers.problem,
       reloader,
       stopping,
       clock,
@@ -345,7 +342,6 @@ async function openServices(
     upstreams,
     live,
     telemetry,
-    tellStart: () => tellStart({ config: reloader().config(), access_tokens, revocations, log }, database, callers),
   };
 }
 

@@ -39,19 +39,13 @@ export async function findServer(options: {
   };
 }
 
-/** Where the database of a configuration is, without credentials: what stays the same while it is away. Raises StartError. */
-export function databaseAddress({ database: { postgres, embedded } }: GatewayConfig, env: SecretSource): string {
-  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, env).label();
-  return embedded?.data_dir ?? DEFAULT_DATA_DIR;
-}
-
 /**
  * The database of a configuration, and the options of its sessions, such as a search path: what only a restart can change, for
  * connections of one process to two databases would write into both. The user and the password may change. Raises StartError.
  */
 export function databasePlace(config: GatewayConfig, env: SecretSource): string {
-  const { postgres } = config.database;
-  return postgres === undefined ? databaseAddress(config, env) : placeOf(demandUrl(postgres.url_env, env));
+  const { postgres, embedded } = config.database;
+  return postgres === undefined ? (embedded?.data_dir ?? DEFAULT_DATA_DIR) : placeOf(demandUrl(postgres.url_env, env));
 }
 
 function placeOf({ label, settings }: DatabaseUrl): string {

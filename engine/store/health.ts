@@ -45,8 +45,6 @@ export interface ReadinessTries {
   spool(): Promise<boolean>;
   /** Whether some callers can be told without the database. */
   knowsCallers(): boolean;
-  /** Why not, in words for anybody. */
-  whyNobodyIsKnown(): string;
   /** Whether the configuration lets requests go out without a reservation. */
   servesWithoutReservations(): boolean;
   /** What the requests of each pipeline for models need to know before they leave. */
@@ -76,7 +74,7 @@ function wouldServe(
       ? 'their limits say on_store_error: deny'
       : has.callers
         ? 'the spool cannot take them'
-        : tries.whyNobodyIsKnown();
+        : 'no caller is known';
   return { serves, reason: `requests are refused without the database: ${why}` };
 }
 

@@ -22,7 +22,6 @@ function open(tries: Partial<ReadinessTries> = {}, reloads = never_reloaded, ups
     read: async () => ({ ok: true }),
     spool: async () => true,
     knowsCallers: () => true,
-    whyNobodyIsKnown: () => 'nobody was here',
     servesWithoutReservations: () => false,
     pipelines: () => [BOTH],
     ...tries,

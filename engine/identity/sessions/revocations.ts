@@ -13,13 +13,6 @@ const LONGEST_TTL_MS = 24 * 60 * 60 * 1000;
 /** How far the clocks of replicas may be apart, and how long an ending may take to be committed. */
 const OVERLAP_MS = 60_000;
 
-/** The list of ended sessions as it is kept on disk. Times in milliseconds since the epoch. */
-export interface KeptEndings {
-  /** What was ended before is in it. */
-  readonly known_until: number;
-  readonly ended: readonly (readonly [session_id: string, at: number])[];
-}
-
 /** The list of ended sessions. */
 export type OpenRevocations = ReturnType<typeof openRevocations>;
 
@@ -38,12 +31,10 @@ export function openRevocations(options: {
   /** Everything that was ended before is known. */
   let known_until = 0;
   let reading: Promise<void> | undefined;
-  let changes = 0;
 
   const note = (session_id: string, at: number) => {
     if (ended.has(session_id)) return;
     ended.set(session_id, at);
-    changes++;
     for (const listener of listeners) listener(session_id);
   };
 
@@ -58,7 +49,6 @@ export function openRevocations(options: {
       );
       for (const { id, revoked_at } of rows) note(id, revoked_at.getTime());
       known_until = now;
-      if (!read) changes++;
       read = true;
     } catch (error) {
       log.debug({ err: error }, 'the list of ended sessions could not be read');
@@ -90,21 +80,6 @@ export function openRevocations(options: {
     },
     /** Reads what is new. A timer calls it; so may a test. Never rejects. */
     refresh,
-    /** Rises with every session that is ended, and when the list is known at last. */
-    get changes() {
-      return changes;
-    },
-    /** The list for another process; `undefined` while it is not known. */
-    kept(): KeptEndings | undefined {
-      return read ? { known_until, ended: [...ended] } : undefined;
-    },
-    /** Goes by the list of another process until it is read. */
-    remember(kept: KeptEndings) {
-      if (read) return;
-      for (const [session_id, at] of kept.ended) note(session_id, at);
-      known_until = kept.known_until;
-      read = true;
-    },
     async catchUp() {
       // A reading that is under way may have begun too early.
       await reading;

@@ -10,7 +10,7 @@ import { isPermanent } from '../../store/store-errors.ts';
 import { OWNER_STATUS } from '../deprovisioning/suspension.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
 import { demandInForce, malformedToken, storeAway, unknownToken } from './access-token-errors.ts';
-import { type Entry, entryOf, entryOfKept, type KeptToken, keptOf, pickGroups, type TokenRow } from './known-token.ts';
+import { type Entry, entryOf, pickGroups, type TokenRow } from './known-token.ts';
 import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
 
 /** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
@@ -72,7 +72,6 @@ export class AccessTokens implements BearerTokens {
   #away_until = 0;
   /** Last use by token id, not yet written. */
   #used = new Map<string, Date>();
-  #changes = 0;
 
   constructor(options: AccessTokensOptions) {
     const { database, clock, log, every = everyInBackground, groups = () => undefined } = options;
@@ -121,40 +120,12 @@ export class AccessTokens implements BearerTokens {
     this.#looking.clear();
     this.#entries.clear();
     this.#unknown.clear();
-    this.#changes++;
   }
 
   /** Whether some callers would be let in while the database is away. */
   knowsSome(): boolean {
     for (const entry of this.#entries.values()) if (this.#isEnough(entry)) return true;
     return false;
-  }
-
-  /** Rises with every token that becomes known or is not known any more. */
-  get changes(): number {
-    return this.#changes;
-  }
-
-  /** What to keep of the tokens that were used last, so that another process knows them; at most so many. */
-  kept(most: number): KeptToken[] {
-    const now = { epoch: this.#clock.now(), monotonic: this.#clock.monotonic() };
-    const kept: KeptToken[] = [];
-    for (const [hash, entry] of this.#entries.entries()) {
-      if (kept.length === most) break;
-      const one = keptOf(hash, entry, now);
-      if (one !== undefined) kept.push(one);
-    }
-    return kept;
-  }
-
-  /** Knows what another process kept: good enough while the database is away, and looked up again as soon as it is not. */
-  remember(kept: readonly KeptToken[]): void {
-    const now = { epoch: this.#clock.now(), monotonic: this.#clock.monotonic() };
-    this.#fresh_from = now.monotonic;
-    // The one that was used last comes first, and is to be pushed out last.
-    for (const one of kept.toReversed()) {
-      if (!this.#entries.has(one.hash)) this.#entries.set(one.hash, entryOfKept(one, now));
-    }
   }
 
   /** Writes down when tokens were last used. A timer calls it; so may a test. Never rejects. */
@@ -181,7 +152,7 @@ export class AccessTokens implements BearerTokens {
 
   #forget(hash: string): void {
     this.#looking.delete(hash);
-    if (this.#entries.delete(hash)) this.#changes++;
+    this.#entries.delete(hash);
     this.#unknown.delete(hash);
   }
 
@@ -200,14 +171,12 @@ export class AccessTokens implements BearerTokens {
   }
 
   #note(hash: string, entry: Entry | undefined, read_at: number): void {
-    const is_known = this.#entries.has(hash);
     if (entry === undefined) {
       this.#unknown.set(hash, read_at + CACHE_MS);
       this.#entries.delete(hash);
     } else {
       this.#entries.set(hash, entry);
     }
-    if (is_known !== (entry !== undefined) || entry?.revoked_at !== undefined) this.#changes++;
   }
 
   #look(hash: string): Lookup {

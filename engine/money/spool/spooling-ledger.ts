@@ -45,8 +45,6 @@ export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'>
   /** Whether some limit lets requests go out while the store is away; the disk is then probed at the start. */
   readonly needed?: () => boolean;
   readonly every?: Every;
-  /** The database that this one is taken for until it is asked; rows for it wait for it should it turn out to be another. */
-  readonly database_id?: string | undefined;
   /** Writes audit records that were kept. Raises store_unavailable. */
   readonly writeRecords?: WriteRecords;
 }
@@ -84,7 +82,6 @@ export class SpoolingLedger implements Ledger {
     this.#log = options.log;
     this.#needed = options.needed ?? (() => false);
     this.#every = options.every ?? everyInBackground;
-    this.#database_id = options.database_id;
     this.#writeRecords = options.writeRecords ?? nobodyWrites;
     this.#written_at = options.clock.monotonic();
     this.#spool = new Spool({ ...options, database_id: () => this.#database_id });

@@ -3,7 +3,6 @@ import type { Drained } from '../../contract/forwarding.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
 import type { Database } from '../../store/database.ts';
-import { createDrainedFile } from './drained-file.ts';
 import { DRAINED_CHANGED, listDrained, UPSTREAMS_CHANNEL } from './drained-upstreams.ts';
 import { createTroubleKeeper } from './kept-troubles.ts';
 import { createReplicaHints } from './replica-hints.ts';
@@ -28,14 +27,9 @@ export function openUpstreamStates(options: {
   readonly database: Pick<Database, 'query' | 'listen'>;
   readonly clock: Clock;
   readonly log: Log;
-  /** Where it is, without credentials. */
-  readonly database_address: string;
-  /** Where the list is kept for a start without the database; `undefined`: nowhere, for then there is nothing to serve. */
-  readonly directory: () => string | undefined;
   readonly every?: Every;
 }): OpenUpstreamStates {
   const { upstreams, database, clock, log, every = everyInBackground } = options;
-  const file = createDrainedFile(options);
   const hints = createReplicaHints({ database, clock, log, heed: (trouble) => states.heed(trouble) });
   const kept = createTroubleKeeper({ database, clock, log });
   const onTrouble = (trouble: Trouble) => {
@@ -44,7 +38,6 @@ export function openUpstreamStates(options: {
   };
   const states = createUpstreamStates({ upstreams, clock, log, onTrouble, onRecovery: kept.end });
   let names = '';
-  let is_read = false;
   let is_closed = false;
   let reading: Promise<void> | undefined;
 
@@ -57,10 +50,7 @@ export function openUpstreamStates(options: {
 
   async function read(): Promise<void> {
     try {
-      const drained = await listDrained(database);
-      is_read = true;
-      use(drained);
-      await file.write(drained);
+      use(await listDrained(database));
     } catch (error) {
       log.debug({ err: error }, 'which upstreams are drained could not be read');
     }
@@ -90,11 +80,7 @@ export function openUpstreamStates(options: {
     .catch((error) => {
       log.warn({ err: error }, 'other replicas are not heard; drained upstreams take some seconds to be noticed');
     });
-  const attempted = file.read().then(async (kept) => {
-    await listening;
-    await refresh();
-    if (!is_read) use(kept);
-  });
+  const attempted = listening.then(refresh);
   const stop = every(POLL_MS, refresh);
 
   return {

@@ -153,41 +153,4 @@ describe('the list of ended sessions', () => {
     assert.equal(list.has('ses_1'), false);
     await list.close();
   });
-
-  it('goes by the list of another process until it has read its own, and by no older one after that', async () => {
-    const clock = frozenClock(START);
-    const { list } = await openList(clock);
-    const { sessions, begin } = openSessions(clock);
-    const [ended, later] = [await begin(), await begin()];
-    await sessions.end(ended, 'signed out');
-    await until('the end is known', () => list.has(ended));
-    const kept = list.kept()!;
-
-    let away = true;
-    const other = openRevocations({
-      clock,
-      log: quietLog,
-      every: () => () => {},
-      database: {
-        async query(name, text, values) {
-          if (away) throw new StageError('store_unavailable', 'switched off by the test');
-          return store.database.query(name, text, values);
-        },
-        async listen() {
-          throw new Error('no listening either');
-        },
-      },
-    });
-    await other.attempted;
-    assert.equal(other.kept(), undefined, 'there is nothing to keep');
-    other.remember(JSON.parse(JSON.stringify(kept)));
-    assert.deepEqual([other.has(ended), other.has(later)], [true, false]);
-    await sessions.end(later, 'signed out');
-    away = false;
-    await other.refresh();
-    assert.equal(other.has(later), true, 'what came after the list that was kept is read');
-    other.remember({ known_until: 0, ended: [] });
-    assert.equal(other.has(later), true);
-    await other.close();
-  });
 });

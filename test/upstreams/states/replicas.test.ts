@@ -1,7 +1,4 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { StageError } from '../../../engine/api.ts';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
@@ -34,7 +31,7 @@ function reaching(database: Database): Database {
 }
 
 /** Another replica of the gateway; it reads nothing by itself unless it is told to. */
-async function replica(directory?: string) {
+async function replica() {
   const logs: { message: string; fields: object }[] = [];
   const info = (fields: object, message: string) => void logs.push({ message, fields });
   const states = openUpstreamStates({
@@ -42,8 +39,6 @@ async function replica(directory?: string) {
     database: reaching(await store.another()),
     clock: systemClock,
     log: { ...quietLog, info },
-    database_address: 'db.example.com/gateway',
-    directory: () => directory,
     every: () => () => {},
   });
   opened.push(states);
@@ -90,38 +85,6 @@ describe('an upstream that is drained', () => {
     }
     await one.states.catchUp();
     assert.ok(!isDrained(one));
-  });
-
-  it('is drained at a replica that starts while the database is away, as the one before it knew it there', async () => {
-    const directory = await mkdtemp(join(tmpdir(), 'appscli-drained-'));
-    try {
-      const nothing = await replica(directory);
-      assert.deepEqual(await readdir(directory), [], 'nothing was ever drained');
-      await drainUpstream(by(), 'main', 'kept');
-      await until('it is announced', () => isDrained(nothing));
-      const name = await until('it is written', async () =>
-        (await readdir(directory)).find((each) => each.endsWith('.json')),
-      );
-      const path = join(directory, name);
-      assert.equal((await stat(path)).mode & 0o777, 0o600);
-      away = true;
-      await nothing.states.close();
-      const later = await replica(directory);
-      assert.equal(later.states.list()[0]!.drained?.reason, 'kept');
-      assert.ok(!isDrained(await replica()), 'where nothing is kept nothing is known');
-      await writeFile(path, '[["main", null]]');
-      assert.ok(!isDrained(await replica(directory)), 'what cannot be read is nothing');
-      away = false;
-      await later.states.catchUp();
-      await resumeUpstream(by(), 'main', undefined);
-      await until('what the database says wins', () => !isDrained(later));
-      await until('it is written', async () => (await readFile(path, 'utf8')) === '[]');
-    } finally {
-      away = false;
-      // Nothing is written there any more.
-      await Promise.all(opened.splice(0).map((states) => states.close()));
-      await rm(directory, { recursive: true, force: true });
-    }
   });
 
   it('is in the list of changes, with who and why, before and after', async () => {
