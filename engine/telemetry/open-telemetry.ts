@@ -8,7 +8,7 @@ import { MetricRegistry } from './metric-registry.ts';
 import type { Metrics } from './metrics.ts';
 import { createOperationTelemetry } from './operations.ts';
 import { openMetricsListener } from './prometheus/open-metrics-listener.ts';
-import { openRelay, type TelemetryRelay } from './relay/relay.ts';
+import { openRelay, type TelemetryRelay } from './relay.ts';
 import { createRequestTelemetry } from './requests/request-telemetry.ts';
 
 /** How long telemetry of clients that waits may take when the gateway stops. */

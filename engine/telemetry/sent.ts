@@ -13,8 +13,8 @@ export type Sent =
 /** A batch that was not taken. */
 export type NotTaken = Exclude<Sent, { outcome: 'taken' }>;
 
-/** Statuses after which OTLP/HTTP lets a client send again; 408 and 500 are common where a proxy stands in between. */
-const RETRYABLE: ReadonlySet<number> = new Set([408, 429, 500, 502, 503, 504]);
+/** Statuses after which OTLP/HTTP lets a client send again. */
+const RETRYABLE: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
 /** What the head of an answer says of the batch; `undefined` where it was taken. @param now in milliseconds since the epoch */
 export function whyNotTaken(

@@ -1,15 +1,17 @@
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { type Answered, openPost } from '../post.ts';
+import { type Sent, whyNotTaken } from '../sent.ts';
 import type { Target } from './targets.ts';
 
 /** The way to one collector. */
 export interface Collector {
-  /** Raises Error that says in a few words why there is no answer. */
-  send(bytes: Uint8Array): Promise<Answered>;
+  /** @param headers beside those of the target. Raises Error that says in a few words why there is no answer. */
+  send(bytes: Uint8Array, headers?: Readonly<Record<string, string>>): Promise<Answered>;
   /** Breaks off what is on its way. */
   close(): void;
 }
@@ -19,30 +21,56 @@ const GZIP_BYTES_MIN = 512;
 
 const compress = promisify(gzip);
 
-/** Makes the connections to a target. Redirects are not followed. Raises Error where a file of the target cannot be used. */
+/** Makes the connections to a target. Redirects are not followed. Raises StartError where a file of the target cannot be used. */
 export function openCollector(target: Target): Collector {
   const { url, protocol, compression, timeout_seconds } = target;
   const { origin, pathname, search } = new URL(url);
-  const { post, close } = openPost(origin, tlsOf(target), target.way);
-  const headers = {
-    ...target.headers,
-    'content-type': protocol === 'http/json' ? 'application/json' : 'application/x-protobuf',
-  };
-  const zipped = { ...headers, 'content-encoding': 'gzip' };
+  const { post, close } = startable(() => openPost(origin, tlsOf(target), target.way));
+  const type = protocol === 'http/json' ? 'application/json' : 'application/x-protobuf';
   return {
-    async send(bytes) {
+    async send(bytes, more = {}) {
       const zip = compression === 'gzip' && bytes.length >= GZIP_BYTES_MIN;
       const body = zip ? await compress(bytes) : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      const headers = {
+        ...{ 'content-type': type, ...target.headers, ...more },
+        ...(zip && { 'content-encoding': 'gzip' }),
+      };
       // One time for all of it: a body that trickles in without end is a collector that does not answer.
       const patience = AbortSignal.timeout(timeout_seconds * 1000);
       try {
-        return await post(`${pathname}${search}`, zip ? zipped : headers, body, patience);
+        return await post(`${pathname}${search}`, headers, body, patience);
       } catch (error) {
         throw new Error(formatNetworkError(error, timeout_seconds), { cause: error });
       }
     },
     close,
   };
+}
+
+/**
+ * Sends one body and judges the answer. Never rejects.
+ * @param rejectedIn how many items the body of an answer says were not kept
+ */
+export async function deliver(
+  collector: Collector,
+  bytes: Uint8Array,
+  headers: Readonly<Record<string, string>> = {},
+  rejectedIn: (body: Buffer) => number = () => 0,
+): Promise<Sent> {
+  try {
+    const answer = await collector.send(bytes, headers);
+    return whyNotTaken(answer, Date.now()) ?? { outcome: 'taken', rejected: rejectedIn(answer.body) };
+  } catch (error) {
+    return { outcome: 'failed', why: (error as Error).message };
+  }
+}
+
+function startable<T>(open: () => T): T {
+  try {
+    return open();
+  } catch (error) {
+    throw new StartError((error as Error).message, { exit_code: EXIT_CONFIGURATION, cause: error });
+  }
 }
 
 function tlsOf({ ca_file, certificate_file, key_file }: Target) {

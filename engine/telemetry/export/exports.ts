@@ -1,7 +1,6 @@
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { Log } from '../../contract/services.ts';
-import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import type { RedactingLog } from '../../kit/log.ts';
 import { describeWay } from '../../kit/net/way.ts';
 import type { SpanSink } from '../spans.ts';
@@ -42,7 +41,7 @@ export async function openExports(
   registry.observe('gateway.telemetry.queue.length', () =>
     (['traces', 'logs'] as const).flatMap((signal) => {
       const queue = signal === 'traces' ? open?.spans?.queue : open?.logs?.queue;
-      return queue === undefined ? [] : [{ value: queue.length, labels: { 'gateway.telemetry.signal': signal } }];
+      return queue === undefined ? [] : [{ value: queue.taken, labels: { 'gateway.telemetry.signal': signal } }];
     }),
   );
 
@@ -67,7 +66,7 @@ export async function openExports(
     void before?.close(CLOSE_PATIENCE_MS);
   }
 
-  await moveTo(exportSettings(options.telemetry, env)).catch(cannotStart);
+  await moveTo(exportSettings(options.telemetry, env));
   let moving = Promise.resolve();
   return {
     sink: {
@@ -110,9 +109,4 @@ function placeOf(destination: Destination): string | undefined {
   if (typeof destination !== 'object') return destination;
   const { url, way } = destination;
   return way?.proxy === undefined ? publicUrl(url) : `${publicUrl(url)} ${describeWay(way)}`;
-}
-
-function cannotStart(error: unknown): never {
-  if (error instanceof StartError) throw error;
-  throw new StartError((error as Error).message, { exit_code: EXIT_CONFIGURATION, cause: error });
 }

@@ -1,7 +1,6 @@
 import type { ISerializer } from '@opentelemetry/otlp-transformer';
-import type { Answered } from '../post.ts';
-import { type Sent, whyNotTaken } from '../sent.ts';
-import type { Collector } from './collector.ts';
+import type { Sent } from '../sent.ts';
+import { type Collector, deliver } from './collector.ts';
 
 /** The part of an answer that says what was not kept. */
 interface ExportResponse {
@@ -30,13 +29,7 @@ export async function sendOtlp<T>(
     // Sent again, it would keep the others waiting.
   }
   if (bytes === undefined) return { outcome: 'refused', why: 'it cannot be encoded' };
-  let answer: Answered;
-  try {
-    answer = await collector.send(bytes);
-  } catch (error) {
-    return { outcome: 'failed', why: (error as Error).message };
-  }
-  return whyNotTaken(answer, Date.now()) ?? { outcome: 'taken', rejected: partOf(serializer, answer.body).rejected };
+  return deliver(collector, bytes, {}, (body) => partOf(serializer, body).rejected);
 }
 
 /** What an answer says was not kept; nothing where it cannot be read. */

@@ -33,7 +33,7 @@ export function openQueueExport<Item, Encodable>(
   const { settings, events, clock, serializer, encodable } = options;
   const collector = openCollector(target);
   const send = (items: readonly Item[]) => sendOtlp(collector, serializer, () => items.map(encodable));
-  return closing(new ExportQueue({ ...settings, send, events, clock }), collector);
+  return closing(new ExportQueue({ ...settings, room: settings.items_max, send, events, clock }), collector);
 }
 
 /** Writes a signal for who tries things out, in the place of sending it. */
@@ -54,7 +54,7 @@ export function openConsoleExport<Item>({
     }
     return { outcome: 'taken', rejected };
   };
-  return closing(new ExportQueue({ ...settings, send, events, clock }));
+  return closing(new ExportQueue({ ...settings, room: settings.items_max, send, events, clock }));
 }
 
 function closing<Item>(queue: ExportQueue<Item>, collector?: Collector): QueueExport<Item> {

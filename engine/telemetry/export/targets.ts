@@ -1,7 +1,6 @@
 import type { Way } from '../../kit/net/way.ts';
 
-/** What is told: by the names that OTLP has for them. */
-export type Signal = 'traces' | 'metrics' | 'logs';
+export { SIGNALS, type Signal } from '../../contract/client-telemetry.ts';
 
 /** How one signal is sent to a collector. */
 export interface Target {
