@@ -1,4 +1,4 @@
-import type { Signal } from '../contract/client-telemetry.ts';
+import { SIGNALS, type Signal } from '../contract/client-telemetry.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Clock, Log, Principal } from '../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
@@ -6,7 +6,7 @@ import { UnusableProxy, wayTo } from '../kit/net/way.ts';
 import { deliver, openCollector } from './export/collector.ts';
 import { createCollectorLog } from './export/collector-log.ts';
 import { ExportQueue } from './export/export-queue.ts';
-import { publicUrl, SIGNALS, type Target } from './export/targets.ts';
+import { publicUrl, type Target } from './export/settings.ts';
 import { parseHeaderList } from './header-list.ts';
 import type { Metrics } from './metrics.ts';
 

@@ -1,8 +1,8 @@
+import type { Signal } from '../../contract/client-telemetry.ts';
 import type { Log } from '../../contract/services.ts';
 import type { Metrics } from '../metrics.ts';
 import type { NotTaken } from '../sent.ts';
 import type { LossReason, QueueEvents } from './export-queue.ts';
-import type { Signal } from './targets.ts';
 
 /** A destination that refuses so many requests of clients in a row refuses what the gateway does, and not what one client sent. */
 const REFUSALS_MAX = 5;

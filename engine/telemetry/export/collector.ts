@@ -1,12 +1,14 @@
 import { readFileSync } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import type { ISerializer } from '@opentelemetry/otlp-transformer';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { type Answered, openPost } from '../post.ts';
 import { type Sent, whyNotTaken } from '../sent.ts';
-import type { Target } from './targets.ts';
+import type { Target } from './settings.ts';
 
 /** The way to one collector. */
 export interface Collector {
@@ -63,6 +65,56 @@ export async function deliver(
   } catch (error) {
     return { outcome: 'failed', why: (error as Error).message };
   }
+}
+
+/** The part of an answer that says what was not kept. */
+interface ExportResponse {
+  readonly partialSuccess?: {
+    readonly rejectedSpans?: number | undefined;
+    readonly rejectedDataPoints?: number | undefined;
+    readonly rejectedLogRecords?: number | undefined;
+    readonly errorMessage?: string | undefined;
+  };
+}
+
+/** Encodes by OTLP. */
+export type Serializer<T> = ISerializer<T, ExportResponse>;
+
+/** Encodes a batch, sends it and judges the answer. Never rejects. @param given makes what is to be encoded */
+export async function sendOtlp<T>(collector: Collector, serializer: Serializer<T>, given: () => T): Promise<Sent> {
+  // Between two batches requests get their turn.
+  await setImmediate();
+  let bytes: Uint8Array | undefined;
+  try {
+    bytes = serializer.serializeRequest(given());
+  } catch {
+    // Sent again, it would keep the others waiting.
+  }
+  if (bytes === undefined) return { outcome: 'refused', why: 'it cannot be encoded' };
+  return deliver(collector, bytes, {}, (body) => partOf(serializer, body).rejected);
+}
+
+/** What an answer says was not kept; nothing where it cannot be read. */
+export function partOf(
+  serializer: Pick<Serializer<never>, 'deserializeResponse'>,
+  body: Buffer,
+): { readonly rejected: number; readonly why: string | undefined } {
+  const whole = { rejected: 0, why: undefined };
+  if (body.length === 0) return whole;
+  let part: ExportResponse['partialSuccess'];
+  try {
+    part = serializer.deserializeResponse(body).partialSuccess;
+  } catch {
+    // The status says that it was taken; a proxy's page after it changes nothing.
+    return whole;
+  }
+  const { rejectedSpans, rejectedDataPoints, rejectedLogRecords, errorMessage } = part ?? {};
+  // JSON has whole numbers of 64 bits as texts.
+  const rejected = Number(rejectedSpans ?? rejectedDataPoints ?? rejectedLogRecords ?? 0);
+  return {
+    rejected: Number.isSafeInteger(rejected) && rejected > 0 ? rejected : 0,
+    why: typeof errorMessage === 'string' && errorMessage !== '' ? errorMessage : undefined,
+  };
 }
 
 function startable<T>(open: () => T): T {

@@ -25,4 +25,4 @@ export { resourceFromAttributes } from '@opentelemetry/resources';
 export { logRecordOf } from './log-record.ts';
 export { openMetricExport } from './metric-export.ts';
 export { startSdk } from './node-sdk.ts';
-export { spanSerializer } from './span-serializer.ts';
+export { ExportedSpan } from './readable-span.ts';

@@ -5,9 +5,7 @@ import type { RedactingLog } from '../../kit/log.ts';
 import { describeWay } from '../../kit/net/way.ts';
 import type { SpanSink } from '../spans.ts';
 import { type OpenSignals, openSignals, type SignalContext } from './open-signals.ts';
-import { type Destination, type ExportSettings, exportSettings } from './settings.ts';
-
-import { publicUrl } from './targets.ts';
+import { type ExportSettings, exportSettings, publicUrl, type Target } from './settings.ts';
 
 /** Everything that is exported now. */
 export interface Exports {
@@ -40,7 +38,7 @@ export async function openExports(
   let open: OpenSignals | undefined;
   registry.observe('gateway.telemetry.queue.length', () =>
     (['traces', 'logs'] as const).flatMap((signal) => {
-      const queue = signal === 'traces' ? open?.spans?.queue : open?.logs?.queue;
+      const queue = signal === 'traces' ? open?.spans : open?.logs;
       return queue === undefined ? [] : [{ value: queue.taken, labels: { 'gateway.telemetry.signal': signal } }];
     }),
   );
@@ -49,19 +47,17 @@ export async function openExports(
     if (JSON.stringify(next) === JSON.stringify(settings)) return;
     hideCredentials(next, log);
     const before = open;
-    const takeMade = (made: ReadableSpan) => open?.spans?.queue.push({ made });
+    const takeMade = (made: ReadableSpan) => open?.spans?.push({ made });
     const opened = await openSignals(next, { ...options, takeMade });
     settings = next;
     open = opened;
     for (const problem of next.not_done) log.warn({ code: 'telemetry_not_sent' }, problem);
-    const { traces, metrics, logs, config_file } = next;
-    const goes = { traces: placeOf(traces), metrics: placeOf(metrics), logs: placeOf(logs), config_file };
+    const goes = { traces: placeOf(next.traces), metrics: placeOf(next.metrics), logs: placeOf(next.logs) };
     if (Object.values(goes).some((place) => place !== undefined)) log.info(goes, 'where telemetry goes');
     else if (before !== undefined) log.info({}, 'telemetry is not sent any more');
-    if (opened.spans !== undefined)
-      for (const span of before?.spans?.queue.release() ?? []) opened.spans.queue.push(span);
-    if (opened.logs !== undefined) for (const line of before?.logs?.queue.release() ?? []) opened.logs.queue.push(line);
-    log.tap?.(opened.logs === undefined ? undefined : (line) => opened.logs!.queue.push(line));
+    if (opened.spans !== undefined) for (const span of before?.spans?.release() ?? []) opened.spans.push(span);
+    if (opened.logs !== undefined) for (const line of before?.logs?.release() ?? []) opened.logs.push(line);
+    log.tap?.(opened.logs === undefined ? undefined : (line) => opened.logs!.push(line));
     // What is on its way, or has nowhere else to go, still goes where it was meant to.
     void before?.close(CLOSE_PATIENCE_MS);
   }
@@ -74,8 +70,7 @@ export async function openExports(
         return open?.spans !== undefined;
       },
       take(finished) {
-        const queue = open?.spans?.queue;
-        if (queue !== undefined) for (const span of finished) queue.push(span);
+        for (const span of finished) open?.spans?.push(span);
       },
     },
     use(telemetry) {
@@ -97,16 +92,15 @@ export async function openExports(
 /** The whole of the variable may be hidden already; what is sent of it is not its text. */
 function hideCredentials({ traces, metrics, logs }: ExportSettings, log: ExportedLog): void {
   for (const target of [traces, metrics, logs]) {
-    if (target === undefined || target === 'console') continue;
-    for (const [name, value] of Object.entries(target.headers)) {
+    for (const [name, value] of Object.entries(target?.headers ?? {})) {
       if (!SECRET_HEADER.test(name)) continue;
       for (const part of [value, value.slice(value.indexOf(' ') + 1)]) log.hide?.(part);
     }
   }
 }
 
-function placeOf(destination: Destination): string | undefined {
-  if (typeof destination !== 'object') return destination;
-  const { url, way } = destination;
+function placeOf(target: Target | undefined): string | undefined {
+  if (target === undefined) return undefined;
+  const { url, way } = target;
   return way?.proxy === undefined ? publicUrl(url) : `${publicUrl(url)} ${describeWay(way)}`;
 }

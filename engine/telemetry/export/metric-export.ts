@@ -7,12 +7,11 @@ import {
 } from '@opentelemetry/sdk-metrics';
 import type { MetricRegistry } from '../metric-registry.ts';
 import type { Sent } from '../sent.ts';
-import { openCollector } from './collector.ts';
+import { openCollector, type Serializer, sendOtlp } from './collector.ts';
 import type { QueueEvents } from './export-queue.ts';
 import { createMetricProducer } from './metric-producer.ts';
-import { type Serializer, sendOtlp } from './otlp-sender.ts';
 import type { Scope } from './readable-span.ts';
-import type { Target } from './targets.ts';
+import type { Target } from './settings.ts';
 
 /** What sends metrics again and again until it is shut down. */
 export interface MetricExport {

@@ -1,9 +1,9 @@
+import { SIGNALS, type Signal } from '../../../contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../../contract/config.ts';
 import { DIRECT, describeWay } from '../../../kit/net/way.ts';
 import { printableLine } from '../../../kit/text/printable.ts';
 import { type ProbeAnswer, probeCollector } from '../../../telemetry/export/probe.ts';
-import { exportSettings } from '../../../telemetry/export/settings.ts';
-import { publicUrl, SIGNALS, type Signal, type Target } from '../../../telemetry/export/targets.ts';
+import { exportSettings, publicUrl, type Target } from '../../../telemetry/export/settings.ts';
 import { destinationTarget } from '../../../telemetry/relay.ts';
 import type { LiveOutcome } from './live-check.ts';
 
@@ -39,7 +39,7 @@ export function telemetryTrials(
   const variable = telemetry.otlp?.headers_env ?? 'OTEL_EXPORTER_OTLP_HEADERS';
   const trials: TelemetryTrial[] = SIGNALS.flatMap((signal) => {
     const target = own[signal];
-    return typeof target === 'object' ? [[`telemetry ${signal}`, tryAt(signal, target, variable)] as const] : [];
+    return target !== undefined ? [[`telemetry ${signal}`, tryAt(signal, target, variable)] as const] : [];
   });
   for (const entry of telemetry.forward_to) {
     for (const signal of SIGNALS.filter((signal) => entry[signal])) {
