@@ -6,7 +6,7 @@ export const EXPORT_METRICS = {
     kind: 'counter',
     unit: '{item}',
     meaning:
-      'Spans, metrics and log records that did not reach the collector, and export requests of clients that did not reach their destination, by why',
+      'Spans, log records, collections of metrics and export requests of clients that did not reach their destination, by why',
     labels: ['gateway.telemetry.signal', 'gateway.telemetry.destination', 'gateway.telemetry.reason'],
   },
   'gateway.telemetry.sends': {

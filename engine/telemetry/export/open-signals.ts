@@ -1,3 +1,4 @@
+import type { ResourceMetrics } from '@opentelemetry/sdk-metrics';
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
 import type { Signal } from '../../contract/client-telemetry.ts';
 import type { Clock, Log } from '../../contract/services.ts';
@@ -9,7 +10,7 @@ import { openCollector, type Serializer, sendOtlp } from './collector.ts';
 import { createCollectorLog } from './collector-log.ts';
 import { ExportQueue } from './export-queue.ts';
 import type { Scope } from './readable-span.ts';
-import { type ExportSettings, publicUrl, type QueueSettings, resourceAttributes, type Target } from './settings.ts';
+import { type ExportSettings, publicUrl, type QueueSettings, resourceAttributes } from './settings.ts';
 
 /** A span of the gateway, or one that somebody made through `@opentelemetry/api`. */
 export type ExportableSpan = FinishedSpan | { readonly made: ReadableSpan };
@@ -32,6 +33,9 @@ export interface SignalContext {
   readonly log: Log;
 }
 
+/** Collections of metrics that wait for a collector; the next one tells all of it again, unless it tells differences. */
+const COLLECTIONS: QueueSettings = { room: 4, batch_items: 1, delay_ms: 0 };
+
 const NOTHING: OpenSignals = { spans: undefined, logs: undefined, async close() {} };
 
 /** Opens whatever the settings say. Raises Error where they cannot be used. */
@@ -42,18 +46,16 @@ export async function openSignals(settings: ExportSettings, context: SignalConte
   const sdk = await import('./encode.ts');
   const resource = sdk.resourceFromAttributes(resourceAttributes(settings.resource));
   const scope = scopeOf(settings);
-  const eventsOf = (signal: Signal, { url }: Target) =>
-    createCollectorLog({ signal, url: publicUrl(url), metrics: registry, log });
   const closing: ((patience_ms: number) => Promise<void>)[] = [];
 
-  function open<Item, Encodable>(
-    signal: 'traces' | 'logs',
-    { target, queued, encodable }: { target: Target; queued: QueueSettings; encodable: (item: Item) => Encodable },
-  ): ExportQueue<Item> {
+  function open<Item>(signal: Signal, queued: QueueSettings, encodable: (items: readonly Item[]) => unknown) {
+    const target = settings[signal];
+    if (target === undefined) return undefined;
     const serializer = sdk.SERIALIZERS[target.protocol][signal] as Serializer<unknown>;
     const collector = openCollector(target);
-    const send = (items: readonly Item[]) => sendOtlp(collector, serializer, () => items.map(encodable));
-    const queue = new ExportQueue({ ...queued, send, events: eventsOf(signal, target), clock });
+    const send = (items: readonly Item[]) => sendOtlp(collector, serializer, () => encodable(items));
+    const events = createCollectorLog({ signal, url: publicUrl(target.url), metrics: registry, log });
+    const queue = new ExportQueue({ ...queued, send, events, clock });
     closing.push(async (patience_ms) => {
       await queue.close(patience_ms);
       collector.close();
@@ -61,40 +63,27 @@ export async function openSignals(settings: ExportSettings, context: SignalConte
     return queue;
   }
 
-  const spans = traces && {
-    target: traces,
-    queued: settings.spans,
-    encodable: (span: ExportableSpan) => ('made' in span ? span.made : new sdk.ExportedSpan(span, resource, scope)),
-  };
-  const lines = logs && {
-    target: logs,
-    queued: settings.log_records,
-    encodable: (line: string) => sdk.logRecordOf(line, resource, scope),
-  };
-  const metric_export =
-    metrics &&
-    sdk.openMetricExport({
-      target: metrics,
-      serializer: sdk.SERIALIZERS[metrics.protocol].metrics,
-      registry,
-      scope,
-      interval_ms: settings.metrics_interval_ms,
-      temporality: settings.metrics_temporality,
-      events: eventsOf('metrics', metrics),
-    });
-  const opened = { spans: spans && open('traces', spans), logs: lines && open('logs', lines) };
+  const spans = open('traces', settings.spans, (items: readonly ExportableSpan[]) =>
+    items.map((span) => ('made' in span ? span.made : new sdk.ExportedSpan(span, resource, scope))),
+  );
+  const lines = open('logs', settings.log_records, (items: readonly string[]) =>
+    items.map((line) => sdk.logRecordOf(line, resource, scope)),
+  );
+  const collected = open('metrics', COLLECTIONS, ([one]: readonly ResourceMetrics[]) => one);
+  const reader = collected && sdk.metricReader({ registry, scope }, settings, (metrics) => collected.push(metrics));
   const started = sdk.startSdk({
     resource,
-    readers: metric_export === undefined ? [] : [metric_export.reader],
+    readers: reader === undefined ? [] : [reader],
     take: context.takeMade,
     log,
   });
   return {
-    ...opened,
+    spans,
+    logs: lines,
     async close(patience_ms) {
-      metric_export?.hurry();
-      await Promise.all([...closing.map((close) => close(patience_ms)), waitAtMost(patience_ms, started.stop())]);
-      metric_export?.close();
+      // Metrics are collected a last time.
+      await waitAtMost(patience_ms, started.stop());
+      await Promise.all(closing.map((close) => close(patience_ms)));
     },
   };
 }
