@@ -58,6 +58,8 @@ describe('a destination of telemetry of clients', () => {
     assert.equal(queue?.series[0]?.sum, 7 * (1024 * 1024 + 4096));
     for (let n = 0; n < 3000; n++) take(METRICS);
     assert.ok((dropped()[0]![1] as number) > 2700, 'small requests count beside their bytes');
+    // Whatever is on its way is there before the next test.
+    await until('all that go at once arrived', () => collector.server.requests.length === 4);
   });
 
   test('that is away gets what waits when it is back', async () => {
@@ -73,6 +75,35 @@ describe('a destination of telemetry of clients', () => {
     assert.match(told.join(), /does not take telemetry of clients.*takes telemetry of clients again/);
     assert.deepEqual(dropped(), []);
   });
+
+  for (const [status, is_kept] of Object.entries({
+    ...{ 307: false, 400: false, 401: false, 404: false, 413: false, 500: false },
+    ...{ 429: true, 502: true, 503: true, 504: true },
+  })) {
+    test(`that answers ${status} ${is_kept ? 'is sent the same later' : 'is sent it once'}`, async () => {
+      const { take, clock, told, dropped } = scene({}, { ...ENTRY, url: collector.url });
+      collector.trouble(
+        answerBytes(Number(status), { location: `${collector.url}/elsewhere`, 'retry-after': '20' }, ''),
+      );
+      take(METRICS);
+      if (!is_kept) {
+        await until('it is counted', () => dropped()[0]?.[0] === 'refused');
+        assert.equal(collector.server.requests.length, 1);
+        return;
+      }
+      await until('it is told', () => told.length === 1);
+      collector.trouble(undefined);
+      take(METRICS);
+      clock.advance(19_000);
+      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+      assert.equal(collector.server.requests.length, 1, 'it is left alone as long as it asks');
+      await until('it was asked again', () => {
+        clock.advance(1000);
+        return collector.exports.length === 2;
+      });
+      assert.deepEqual(dropped(), []);
+    });
+  }
 
   test('that refuses one request has a client that sent nonsense, and is told of only when it refuses them all', async () => {
     const { take, told, dropped } = scene({}, { ...ENTRY, url: collector.url });

@@ -1,7 +1,7 @@
 import type { Signal } from '../../contract/client-telemetry.ts';
 import type { Log } from '../../contract/services.ts';
 import type { Metrics } from '../metrics.ts';
-import type { NotTaken } from '../sent.ts';
+import type { NotTaken } from './collector.ts';
 import type { LossReason, QueueEvents } from './export-queue.ts';
 
 /** A destination that refuses so many requests of clients in a row refuses what the gateway does, and not what one client sent. */

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../contract/services.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
-import type { Sent } from '../sent.ts';
+import type { Sent } from './collector.ts';
 
 /** Why items did not reach the collector. */
 export type LossReason = 'queue_full' | 'refused' | 'failed' | 'closing';
