@@ -10,6 +10,9 @@ export const SIGNALS = ['metrics', 'logs', 'traces'] as const;
 /** A signal of OpenTelemetry. */
 export type Signal = (typeof SIGNALS)[number];
 
+/** Most bytes of one export request of a client, as it came and after decompression. */
+export const EXPORT_BYTES_MAX = 4 * 1024 * 1024;
+
 /** Begins the variables of features where no profile gives a name. */
 export const NEUTRAL_FEATURE_PREFIX = 'CLIENT_CODE';
 

@@ -157,9 +157,6 @@ export interface GatewayFile {
       readonly metrics: boolean;
       readonly logs: boolean;
       readonly traces: boolean;
-      readonly names: readonly string[];
-      readonly attributes: readonly string[];
-      readonly content_reason?: string;
       readonly caller: readonly ('id' | 'email' | 'groups' | 'team' | 'project' | 'token_group')[];
       readonly ca_file?: string;
       readonly timeout_seconds: number;

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Router } from 'express';
+import { EXPORT_BYTES_MAX, SIGNALS, type Signal } from '../contract/client-telemetry.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import type { BearerTokens, Clock, Log } from '../contract/services.ts';
@@ -10,9 +11,8 @@ import { sendWhole } from '../run/answer/send-whole.ts';
 import { BodyBudget, HeldBytes } from '../run/body-budget.ts';
 import { receiveContent } from '../run/content-encoding.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
-import { CallerRates } from '../telemetry/relay/caller-rates.ts';
-import { type Encoding, EXPORT_BYTES_MAX, SIGNALS, type Signal } from '../telemetry/relay/otlp/messages.ts';
-import type { TakenExport, TelemetryRelay } from '../telemetry/relay/relay.ts';
+import { CallerRates } from '../telemetry/caller-rates.ts';
+import type { TelemetryRelay } from '../telemetry/relay.ts';
 
 /** What the telemetry of clients is taken with. */
 export interface ClientTelemetryOptions {
@@ -27,11 +27,15 @@ export interface ClientTelemetryOptions {
 const MAX_HELD_BYTES = 16 * EXPORT_BYTES_MAX;
 const MAX_HELD_BYTES_PER_CALLER = 4 * EXPORT_BYTES_MAX;
 
-const ENCODINGS: Readonly<Record<string, Encoding>> = {
-  'application/x-protobuf': 'protobuf',
-  'application/protobuf': 'protobuf',
-  'application/json': 'json',
+const [PROTOBUF, JSON_TYPE] = ['application/x-protobuf', 'application/json'] as const;
+/** The types of OTLP/HTTP, by what clients call them. */
+const TYPES: Readonly<Record<string, string>> = {
+  [PROTOBUF]: PROTOBUF,
+  'application/protobuf': PROTOBUF,
+  [JSON_TYPE]: JSON_TYPE,
 };
+/** A request without anything, in JSON; in protobuf it has no bytes. */
+const EMPTY = Buffer.from('{}');
 
 /** Codes of gRPC, which errors of OTLP/HTTP have, by HTTP status. */
 const RPC_CODES: Readonly<Record<number, number>> = {
@@ -48,37 +52,24 @@ const RPC_INTERNAL = 13;
 
 /**
  * OTLP/HTTP for the telemetry of coding clients: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, in protobuf or JSON, with the
- * credential of any other request. What can be read is answered with 200, wherever it goes.
+ * credential of any other request. What is no larger than it may be is answered with 200, wherever it goes.
  */
 export function clientTelemetryRoutes(options: ClientTelemetryOptions): Router {
   const router = Router({ caseSensitive: true, strict: true });
   const take = createTake(options);
   for (const signal of SIGNALS) {
     router.all(`/v1/${signal}`, async (req, res) => {
-      const encoding = ENCODINGS[mediaType(req.headers['content-type'])];
+      const type = TYPES[mediaType(req.headers['content-type'])];
       try {
-        const taken = await take(signal, encoding, req);
-        send(res, 200, encoding ?? 'json', await successOf(taken, signal, encoding ?? 'json'));
+        const said = await take(signal, type, req);
+        const body = said === undefined ? {} : { partialSuccess: { errorMessage: said } };
+        send(res, 200, type, type === PROTOBUF ? Buffer.alloc(0) : Buffer.from(JSON.stringify(body)));
       } catch (error) {
-        await refuse(res, error, { ...options, signal, encoding: encoding ?? 'json' });
+        refuse(res, error, { ...options, signal, type });
       }
     });
   }
   return router;
-}
-
-/**
- * Who asks by sending nothing, as `appscli client --check` does, is told where nothing would go. Clients that send something are not:
- * they would log it each time.
- */
-async function successOf({ items, destinations }: TakenExport, signal: Signal, encoding: Encoding): Promise<Buffer> {
-  const { successBody, warningBody } = await import('../telemetry/relay/otlp/codec.ts');
-  if (items > 0 || destinations > 0) return successBody(encoding);
-  return warningBody(
-    signal,
-    encoding,
-    `the gateway passes them on to nobody: telemetry.forward_to has no destination for ${signal}`,
-  );
 }
 
 /** Makes the function that reads a request and hands it to the relay. */
@@ -87,13 +78,13 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
   const rates = new CallerRates(clock);
   const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = config.server.timeouts;
   const limits = { max_bytes: EXPORT_BYTES_MAX, total_seconds, silence_seconds };
-  return async (signal: Signal, encoding: Encoding | undefined, req: IncomingMessage) => {
+  return async (signal: Signal, type: string | undefined, req: IncomingMessage): Promise<string | undefined> => {
     if (req.method !== 'POST') {
       const message = `This path takes POST, not ${req.method}.`;
       throw new StageError('method_not_allowed', message, { headers: { allow: 'POST' } });
     }
     const principal = await verifyCaller(req.headers, verify);
-    if (encoding === undefined) {
+    if (type === undefined) {
       throw notTaken(
         'The body must be an OTLP export request in protobuf ("content-type: application/x-protobuf") or JSON.',
       );
@@ -103,22 +94,33 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
     try {
       const { bytes } = await receiveContent(req, limits, room, clock);
       rates.count(principal.id, bytes.length);
-      return await relay.receive({ signal, encoding, bytes, principal });
+      if (bytes.length === 0 || bytes.equals(EMPTY)) return nothingSaid(signal, config);
+      relay.take({ signal, content_type: type, bytes, principal });
+      return undefined;
     } finally {
       room.release();
     }
   };
 }
 
+/**
+ * Who asks by sending nothing, as `appscli client --check` does, is told where nothing would go. Clients that send something are not:
+ * they would log it each time.
+ */
+function nothingSaid(signal: Signal, { telemetry }: GatewayConfig): string | undefined {
+  if (telemetry.forward_to.some((destination) => destination[signal])) return undefined;
+  return `the gateway passes them on to nobody: telemetry.forward_to has no destination for ${signal}`;
+}
+
 function notTaken(message: string): StageError {
   return new StageError('invalid_request', message, { status: 415 });
 }
 
-async function refuse(
+function refuse(
   res: ServerResponse,
   error: unknown,
-  { relay, log, signal, encoding }: ClientTelemetryOptions & { readonly signal: Signal; readonly encoding: Encoding },
-): Promise<void> {
+  { relay, log, signal, type }: ClientTelemetryOptions & { readonly signal: Signal; readonly type: string | undefined },
+): void {
   let problem = error;
   if (!(problem instanceof StageError)) {
     log.error({ err: error, signal }, 'telemetry of a client could not be taken');
@@ -126,15 +128,21 @@ async function refuse(
   }
   const { code, status, message, headers } = problem as StageError;
   relay.refused(signal, code);
-  const { statusBody } = await import('../telemetry/relay/otlp/codec.ts');
-  const body = statusBody(encoding, RPC_CODES[status] ?? RPC_INTERNAL, message);
-  send(res, status, encoding, body, headers);
+  send(res, status, type, statusBody(type, RPC_CODES[status] ?? RPC_INTERNAL, message), headers);
+}
+
+/** `google.rpc.Status`, as OTLP/HTTP wants errors: the code is field 1, the message field 2. */
+function statusBody(type: string | undefined, code: number, message: string): Buffer {
+  if (type !== PROTOBUF) return Buffer.from(JSON.stringify({ code, message }));
+  const text = Buffer.from(message);
+  const length = text.length < 128 ? [text.length] : [(text.length & 127) | 128, text.length >> 7];
+  return Buffer.concat([Buffer.from([0x08, code, 0x12, ...length]), text]);
 }
 
 function send(
   res: ServerResponse,
   status: number,
-  encoding: Encoding,
+  type: string | undefined,
   body: Buffer,
   headers: Readonly<Record<string, string>> = {},
 ): void {
@@ -143,7 +151,7 @@ function send(
     status,
     {
       ...headers,
-      'content-type': encoding === 'json' ? 'application/json' : 'application/x-protobuf',
+      'content-type': type ?? JSON_TYPE,
       'content-length': body.length,
       'cache-control': 'no-store',
       [REQUEST_ID_HEADER]: randomUUID(),

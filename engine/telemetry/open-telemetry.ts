@@ -2,13 +2,12 @@ import type { GatewayConfig } from '../contract/config.ts';
 import type { Clock } from '../contract/services.ts';
 import type { Telemetry } from '../contract/telemetry.ts';
 import { type ExportedLog, openExports } from './export/exports.ts';
-import { resourceAttributes } from './export/resource.ts';
-import { resourceFrom } from './export/settings.ts';
+import { resourceAttributes, resourceFrom } from './export/settings.ts';
 import { MetricRegistry } from './metric-registry.ts';
 import type { Metrics } from './metrics.ts';
 import { createOperationTelemetry } from './operations.ts';
 import { openMetricsListener } from './prometheus/open-metrics-listener.ts';
-import { openRelay, type TelemetryRelay } from './relay/relay.ts';
+import { openRelay, type TelemetryRelay } from './relay.ts';
 import { createRequestTelemetry } from './requests/request-telemetry.ts';
 
 /** How long telemetry of clients that waits may take when the gateway stops. */

@@ -37,7 +37,7 @@ export type Post = (
 /** An answer is read for what it says was not taken, and so that its connection can be used again. */
 const ANSWER_BYTES_MAX = 65_536;
 /** Connections to one destination. */
-const CONNECTIONS = 2;
+const CONNECTIONS = 4;
 
 /** Texts in PEM: who signs certificates of the destination, beside those that everybody trusts, and what the gateway shows of itself. */
 export interface PostTls {

@@ -81,12 +81,12 @@ export async function startPrograms(data: string): Promise<{ running: Program[];
   const running: Program[] = [];
   const missing: Missing[] = [];
 
-  const collector = find('OTELCOL', ['otelcol', 'otelcol-contrib']);
+  const collector = find('OTELCOL', ['otelcol-contrib']);
   if (collector === undefined) {
     missing.push({
       what: 'OpenTelemetry Collector',
       remedy:
-        'install otelcol from https://opentelemetry.io/docs/collector/installation, or name it: OTELCOL=/path/to/otelcol',
+        'install otelcol-contrib from https://opentelemetry.io/docs/collector/installation, or name it: OTELCOL=/path/to/otelcol-contrib',
     });
   } else {
     const env = { TELEMETRY_FILE: join(data, 'telemetry.jsonl') };

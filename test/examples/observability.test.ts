@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test';
 import { startGateway } from '../../engine/gateway/start-gateway.ts';
 import { METRICS, type MetricSpec } from '../../engine/telemetry/catalogue/metrics.ts';
 import { prometheusLabel, prometheusName } from '../../engine/telemetry/catalogue/prometheus-names.ts';
+import { callerHeaders } from '../../engine/telemetry/relay.ts';
 import { startUpstream } from '../../examples/demo/upstream.ts';
 import { startTraffic } from '../../examples/observability/traffic.ts';
 import { stages } from '../../stages/index.ts';
@@ -93,4 +94,14 @@ test('the values of labels that dashboards and rules ask for are told', () => {
   assert.ok(asked.size > 10, `${asked.size}`);
   const told = lines.join('\n');
   assert.deepEqual([...asked].filter((matcher) => !told.includes(matcher)).toSorted(), RARE);
+});
+
+test('the collector stamps what clients send with every header that says who sent it', () => {
+  const text = readFileSync(join(EXAMPLE, 'collector.yaml'), 'utf8');
+  const stamped = [...text.matchAll(/from_context: metadata\.([\w-]+)/g)].map(([, name]) => name);
+  const group = 'g';
+  const token = { id: 't', name: 't', group };
+  const known = { id: 'i', email: 'e', groups: [group], roles: [], team: 't', project: 'p', token };
+  const parts = ['id', 'email', 'groups', 'team', 'project', 'token_group'] as const;
+  assert.deepEqual(stamped.toSorted(), Object.keys(callerHeaders({ ...known, kind: 'session' }, parts)).toSorted());
 });

@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
+import { answerBytes } from '../support/model-provider/scripted-upstream.ts';
 import { startCollector, type TestCollector } from '../support/telemetry/collector.ts';
 import { until } from '../support/until.ts';
 
@@ -19,15 +20,7 @@ before(async () => {
       telemetry: {
         forward_to: [
           { url: collector.url, headers_env: 'TEST_COLLECTOR_HEADERS', logs: true, traces: true },
-          {
-            url: `${narrow.url}/v1/metrics`,
-            names: ['tool.tokens', 'tool.asked'],
-            attributes: ['model', 'service.*', 'prompt'],
-            logs: true,
-            content_reason: 'agreed with the works council on 2026-11-02',
-            caller: ['team'],
-            compression: 'none',
-          },
+          { url: `${narrow.url}/v1/metrics`, caller: ['team'], compression: 'none' },
         ],
       },
     },
@@ -92,68 +85,54 @@ function send(signal: string, body: object | Buffer | string, headers: Record<st
   });
 }
 
+/** What a destination got: as it was sent, and the headers that say who sent it. */
+function got({ exports }: TestCollector) {
+  return exports.map(({ body, received: { headers } }) => ({
+    body: body.toString(),
+    caller: Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith('x-gateway-'))),
+  }));
+}
+
 describe('telemetry of clients', () => {
-  test('reaches a collector with who sent it on the resource, whatever the client says there', async () => {
-    const token = await gateway.newToken({ user: 'ada@example.com', team: 'compilers', project: 'parser' });
-    const answer = await send('metrics', metricsOf('tool.tokens'), { authorization: `Bearer ${token}` });
+  test('reaches a collector byte for byte, with who sent it in headers that no client can set', async () => {
+    const token = await gateway.newToken({ user: 'ada@example.com', team: 'größer, 100 %', project: 'parser' });
+    const body = JSON.stringify(metricsOf('tool.tokens'), null, 1);
+    const forged = { 'x-gateway-caller-team': 'boss', 'x-gateway-caller-groups': 'admins', 'x-tenant': 'b' };
+    const answer = await send('metrics', body, { ...forged, authorization: `Bearer ${token}` });
     assert.equal(answer.status, 200);
     assert.equal(answer.headers.get('content-type'), 'application/json');
     assert.equal(await answer.text(), '{}');
-    const point = await collector.point('tool.tokens');
-    assert.equal(point.value, 41);
-    assert.equal(point.resource['user.email'], 'ada@example.com');
-    assert.equal(point.resource['gateway.team'], 'compilers');
-    assert.equal(point.resource['gateway.project'], 'parser');
-    assert.equal(point.resource['gateway.token_group'], 'all');
-    assert.equal(point.resource['identity.source'], 'gateway-token');
-    assert.equal(point.resource['service.name'], 'tool');
-    assert.ok(point.resource['user.id']);
-    assert.ok(!collector.wire().includes('boss@example.com'));
-    assert.match(collector.wire(), /authorization\nBearer collector-secret-1\nx-tenant\na\n/);
+    const [one] = await until('it arrived', () => collector.exports.length > 0 && got(collector));
+    assert.equal(one?.body, body);
+    const { 'x-gateway-caller-id': id, 'x-gateway-caller-team': team, ...caller } = one!.caller;
+    assert.ok(id);
+    assert.equal(Buffer.from(String(team), 'latin1').toString(), 'größer, 100 %');
+    assert.deepEqual(caller, {
+      'x-gateway-caller-source': 'gateway-token',
+      'x-gateway-caller-email': 'ada@example.com',
+      'x-gateway-caller-groups': 'all',
+      'x-gateway-caller-project': 'parser',
+      'x-gateway-caller-token-group': 'all',
+    });
+    const { headers } = collector.exports[0]!.received;
+    assert.deepEqual([headers.authorization, headers['x-tenant']], ['Bearer collector-secret-1', 'a']);
+    assert.ok(!collector.wire().includes(token));
   });
 
-  test('goes to each destination without what it may not have', async () => {
-    const content = [text('prompt', 'a planted prompt'), text('tool_input', 'planted input')];
-    await send('metrics', metricsOf('tool.tokens', 'tool.sessions'));
-    await send(
-      'logs',
-      logsOf([...content, text('prompt_length', '16'), text('model', 'coder-1'), text('user.email', 'x@y.z')]),
-    );
-    await until('both metrics arrived', () => collector.points.length === 2);
-    const [log] = await until('the event arrived', () => collector.logs.length > 0 && collector.logs);
-    assert.deepEqual(log?.attributes, { 'event.name': 'asked', prompt_length: '16', model: 'coder-1' });
-    assert.equal(log?.body, 'tool.asked');
-    const [point, ...more] = await until('the metric arrived', () => narrow.points.length > 0 && narrow.points);
-    assert.deepEqual(more, []);
-    assert.equal(point?.metric, 'tool.tokens');
-    assert.deepEqual(point?.labels, { model: 'coder-1' });
-    assert.deepEqual(point?.resource, { 'service.name': 'tool', 'identity.source': 'gateway-token' });
-    const [agreed] = await until('the event arrived', () => narrow.logs.length > 0 && narrow.logs);
-    assert.deepEqual(agreed?.attributes, { prompt: 'a planted prompt', model: 'coder-1' });
-    assert.ok(!collector.wire().includes('planted'));
-  });
-
-  test('has no credentials left, not even where texts may pass', async () => {
-    const planted = [
-      text('model', `gw_${'a1b2'.repeat(8)}`),
-      text('prompt', 'use the header authorization: Bearer abcdef0123456789'),
-      text('api_key', 'planted-key'),
-      text('service.password', 'planted-password'),
-    ];
-    await send(
-      'logs',
-      logsOf([...planted, text('token_type', 'input')], { body: { stringValue: `gw_${'a1b2'.repeat(8)}` } }),
-    );
-    await send('logs', logsOf(planted));
-    await until('both arrived', () => narrow.logs.length === 1 && collector.logs.length === 2);
-    assert.deepEqual(collector.logs[0]?.attributes, { 'event.name': 'asked', token_type: 'input' });
-    for (const { wire } of [collector, narrow]) assert.doesNotMatch(wire(), /planted|a1b2|abcdef01/);
+  test('goes to each destination that takes its signal, with what that may know of the caller', async () => {
+    await send('logs', logsOf([]));
+    await send('metrics', metricsOf('tool.tokens'));
+    await until('both arrived', () => collector.exports.length === 2 && narrow.exports.length === 1);
+    assert.deepEqual(got(narrow), [
+      { body: JSON.stringify(metricsOf('tool.tokens')), caller: { 'x-gateway-caller-source': 'gateway-token' } },
+    ]);
+    assert.equal(narrow.exports[0]?.received.headers['content-encoding'], undefined);
   });
 
   test('is taken in protobuf and JSON, compressed or not, with either header for the credential', async () => {
-    const { decodeRequest, encodeRequest } = await import('../../engine/telemetry/relay/otlp/codec.ts');
     const json = Buffer.from(JSON.stringify(logsOf([])));
-    const protobuf = encodeRequest('logs', decodeRequest('logs', 'json', json));
+    // LogRecord.body of "a" in ScopeLogs in ResourceLogs.
+    const protobuf = Buffer.from('0a09120712052a030a0161', 'hex');
     const type = { 'content-type': 'application/x-protobuf' };
     const answers = [
       await send('logs', protobuf, type),
@@ -169,21 +148,20 @@ describe('telemetry of clients', () => {
       ['application/x-protobuf', 'application/x-protobuf', 'application/json'],
     );
     assert.equal(await answers[0]?.text(), '');
-    const logs = await until('three events arrived', () => collector.logs.length === 3 && collector.logs);
-    assert.ok(logs.every(({ at }) => Math.trunc(at) === 1_763_877_600_123));
+    await until('three events arrived', () => collector.logs.length === 3);
+    assert.deepEqual(
+      got(collector)
+        .map(({ body }) => body)
+        .toSorted(),
+      [`${json}`, `${protobuf}`, `${protobuf}`].toSorted(),
+    );
   });
 
   test('that cannot be taken is answered by OTLP status', async () => {
     const bomb = gzipSync(Buffer.alloc(16 * 1024 * 1024));
-    const many = Buffer.alloc(1024 * 1024);
-    for (let at = 0; at < many.length; at += 2) many[at] = 0x0a;
-    const protobuf = { 'content-type': 'application/x-protobuf' };
     const refused: [string, Promise<Response>, number, number][] = [
       ['no credential', send('logs', {}, { authorization: '' }), 401, 16],
       ['a wrong credential', send('logs', {}, { authorization: 'Bearer gw_nobody' }), 401, 16],
-      ['no JSON', send('logs', '{"resourceLogs":'), 400, 3],
-      ['another shape', send('logs', '{"resourceLogs":7}'), 400, 3],
-      ['deep JSON', send('logs', `{"a":${'['.repeat(500_000)}`), 400, 3],
       ['another type', send('logs', 'a=b', { 'content-type': 'application/x-www-form-urlencoded' }), 415, 3],
       ['another coding', send('logs', 'a', { 'content-encoding': 'compress' }), 415, 3],
       ['no gzip', send('logs', 'a', { 'content-encoding': 'gzip' }), 400, 3],
@@ -198,14 +176,29 @@ describe('telemetry of clients', () => {
       assert.equal(said.code, code, what);
       assert.ok(said.message.length > 20, what);
     }
-    const binary = await send('traces', many, protobuf);
-    assert.equal(binary.status, 400);
+    const binary = await send('traces', Buffer.alloc(5 * 1024 * 1024), { 'content-type': 'application/x-protobuf' });
+    assert.equal(binary.status, 413);
     assert.equal(binary.headers.get('content-type'), 'application/x-protobuf');
-    assert.match(await binary.text(), /it has more than 300000 values/);
+    const status = Buffer.from(await binary.arrayBuffer());
+    assert.deepEqual([...status.subarray(0, 3)], [0x08, 8, 0x12]);
+    const long = status[3]! > 127;
+    const length = long ? (status[3]! & 127) + (status[4]! << 7) : status[3]!;
+    assert.equal(length, status.length - (long ? 5 : 4));
+    assert.match(status.toString(), /is larger than 4194304 bytes/);
     const got = await fetch(`${gateway.url}/v1/logs`, { headers: { authorization: `Bearer ${gateway.token}` } });
     assert.equal(got.status, 405);
     assert.equal(got.headers.get('allow'), 'POST');
     assert.deepEqual(collector.exports, []);
+  });
+
+  test('that its destination refuses is lost, and holds up nothing behind it', async () => {
+    collector.trouble(answerBytes(400, {}, 'no'));
+    assert.equal((await send('logs', '{"resourceLogs":')).status, 200);
+    await until('it was refused', () => collector.server.requests.length === 1);
+    collector.trouble(undefined);
+    await send('metrics', metricsOf('tool.tokens'));
+    await send('logs', logsOf([]));
+    await until('both arrived', () => collector.points.length === 1 && collector.logs.length === 1);
   });
 
   test('goes where a reload says, and is answered the same where it goes nowhere', async () => {

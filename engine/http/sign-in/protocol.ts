@@ -1,4 +1,5 @@
 import type { Router } from 'express';
+import { EXPORT_BYTES_MAX, SIGNALS } from '../../contract/client-telemetry.ts';
 import type { AuthConfig, GatewayConfig } from '../../contract/config.ts';
 import { ERRORS, type ErrorSpec } from '../../contract/errors.ts';
 import { SELFCHECK_PATH, SELFCHECK_TICK_MS, SELFCHECK_TICKS } from '../../contract/selfcheck-endpoint.ts';
@@ -7,7 +8,6 @@ import { issuerOf } from '../../identity/provider/issuer.ts';
 import { CONTENT_ENCODINGS } from '../../kit/decompressor.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
-import { EXPORT_BYTES_MAX, SIGNALS } from '../../telemetry/relay/otlp/messages.ts';
 import {
   CALLBACK_PATH,
   DEVICE_AUTHORIZATION_PATH,
@@ -265,10 +265,8 @@ function telemetry({ telemetry: { forward_to } }: GatewayConfig): string {
 
 ${paths} take what OTLP/HTTP exporters send (OTLP 1.x): protobuf (\`application/x-protobuf\`) or JSON
 (\`application/json\`), compressed or not, ${EXPORT_BYTES_MAX} bytes at most after decompression, with the credential of any other
-request. What can be read is answered with 200 and an empty export response, wherever it goes; this gateway passes on: ${kept}.
-It says itself who sent it, in \`user.id\` and its like on the resource; what a client says of that is taken out, and so are texts of prompts,
-tools and answers unless an administrator has agreed to them. Errors are \`google.rpc.Status\` in the encoding of the request;
-429 and 503 have \`retry-after\`.`;
+request. It is answered with 200 and an empty export response, wherever it goes, and passed on as it came, with headers that say who sent
+it; this gateway passes on: ${kept}. Errors are \`google.rpc.Status\` in the encoding of the request; 429 and 503 have \`retry-after\`.`;
 }
 
 function selfcheck(): string {

@@ -1,6 +1,6 @@
 import { isLoopbackUrl, parseListenAddress, urlProblem } from '../../kit/net/addresses.ts';
 import type { Findings } from '../../source/findings.ts';
-import { childOf, entryOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
+import { childOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
 
 const SIGNALS = ['traces', 'metrics', 'logs'] as const;
 const ENDPOINTS = { traces: 'endpoint', metrics: 'metrics_endpoint', logs: 'logs_endpoint' } as const;
@@ -85,12 +85,9 @@ function checkCircle(root: MapNode, node: Node | undefined, findings: Findings):
 }
 
 function checkAnything(destination: Node, findings: Findings): void {
-  const goes = (signal: string) => flagOf(destination, signal) ?? DEFAULTS[signal] ?? false;
-  const names = entryOf(destination, 'names');
-  const has_names = names === undefined || names.value.kind !== 'list' || itemsOf(names.value).length > 0;
-  if (SIGNALS.some(goes) && has_names) return;
+  if (SIGNALS.some((signal) => flagOf(destination, signal) ?? DEFAULTS[signal] ?? false)) return;
   findings.report('W7086', destination.mark, 'nothing is sent to this destination', {
-    help: 'write `metrics: true`, `logs: true` or `traces: true`, and `names` that go there, or take the entry out',
+    help: 'write `metrics: true`, `logs: true` or `traces: true`, or take the entry out',
   });
 }
 

@@ -4,8 +4,8 @@ import type { MetricSpec } from './metric-spec.ts';
 export const CLIENT_METRICS = {
   'gateway.client_telemetry.received': {
     kind: 'counter',
-    unit: '{item}',
-    meaning: 'Spans, data points and log records that clients sent to the gateway',
+    unit: '{request}',
+    meaning: 'Export requests of clients that the gateway took',
     labels: ['gateway.telemetry.signal'],
   },
   'gateway.client_telemetry.refused': {
@@ -16,8 +16,8 @@ export const CLIENT_METRICS = {
   },
   'gateway.client_telemetry.sent': {
     kind: 'counter',
-    unit: '{item}',
-    meaning: 'Spans, data points and log records of clients that a destination took',
+    unit: '{request}',
+    meaning: 'Export requests of clients that a destination took',
     labels: ['gateway.telemetry.signal', 'gateway.telemetry.destination'],
   },
   'gateway.client_telemetry.queue': {

@@ -5,7 +5,8 @@ export const EXPORT_METRICS = {
   'gateway.telemetry.dropped': {
     kind: 'counter',
     unit: '{item}',
-    meaning: 'Spans, metrics and log records that did not reach their destination, by why',
+    meaning:
+      'Spans, log records, collections of metrics and export requests of clients that did not reach their destination, by why',
     labels: ['gateway.telemetry.signal', 'gateway.telemetry.destination', 'gateway.telemetry.reason'],
   },
   'gateway.telemetry.sends': {

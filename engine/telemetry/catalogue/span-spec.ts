@@ -1,6 +1,6 @@
 /** What is known of an attribute of a span, an event or a metric. */
 export interface AttributeSpec {
-  /** A double has fractions; whatever its value it is never sent as an integer, so that backends which keep to a type keep the right one. */
+  /** A double has fractions; the SDK sends one that is whole as an integer. */
   readonly kind: 'string' | 'number' | 'double' | 'boolean' | 'strings';
   /** A sentence without its full stop. */
   readonly meaning: string;

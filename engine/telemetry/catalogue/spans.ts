@@ -37,11 +37,6 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   ...MODEL_ATTRIBUTES,
 };
 
-/** Attributes whose numbers are doubles. */
-export const DOUBLES: ReadonlySet<string> = new Set(
-  Object.keys(ATTRIBUTES).filter((name) => ATTRIBUTES[name]!.kind === 'double'),
-);
-
 /** Every event within a span, by name. */
 export const EVENTS: Readonly<Record<string, EventSpec>> = REQUEST_EVENTS;
 

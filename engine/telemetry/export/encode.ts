@@ -23,6 +23,6 @@ export const SERIALIZERS = {
 
 export { resourceFromAttributes } from '@opentelemetry/resources';
 export { logRecordOf } from './log-record.ts';
-export { openMetricExport } from './metric-export.ts';
+export { metricReader } from './metric-producer.ts';
 export { startSdk } from './node-sdk.ts';
-export { spanSerializer } from './span-serializer.ts';
+export { ExportedSpan } from './readable-span.ts';

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../contract/services.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
-import type { Sent } from '../sent.ts';
+import type { Sent } from './collector.ts';
 
 /** Why items did not reach the collector. */
 export type LossReason = 'queue_full' | 'refused' | 'failed' | 'closing';
@@ -13,8 +13,9 @@ export interface QueueEvents {
 
 /** How a queue sends. */
 export interface QueueOptions<Item> {
-  /** Most items that are kept, waiting or on their way. */
-  readonly items_max: number;
+  /** Most that is kept, waiting or on its way: in items, or by their weight. */
+  readonly room: number;
+  readonly weigh?: (item: Item) => number;
   readonly batch_items: number;
   /** Longest an item waits for others to be sent with. */
   readonly delay_ms: number;
@@ -33,12 +34,14 @@ const RETRY_AFTER_MAX_MS = 300_000;
 /** A batch that was refused this often for a time is given up, so that one that is the cause itself does not stay in the way. */
 const SENDS_OF_BATCH_MAX = 10;
 
-/** Items that wait for a collector, bounded in number. What there is no room for is dropped and counted. */
+/** Items that wait for a collector, bounded. What there is no room for is dropped and counted. */
 export class ExportQueue<Item> {
   readonly #options: QueueOptions<Item>;
+  readonly #weigh: (item: Item) => number;
   #waiting: Item[] = [];
   /** Items that are being sent. */
   #away = 0;
+  #taken = 0;
   readonly #sends = new Set<Promise<void>>();
   /** Failures in a row. */
   #failures = 0;
@@ -49,20 +52,23 @@ export class ExportQueue<Item> {
 
   constructor(options: QueueOptions<Item>) {
     this.#options = options;
+    this.#weigh = options.weigh ?? (() => 1);
   }
 
-  /** Items that wait or are on their way. */
-  get length(): number {
-    return this.#waiting.length + this.#away;
+  /** How much of the room is taken by what waits or is on its way. */
+  get taken(): number {
+    return this.#taken;
   }
 
   push(item: Item): void {
-    const { items_max, batch_items, events } = this.#options;
-    if (this.#is_closed || this.length >= items_max) {
+    const { room, batch_items, events } = this.#options;
+    const weight = this.#weigh(item);
+    if (this.#is_closed || this.#taken + weight > room) {
       events.dropped(1, this.#is_closed ? 'closing' : 'queue_full');
       return;
     }
     this.#waiting.push(item);
+    this.#taken += weight;
     if (this.#is_paused) return;
     if (this.#waiting.length >= batch_items) this.#flow();
     else this.#wakeIn(this.#options.delay_ms);
@@ -70,7 +76,12 @@ export class ExportQueue<Item> {
 
   /** Lets go of what waits, for another queue; what is on its way stays. */
   release(): readonly Item[] {
-    return this.#waiting.splice(0);
+    return this.#leave(this.#waiting.splice(0));
+  }
+
+  #leave(items: readonly Item[]): readonly Item[] {
+    for (const item of items) this.#taken -= this.#weigh(item);
+    return items;
   }
 
   /** Sends what waits, for at most this long, and takes nothing any more. What is left is dropped and counted. */
@@ -122,6 +133,7 @@ export class ExportQueue<Item> {
     if (answer.outcome === 'failed') this.#failed(items, answer.retry_after_ms);
     else {
       this.#failures = 0;
+      this.#leave(items);
       const lost = answer.outcome === 'refused' ? items.length : Math.min(answer.rejected, items.length);
       if (lost > 0) events.dropped(lost, 'refused');
     }
@@ -131,7 +143,7 @@ export class ExportQueue<Item> {
   #failed(items: readonly Item[], retry_after_ms: number | undefined): void {
     this.#failures++;
     if (this.#is_closing || this.#failures % SENDS_OF_BATCH_MAX === 0) {
-      this.#options.events.dropped(items.length, 'failed');
+      this.#options.events.dropped(this.#leave(items).length, 'failed');
     } else {
       this.#waiting = [...items, ...this.#waiting];
     }

@@ -6,6 +6,8 @@ import {
   DataPointType,
   type MetricData,
   type MetricProducer,
+  PeriodicExportingMetricReader,
+  type ResourceMetrics,
   type ScopeMetrics,
 } from '@opentelemetry/sdk-metrics';
 import type { MeasuredMetric, MetricRegistry, Series } from '../metric-registry.ts';
@@ -98,4 +100,29 @@ export function createMetricProducer(options: MetricProducerOptions): MetricProd
       return { resourceMetrics: { resource, scopeMetrics }, errors: [] };
     },
   };
+}
+
+/** What collects the metrics of a registry, and of stages, again and again until it is shut down. @param take never waits */
+export function metricReader(
+  { registry, scope }: Pick<MetricProducerOptions, 'registry' | 'scope'>,
+  settings: { readonly metrics_interval_ms: number; readonly metrics_temporality: 'cumulative' | 'delta' },
+  take: (metrics: ResourceMetrics) => void,
+): PeriodicExportingMetricReader {
+  const { metrics_interval_ms: interval_ms, metrics_temporality } = settings;
+  const temporality =
+    metrics_temporality === 'delta' ? AggregationTemporality.DELTA : AggregationTemporality.CUMULATIVE;
+  return new PeriodicExportingMetricReader({
+    exporter: {
+      export(metrics, done) {
+        take(metrics);
+        done({ code: 0 });
+      },
+      forceFlush: async () => {},
+      shutdown: async () => {},
+      selectAggregationTemporality: () => temporality,
+    },
+    exportIntervalMillis: interval_ms,
+    exportTimeoutMillis: interval_ms,
+    metricProducers: [createMetricProducer({ registry, scope, temporality })],
+  });
 }

@@ -51,7 +51,7 @@ export function startSdk(options: {
 const TOLD_MAX = 50;
 
 /** What the SDK says of itself goes to the log: its first words alone, as the rest may hold what was to be sent. */
-export function logDiagnostics(log: Log): void {
+function logDiagnostics(log: Log): void {
   const told = new Set<string>();
   const tell = (level: 'error' | 'warn') => (message: string) => {
     const reason = message.slice(0, 200);

@@ -1,11 +1,10 @@
+import type { Signal } from '../../contract/client-telemetry.ts';
 import { newSpanId, newTraceId } from '../../kit/net/trace-context.ts';
 import { programVersion } from '../../kit/package-root.ts';
 import { isPage } from '../post.ts';
 import type { FinishedSpan } from '../spans.ts';
-import { openCollector } from './collector.ts';
-import { partOf } from './otlp-sender.ts';
-import { resourceAttributes } from './resource.ts';
-import type { Signal, Target } from './targets.ts';
+import { openCollector, partOf } from './collector.ts';
+import { resourceAttributes, type Target } from './settings.ts';
 
 /** What a collector answered to a trial. */
 export interface ProbeAnswer {
@@ -26,8 +25,7 @@ export async function probeCollector(
   target: Target,
   resource: Readonly<Record<string, string>>,
 ): Promise<ProbeAnswer> {
-  const { SERIALIZERS, logRecordOf, resourceFromAttributes } = await import('./encode.ts');
-  const { ExportedSpan } = await import('./readable-span.ts');
+  const { SERIALIZERS, ExportedSpan, logRecordOf, resourceFromAttributes } = await import('./encode.ts');
   const serializers = SERIALIZERS[target.protocol];
   const sender = resourceFromAttributes(resourceAttributes(resource));
   const scope = { name: 'appscli-gateway', version: programVersion() };

@@ -1,22 +1,36 @@
+import { randomUUID } from 'node:crypto';
+import { SIGNALS, type Signal } from '../../contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { urlProblem } from '../../kit/net/addresses.ts';
-import { DIRECT, wayTo } from '../../kit/net/way.ts';
+import { DIRECT, type Way, wayTo } from '../../kit/net/way.ts';
+import { programVersion } from '../../kit/package-root.ts';
 import { secretHolder, secretIn } from '../../kit/secret-names.ts';
 import { percentDecoded } from '../../kit/text/percent.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import { CONVENTIONS, conventionsOf } from '../conventions.ts';
 import { parseHeaderList } from '../header-list.ts';
-import type { Signal, Target } from './targets.ts';
 
-/** Where one signal goes: to a collector, to the error output, or nowhere. */
-export type Destination = Target | 'console' | undefined;
+/** How one signal is sent to a collector. */
+export interface Target {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly protocol: 'http/protobuf' | 'http/json';
+  readonly compression: 'gzip' | 'none';
+  readonly timeout_seconds: number;
+  /** Files in PEM: who signed the collector's certificate, and what the gateway shows of itself. */
+  readonly ca_file?: string | undefined;
+  readonly certificate_file?: string | undefined;
+  readonly key_file?: string | undefined;
+  /** How it is reached; directly where nothing is said. */
+  readonly way?: Way | undefined;
+}
 
 /** What is sent, where and how, of `telemetry` in gateway.yaml and the standard variables where that says nothing. */
 export interface ExportSettings {
-  readonly traces: Destination;
-  readonly metrics: Destination;
-  readonly logs: Destination;
+  readonly traces: Target | undefined;
+  readonly metrics: Target | undefined;
+  readonly logs: Target | undefined;
   /** Attributes of everything that is sent, without those that the gateway itself knows. */
   readonly resource: Readonly<Record<string, string>>;
   /** Where the names `gen_ai.*` are written down. */
@@ -25,15 +39,14 @@ export interface ExportSettings {
   readonly log_records: QueueSettings;
   readonly metrics_interval_ms: number;
   readonly metrics_temporality: 'cumulative' | 'delta';
-  /** File of OpenTelemetry's own configuration, which then says where everything goes. */
-  readonly config_file: string | undefined;
   /** What is asked for and not done, each in a sentence. */
   readonly not_done: readonly string[];
 }
 
 /** How what waits for the collector is kept. */
 export interface QueueSettings {
-  readonly items_max: number;
+  /** Most items that wait. */
+  readonly room: number;
   readonly batch_items: number;
   readonly delay_ms: number;
 }
@@ -41,12 +54,11 @@ export interface QueueSettings {
 type Env = Readonly<Record<string, string | undefined>>;
 type Otlp = NonNullable<GatewayConfig['telemetry']['otlp']>;
 
-const SIGNALS = ['traces', 'metrics', 'logs'] as const satisfies readonly Signal[];
 /** Where a collector on the same machine listens (OTLP/HTTP). */
 const DEFAULT_ENDPOINT = 'http://localhost:4318';
 const DEFAULT_TIMEOUT_SECONDS = 10;
 const DEFAULT_QUEUE_SPANS = 16_384;
-/** A batch is encoded in one go: 256 spans take some two milliseconds, in which no request moves. */
+/** A batch is encoded in one go, in which no request moves. */
 const DEFAULT_BATCH = 256;
 const OFF = { traces: undefined, metrics: undefined, logs: undefined };
 
@@ -54,16 +66,13 @@ const OFF = { traces: undefined, metrics: undefined, logs: undefined };
 export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env): ExportSettings {
   const { otlp } = telemetry;
   const disabled = /^true$/i.test(env.OTEL_SDK_DISABLED?.trim() ?? '');
-  const config_file = text(env, 'OTEL_CONFIG_FILE');
-  const by_file = otlp === undefined && config_file !== undefined && !disabled;
-  const destinations = disabled || by_file ? OFF : destinationsOf(otlp, env);
   return {
-    ...destinations,
+    ...(disabled ? OFF : destinationsOf(otlp, env)),
     resource: { ...resourceFrom(env), ...telemetry.resource },
     schema_url: CONVENTIONS[conventionsOf({ telemetry }, env)].schema_url,
     spans: {
       ...queueFrom(env, 'OTEL_BSP'),
-      items_max: otlp?.queue_spans ?? number(env, 'OTEL_BSP_MAX_QUEUE_SIZE') ?? DEFAULT_QUEUE_SPANS,
+      room: otlp?.queue_spans ?? number(env, 'OTEL_BSP_MAX_QUEUE_SIZE') ?? DEFAULT_QUEUE_SPANS,
     },
     log_records: queueFrom(env, 'OTEL_BLRP'),
     metrics_interval_ms:
@@ -73,8 +82,7 @@ export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env):
     )
       ? 'delta'
       : 'cumulative',
-    config_file: by_file ? config_file : undefined,
-    not_done: notDone(otlp, env, { disabled, by_file }),
+    not_done: notDone(otlp, env, disabled),
   };
 }
 
@@ -83,26 +91,25 @@ function seconds(value: number | undefined): number | undefined {
 }
 
 function queueFrom(env: Env, prefix: 'OTEL_BSP' | 'OTEL_BLRP'): QueueSettings {
-  const items_max = number(env, `${prefix}_MAX_QUEUE_SIZE`) ?? 2048;
+  const room = number(env, `${prefix}_MAX_QUEUE_SIZE`) ?? 2048;
   return {
-    items_max,
-    batch_items: Math.min(number(env, `${prefix}_MAX_EXPORT_BATCH_SIZE`) ?? DEFAULT_BATCH, items_max),
+    room,
+    batch_items: Math.min(number(env, `${prefix}_MAX_EXPORT_BATCH_SIZE`) ?? DEFAULT_BATCH, room),
     delay_ms: number(env, `${prefix}_SCHEDULE_DELAY`) ?? 5000,
   };
 }
 
-function destinationsOf(otlp: Otlp | undefined, env: Env): Record<Signal, Destination> {
-  const found: Record<Signal, Destination> = { ...OFF };
+function destinationsOf(otlp: Otlp | undefined, env: Env): Record<Signal, Target | undefined> {
+  const found: Record<Signal, Target | undefined> = { ...OFF };
   for (const signal of SIGNALS) found[signal] = destinationOf(signal, otlp, env);
   return found;
 }
 
-function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Destination {
+function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target | undefined {
   const written = otlp?.[signal];
   if (written === false) return undefined;
   const exporter = exporterOf(signal, env);
   if (written === undefined && exporter === 'none') return undefined;
-  if (otlp === undefined && exporter === 'console') return signal === 'metrics' ? undefined : 'console';
   // Logs are written where they always are; that they are sent as well has to be asked for.
   const is_asked_for = written ?? (signal !== 'logs' || exporter === 'otlp');
   const usual = otlp === undefined && exporter === 'otlp' ? siblingOf(DEFAULT_ENDPOINT, signal) : undefined;
@@ -110,35 +117,32 @@ function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Destin
   return is_asked_for && endpoint !== undefined ? targetOf(signal, endpoint, otlp, env) : undefined;
 }
 
-/** Exporters by signal; the log is written to the error output in any case. */
-const EXPORTERS: Readonly<Record<Signal, readonly string[]>> = {
-  traces: ['otlp', 'console', 'none'],
-  metrics: ['otlp', 'none'],
-  logs: ['otlp', 'console', 'none'],
-};
+const EXPORTERS = ['otlp', 'none'] as const;
 
-function notDone(otlp: Otlp | undefined, env: Env, how: { disabled: boolean; by_file: boolean }): string[] {
+function notDone(otlp: Otlp | undefined, env: Env, disabled: boolean): string[] {
   if (otlp !== undefined) {
-    return how.disabled ? ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'] : [];
+    return disabled ? ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'] : [];
   }
-  return how.disabled || how.by_file ? [] : SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []);
+  if (disabled) return [];
+  const by_file =
+    'OTEL_CONFIG_FILE is not read: telemetry.otlp or the variables OTEL_EXPORTER_OTLP_* say where telemetry goes';
+  return [
+    ...(text(env, 'OTEL_CONFIG_FILE') === undefined ? [] : [by_file]),
+    ...SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []),
+  ];
 }
 
 function unknownExporter(signal: Signal, env: Env): string | undefined {
   const name = `OTEL_${signal.toUpperCase()}_EXPORTER`;
-  const known = EXPORTERS[signal];
-  const asked = text(env, name)
-    ?.split(',')
-    .map((one) => one.trim());
-  if (asked === undefined || asked.some((one) => known.includes(one))) return undefined;
+  if (text(env, name) === undefined || exporterOf(signal, env) !== undefined) return undefined;
   const instead = signal === 'metrics' ? '; telemetry.metrics.listen in gateway.yaml lets Prometheus read metrics' : '';
-  return `${name} names no exporter that the gateway has for ${signal}: expected ${listed(known)}${instead}`;
+  return `${name} names no exporter that the gateway has for ${signal}: expected ${listed(EXPORTERS)}${instead}`;
 }
 
 /** The first exporter that the variable names and the gateway has. */
-function exporterOf(signal: Signal, env: Env): 'otlp' | 'none' | 'console' | undefined {
+function exporterOf(signal: Signal, env: Env): (typeof EXPORTERS)[number] | undefined {
   const names = text(env, `OTEL_${signal.toUpperCase()}_EXPORTER`)?.split(',') ?? [];
-  return names.map((name) => name.trim()).find((name) => name === 'otlp' || name === 'none' || name === 'console');
+  return names.map((name) => name.trim()).find((name) => name === 'otlp' || name === 'none');
 }
 
 function endpointOf(signal: Signal, otlp: Otlp | undefined, env: Env): string | undefined {
@@ -264,4 +268,25 @@ function number(env: Env, name: string): number | undefined {
 
 function wrong(message: string): StartError {
   return new StartError(message, { exit_code: EXIT_CONFIGURATION });
+}
+
+/** Of this process, as long as it runs. */
+const INSTANCE = randomUUID();
+
+/** What everything that is sent says about its sender; what is configured comes before what the gateway knows. */
+export function resourceAttributes(configured: Readonly<Record<string, string>>): Record<string, string> {
+  return {
+    'service.name': 'appscli-gateway',
+    'service.version': programVersion(),
+    'service.instance.id': INSTANCE,
+    'telemetry.sdk.language': 'nodejs',
+    'telemetry.sdk.name': 'opentelemetry',
+    ...configured,
+  };
+}
+
+/** A URL as logs and metrics tell it: without a query, in which there might be a key. */
+export function publicUrl(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
 }

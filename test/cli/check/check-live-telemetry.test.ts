@@ -47,9 +47,9 @@ async function live(
 test('each signal that is sent is tried as it would be sent, with its headers', async () => {
   const { results, text } = await live({ metrics: true, logs: true, compression: 'gzip' });
   assert.deepEqual(results, [
-    ['telemetry traces', true],
     ['telemetry metrics', true],
     ['telemetry logs', true],
+    ['telemetry traces', true],
   ]);
   assert.match(text, /takes one span \(status 200\)/);
   assert.equal(collector.spans[0]!.name, 'appscli check --live');
@@ -108,7 +108,6 @@ test('destinations of the telemetry of clients are tried for what goes there', a
     traces: false,
     metrics: true,
     logs: true,
-    names: ['*'],
   };
   const { results } = await live(
     { traces: false },

@@ -214,7 +214,7 @@ before(async () => {
       },
       telemetry: {
         otlp: { endpoint: `https://${OTHER}/v1/traces`, metrics: false },
-        forward_to: [{ url: 'http://collector.corp.example/otlp', metrics: true, names: ['*'] }],
+        forward_to: [{ url: 'http://collector.corp.example/otlp', metrics: true }],
       },
       upstreams: both.map(({ name, row, transport, model }) => ({
         ...mainUpstream(baseUrl(name, row, transport)),

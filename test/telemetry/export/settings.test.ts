@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { StartError } from '../../../engine/contract/start-error.ts';
-import { exportSettings } from '../../../engine/telemetry/export/settings.ts';
-import type { Target } from '../../../engine/telemetry/export/targets.ts';
+import { exportSettings, type Target } from '../../../engine/telemetry/export/settings.ts';
 
 type Env = Readonly<Record<string, string>>;
 
@@ -13,7 +12,7 @@ function settings(otlp: object | undefined, env: Env = {}, more: object = {}) {
 
 function urls(otlp: object | undefined, env: Env = {}) {
   const { traces, metrics, logs } = settings(otlp, env);
-  return [traces, metrics, logs].map((to) => (typeof to === 'object' ? to.url : to));
+  return [traces, metrics, logs].map((to) => to?.url);
 }
 
 const traces = (otlp: object | undefined, env: Env = {}) => settings(otlp, env).traces as Target;
@@ -112,7 +111,7 @@ describe('the standard variables', () => {
       undefined,
     ]);
     assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'otlp' }), [`${HERE}/v1/traces`, undefined, undefined]);
-    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'console' }), ['console', undefined, undefined]);
+    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'console' }), [undefined, undefined, undefined]);
   });
 
   test('of exporters switch signals off and logs on, also beside an endpoint of gateway.yaml', () => {
@@ -145,8 +144,8 @@ describe('the standard variables', () => {
       OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '500',
       OTEL_BSP_SCHEDULE_DELAY: '20',
     };
-    assert.deepEqual(settings(undefined, env).spans, { items_max: 100, batch_items: 100, delay_ms: 20 });
-    assert.equal(settings({ endpoint: HERE, queue_spans: 700 }, env).spans.items_max, 700);
+    assert.deepEqual(settings(undefined, env).spans, { room: 100, batch_items: 100, delay_ms: 20 });
+    assert.equal(settings({ endpoint: HERE, queue_spans: 700 }, env).spans.room, 700);
   });
 
   for (const [name, value, said] of [

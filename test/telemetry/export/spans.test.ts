@@ -121,7 +121,10 @@ describe('a collector in trouble', () => {
 
 test('what cannot be encoded is dropped and counted, and keeps nothing else waiting', async () => {
   const { exports, dropped } = await use.open({});
-  exports.sink.take([span(1, { attributes: { bad: Object.create(null) } })]);
+  const bad = () => {
+    throw new Error('of no value');
+  };
+  exports.sink.take([span(1, { attributes: Object.defineProperty({}, 'bad', { get: bad, enumerable: true }) })]);
   await until('it is counted', () => dropped().refused === 1);
   exports.sink.take([span(2)]);
   await use.collector.span('the next one', ({ name }) => name === 'span 2');
@@ -194,8 +197,9 @@ for (const [what, otlp, env, said] of [
     'an exporter that the gateway lacks',
     undefined,
     { OTEL_TRACES_EXPORTER: 'zipkin' },
-    /OTEL_TRACES_EXPORTER.*console or/,
+    /OTEL_TRACES_EXPORTER.*otlp or/,
   ],
+  ['a file of the SDK', undefined, { OTEL_CONFIG_FILE: 'otel.yaml' }, /OTEL_CONFIG_FILE is not read.*telemetry\.otlp/],
   ['metrics on the console', undefined, { OTEL_METRICS_EXPORTER: 'console' }, /OTEL_METRICS_EXPORTER.*metrics\.listen/],
   [
     'no SDK where gateway.yaml names a collector',

@@ -1,17 +1,16 @@
+import { SIGNALS, type Signal } from '../../../contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../../contract/config.ts';
-import { DIRECT, describeWay, UnusableProxy, wayTo } from '../../../kit/net/way.ts';
-import { secretHolder, secretIn, secretPlace } from '../../../kit/secret-names.ts';
+import { DIRECT, describeWay } from '../../../kit/net/way.ts';
+import { secretPlace } from '../../../kit/secret-names.ts';
 import { printableLine } from '../../../kit/text/printable.ts';
 import { type ProbeAnswer, probeCollector } from '../../../telemetry/export/probe.ts';
-import { type ExportSettings, exportSettings } from '../../../telemetry/export/settings.ts';
-import { publicUrl, type Signal, type Target } from '../../../telemetry/export/targets.ts';
-import { parseHeaderList } from '../../../telemetry/header-list.ts';
+import { exportSettings, publicUrl, type Target } from '../../../telemetry/export/settings.ts';
+import { destinationTarget } from '../../../telemetry/relay.ts';
 import type { LiveOutcome } from './live-check.ts';
 
 /** One trial of a collector or a destination, by name. */
 export type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];
 
-const SIGNALS: readonly Signal[] = ['traces', 'metrics', 'logs'];
 const SENT: Readonly<Record<Signal, string>> = {
   traces: 'one span',
   metrics: 'metrics without a value',
@@ -36,17 +35,17 @@ export function telemetryTrials(
       return { ok: false, what: message, help: helpWith(message, target), way };
     }
   };
-  const own = settingsOf(telemetry, env);
+  const own = orError(() => exportSettings(telemetry, env));
   if (own instanceof Error) return [['telemetry', async () => ({ ok: false, what: own.message })]];
   const variable = secretPlace(telemetry.otlp?.headers_env ?? 'OTEL_EXPORTER_OTLP_HEADERS');
   const trials: TelemetryTrial[] = SIGNALS.flatMap((signal) => {
     const target = own[signal];
-    return typeof target === 'object' ? [[`telemetry ${signal}`, tryAt(signal, target, variable)] as const] : [];
+    return target !== undefined ? [[`telemetry ${signal}`, tryAt(signal, target, variable)] as const] : [];
   });
   for (const entry of telemetry.forward_to) {
     for (const signal of SIGNALS.filter((signal) => entry[signal])) {
       const name = `clients' ${signal} to ${new URL(entry.url).host}`;
-      const target = destinationTarget(signal, entry, env);
+      const target = orError(() => destinationTarget(signal, entry, env));
       const failed = async () => ({ ok: false, what: (target as Error).message });
       const named = secretPlace(entry.headers_env ?? 'headers_env');
       trials.push([name, target instanceof Error ? failed : tryAt(signal, target, named)]);
@@ -55,29 +54,11 @@ export function telemetryTrials(
   return trials;
 }
 
-function settingsOf(telemetry: GatewayConfig['telemetry'], env: NodeJS.ProcessEnv): ExportSettings | Error {
+function orError<T>(make: () => T): T | Error {
   try {
-    return exportSettings(telemetry, env);
+    return make();
   } catch (error) {
     return error as Error;
-  }
-}
-
-function destinationTarget(
-  signal: Signal,
-  entry: GatewayConfig['telemetry']['forward_to'][number],
-  env: NodeJS.ProcessEnv,
-): Target | Error {
-  const { url, headers_env, compression, timeout_seconds, ca_file } = entry;
-  const base = new URL(url);
-  base.pathname = `${base.pathname.replace(/\/(?:v1\/(?:traces|metrics|logs))?\/*$/, '')}/v1/${signal}`;
-  try {
-    const headers = parseHeaderList(headers_env === undefined ? '' : (secretIn(headers_env, env) ?? ''));
-    const way = wayTo(base, env);
-    return { url: base.href, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file, way };
-  } catch (error) {
-    if (error instanceof UnusableProxy) return error;
-    return new Error(`${secretHolder(headers_env ?? '')} cannot be read: ${(error as Error).message}`);
   }
 }
 

@@ -83,7 +83,7 @@ export const POLICY_CODES = {
   W7067: {
     title: 'A policy puts texts into the telemetry of clients',
     explanation:
-      'With these variables clients send the texts of prompts, answers and tools along with their telemetry. The gateway takes them out for every destination without a `content_reason`; a client that sends elsewhere sends them all the same.',
+      'With these variables clients send the texts of prompts, answers and tools along with their telemetry. The gateway passes on what it gets as it comes; only a collector behind it can take them out.',
     example: 'settings: { env: { OTEL_LOG_USER_PROMPTS: "1" } }',
   },
   W7068: {

@@ -33,7 +33,7 @@ export const TELEMETRY_CODES = {
   W7086: {
     title: 'A destination of telemetry gets nothing',
     explanation:
-      'A destination of `telemetry.forward_to` gets metrics where nothing else is said, and logs and traces where it says so. This one has all of them switched off, or no name that may go there.',
+      'A destination of `telemetry.forward_to` gets metrics where nothing else is said, and logs and traces where it says so. This one has all of them switched off.',
     example: 'telemetry:\n  forward_to: [{ url: "https://otel.example.com", metrics: false }]',
   },
 } as const;

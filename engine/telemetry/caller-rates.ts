@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { StageError } from '../../contract/errors.ts';
-import type { Clock } from '../../contract/services.ts';
-import { atMost } from '../../kit/memory.ts';
+import { StageError } from '../contract/errors.ts';
+import type { Clock } from '../contract/services.ts';
+import { atMost } from '../kit/memory.ts';
 
 /** What a caller may send at once, and what it may send again for each second, in bytes after decompression. */
 const BURST_BYTES = 32 * 1024 * 1024;

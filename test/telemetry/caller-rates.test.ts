@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { frozenClock } from '../../../engine/kit/clock.ts';
-import { CallerRates } from '../../../engine/telemetry/relay/caller-rates.ts';
+import { frozenClock } from '../../engine/kit/clock.ts';
+import { CallerRates } from '../../engine/telemetry/caller-rates.ts';
 
 test('a caller may send a burst of telemetry, then so much a second, whatever others do', () => {
   const clock = frozenClock('2026-11-23T06:00:00Z');
