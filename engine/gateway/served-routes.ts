@@ -4,7 +4,6 @@ import type { LiveRecords } from '../audit/live-records.ts';
 import { adminRoutes } from '../http/admin/index.ts';
 import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
 import { consoleFiles } from '../http/console/console-files.ts';
-import { selfcheckRoute } from '../http/selfcheck/selfcheck-route.ts';
 import {
   consoleSessionRoutes,
   createConsoleCallers,
@@ -53,7 +52,6 @@ export function routesOf(served: Served): Router[] {
       : signInRoutes({ ...common, identity }),
     consoleSessionRoutes({ ...common, identity }, console_callers),
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
-    selfcheckRoute({ config, verify, clock, log, telemetry }),
     consoleFiles(config.server.public_url),
     adminRoutes({
       ...{

@@ -239,7 +239,10 @@ async function openServices(
   opened('sums of usage', startUsageSums({ database, clock, log, every: everyInBackground }));
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
-  const upstreams = opened('states of upstreams', openUpstreamStates({ upstreams: config.upstreams, database, clock, log }));
+  const upstreams = opened(
+    'states of upstreams',
+    openUpstreamStates({ upstreams: config.upstreams, database, clock, log }),
+  );
   const model_lists = opened('lists of models', openModelLists({ clock, log }));
   model_lists.use(config, secret);
   // Session tokens are refused until it is known which of them were ended.

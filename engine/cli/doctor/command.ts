@@ -6,7 +6,7 @@ import { addReportOptions } from '../report/report-options.ts';
 
 /** Options about clients, and those about the machine of a gateway: each have nothing to say about the other. */
 const OF_CLIENTS = ['profile', 'baseUrl', 'fix', 'write', 'offline'];
-const OF_HOST = ['tokenEnv', 'timeout'];
+const OF_HOST = ['timeout'];
 
 /** `appscli doctor`. */
 export function addDoctor(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
@@ -20,7 +20,6 @@ export function addDoctor(program: Command, context: CommandContext, finish: (ex
     .option('--write', 'with --fix: write without asking')
     .option('--offline', 'ask no gateway, and run no key helper')
     .addOption(new Option('--config <file>', 'the gateway.yaml of a gateway that runs on this machine'))
-    .option('--token-env <name>', 'with --config: variable with a token, to look through the proxies in front')
     .addOption(new Option('--timeout <seconds>', 'with --config: for each thing that is asked').argParser(seconds));
   addReportOptions(command)
     .addHelpText(
@@ -29,7 +28,7 @@ export function addDoctor(program: Command, context: CommandContext, finish: (ex
 Reads files and variables of coding clients, runs their key helpers as they do,
 and asks their gateways what costs nothing. Changes nothing without --fix, and
 never shows a credential. Exits 1 when something is to be put right.
-${examples('appscli doctor', 'appscli doctor build-cli --fix', 'appscli doctor --base-url https://gateway.example.com', 'appscli doctor --config gateway.yaml --token-env GATEWAY_TOKEN')}`,
+${examples('appscli doctor', 'appscli doctor build-cli --fix', 'appscli doctor --base-url https://gateway.example.com', 'appscli doctor --config gateway.yaml')}`,
     )
     .action(async (client, given) => {
       demandOneSubject(client, given);

@@ -37,9 +37,6 @@ const TITLES = {
   clock: 'Clock',
   model: 'Model',
   context_window: 'Context window',
-  headers: 'Headers and bodies on the way',
-  stream: 'Streams on the way',
-  large_body: 'Large requests on the way',
   telemetry: 'Telemetry',
 } as const;
 

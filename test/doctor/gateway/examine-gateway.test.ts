@@ -31,9 +31,6 @@ describe('a gateway that does what it should', () => {
     assert.equal(of('token').title, 'Token of the Messages client, coding CLI');
     assert.equal(of('model').verdict, 'ok');
     assert.equal(of('context_window').verdict, 'ok');
-    // It is none of ours: how streams arrive can't be told for nothing.
-    assert.equal(of('stream').verdict, 'skipped');
-    assert.match(of('stream').found, /appscli selfcheck --base-url http:/);
   });
 
   test('is looked at once, however many clients use it, and every gateway by itself', async () => {
@@ -63,10 +60,10 @@ describe('the way to a gateway', () => {
     [
       'a redirect to a login',
       redirectsToLogin('https://id.example.com/login?secret=planted'),
-      /redirect \(status 302\) to https:\/\/id\.example\.com\/login, where people sign in/,
+      /redirect \(status 302\) to https:\/\/id\.example\.com\/login$/,
     ],
     ['a login page', showsLoginPage, /"Sign in - Example Corp"/],
-    ['an error page', answersErrorPage(502), /502 Bad Gateway.*nginx/],
+    ['an error page', answersErrorPage(502), /502 Bad Gateway/],
     ['JSON of something else', answersOkToAll, /JSON with status/],
   ] as const;
   for (const [name, behaviour, found] of pages) {

@@ -44,7 +44,6 @@ function hostOf(
     machine: { ...testMachine(), platform: 'linux', ...machine },
     env: {},
     stages: [],
-    token: undefined,
     timeout_seconds: 2,
     running: undefined,
     direct: undefined,

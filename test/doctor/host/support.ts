@@ -31,14 +31,13 @@ export async function examineAll(
   config_file: string,
   env: NodeJS.ProcessEnv,
   {
-    token,
     machine = testMachine(),
     timeout_seconds = 5,
     until,
-  }: { token?: string; machine?: Machine; timeout_seconds?: number; until?: string } = {},
+  }: { machine?: Machine; timeout_seconds?: number; until?: string } = {},
 ): Promise<CheckResult[]> {
   const results: CheckResult[] = [];
-  for await (const result of examineHost({ config_file, env, token, machine, timeout_seconds, stages })) {
+  for await (const result of examineHost({ config_file, env, machine, timeout_seconds, stages })) {
     results.push(result);
     if (result.id === until) break;
   }

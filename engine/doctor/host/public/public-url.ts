@@ -7,13 +7,12 @@ import { exchange } from '../../../kit/net/exchange.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { printableLine } from '../../../kit/text/printable.ts';
 import { REQUEST_ID_HEADER } from '../../../run/headers.ts';
-import { foreignAnswer } from '../../../selfcheck/foreign-answers.ts';
-import { type Answer, fieldsOf, readAnswer } from '../../../selfcheck/read-answer.ts';
+import { type Answer, fieldsOf, foreignAnswer, readAnswer } from '../../../selfcheck/answer.ts';
 import type { Diagnosis } from '../../diagnosis.ts';
 import { type Host, placeOf } from '../host.ts';
 import { type DirectAsk, isOfConfiguration, recognise } from '../running.ts';
 import { examinePublicCertificate } from './public-certificate.ts';
-import { examineBehindProxy, examineLargeBodies } from './through-proxy.ts';
+import { examineLargeBodies } from './through-proxy.ts';
 
 /** What is asked of the public URL: where it is, and how. */
 export interface PublicGiven {
@@ -44,7 +43,6 @@ export async function* examinePublicUrl(host: Host): AsyncGenerator<Diagnosis> {
   // One after the other, for what is measured beside others is measured badly.
   for (const examine of [examineModelList, examinePlainHttp, examinePageHeaders, examineLargeBodies])
     yield* await examine(given);
-  yield* examineBehindProxy(given);
 }
 
 async function examineName({ host: { timeout_seconds }, root_url, where }: PublicGiven): Promise<Diagnosis> {
@@ -137,7 +135,7 @@ function judgeForeign(answer: Answer): Pick<Diagnosis, 'verdict' | 'found' | 're
   const found =
     foreign === undefined
       ? `something else answers GET ${PROTOCOL_PATH} (status ${answer.status})`
-      : `in place of the gateway GET ${PROTOCOL_PATH} is answered by ${foreign.what}`;
+      : `in place of the gateway GET ${PROTOCOL_PATH} is answered by ${foreign.found}`;
   const remedy = foreign?.remedy ?? 'let the proxy pass everything below the public URL on to the gateway';
   return { verdict: 'failed', found, remedy };
 }
@@ -162,7 +160,7 @@ async function examineModelList({ ask, where }: PublicGiven): Promise<Diagnosis[
     const answer = await readAnswer(await ask(path, { seconds: MODELS_SECONDS }));
     const foreign = foreignAnswer(answer);
     if (foreign !== undefined) {
-      return [{ ...base, verdict: 'failed', found: `in place of JSON comes ${foreign.what}`, remedy: foreign.remedy }];
+      return [{ ...base, verdict: 'failed', found: `in place of JSON comes ${foreign.found}`, remedy: foreign.remedy }];
     }
     if (answer.status === 401 || answer.status === 403) {
       return [

@@ -2,14 +2,19 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import type { ClientNames } from '../../client-files/names.ts';
 import { findProgram } from '../../kit/process/find-program.ts';
-import { cameLine, sentLine } from '../answer-lines.ts';
-import type { SelfCheck, SelfCheckOutcome } from '../check.ts';
-import { judgeRun } from '../clients/judge-run.ts';
-import { RUNNABLE_CLIENTS, type RunnableClient } from '../clients/kinds.ts';
-import { runOnce } from '../clients/run-once.ts';
-import { foreignAnswer } from '../foreign-answers.ts';
-import { readAnswer } from '../read-answer.ts';
-import type { ClientSurroundings, Subject } from '../subject.ts';
+import { APIS } from '../apis.ts';
+import {
+  askFor,
+  type ClientSurroundings,
+  refusedOutcome,
+  type SelfCheck,
+  type SelfCheckOutcome,
+  type Subject,
+} from '../check.ts';
+import { requestOf } from '../requests.ts';
+import { judgeRun } from './judge-run.ts';
+import { RUNNABLE_CLIENTS, type RunnableClient } from './kinds.ts';
+import { runOnce } from './run-once.ts';
 
 /** A single run of each coding client that is installed. */
 export const CLIENT_CHECKS: readonly SelfCheck[] = RUNNABLE_CLIENTS.map((client) => ({
@@ -56,7 +61,7 @@ async function runClient(client: RunnableClient, subject: Subject): Promise<Self
   if (clients === undefined || found === undefined || model === undefined) {
     return { verdict: 'skipped', found: 'there is no client or no model' };
   }
-  const useless = await whyUseless(client, subject, model);
+  const useless = await whyUseless(client, subject);
   if (useless !== undefined) return useless;
   const word = `echo-${randomBytes(4).toString('hex')}`;
   const expected = echo?.expect({ text: word });
@@ -80,29 +85,15 @@ async function runClient(client: RunnableClient, subject: Subject): Promise<Self
  * Why a run could not go well: by a short request of its API, because a client that is refused asks again and again, each
  * time with tens of thousands of tokens.
  */
-async function whyUseless(
-  { path, shortRequest }: RunnableClient,
-  subject: Subject,
-  model: string,
-): Promise<SelfCheckOutcome | undefined> {
-  const request = { path, json: shortRequest(model, 'Say ok.') };
-  const answer = await readAnswer(await subject.ask(request));
-  const { status, json } = answer;
-  const foreign = foreignAnswer(answer);
-  const is_json = foreign === undefined && json !== undefined;
-  if (status === 200 && is_json) return undefined;
-  const told = { sent: sentLine(request), came: cameLine(answer) };
-  if (is_json && status >= 400 && status < 500 && status !== 401 && status !== 403) {
-    return {
-      ...told,
-      verdict: 'skipped',
-      found: `not run: the gateway does not serve ${path}, or not with this model`,
-    };
+async function whyUseless({ api }: RunnableClient, subject: Subject): Promise<SelfCheckOutcome | undefined> {
+  const { path } = APIS[api];
+  const asked = await askFor(subject, { path, json: requestOf(subject, api) }, 'a short request');
+  const refused = refusedOutcome(asked);
+  if (refused === undefined) return undefined;
+  const { status, json } = asked.answer;
+  if (json !== undefined && status >= 400 && status < 500 && status !== 401 && status !== 403) {
+    const found = `not run: the gateway does not serve ${path}, or not with this model`;
+    return { verdict: 'skipped', found, ...asked.travelled };
   }
-  return {
-    ...told,
-    verdict: 'failed',
-    found: `not run: a short request to ${path} gets ${foreign?.what ?? `an error (status ${status})`}, and so would the client`,
-    remedy: foreign?.remedy ?? 'see what the checks of this API say, and put that right first',
-  };
+  return { ...refused, found: `not run: the client would get the same: ${refused.found}` };
 }

@@ -1,7 +1,7 @@
 import { isPrintableLine } from '../kit/text/printable.ts';
+import { fieldsOf, readAnswer } from './answer.ts';
+import type { Subject } from './check.ts';
 import { type Price, toldPrice } from './costs.ts';
-import { fieldsOf, readAnswer } from './read-answer.ts';
-import type { Subject } from './subject.ts';
 
 /** Why a model is asked: its person named it, it is of the echo upstream, the cheapest, or the first there is. */
 export type ModelReason = 'named' | 'echo' | 'cheapest' | 'first';
