@@ -172,7 +172,7 @@ export function proxyNotes(root_url: string, env: NodeJS.ProcessEnv): string[] {
 }
 
 /** Whether time was over before an answer came. */
-export function isTimeout(error: unknown): boolean {
+function isTimeout(error: unknown): boolean {
   const name = (error as { name?: unknown } | null)?.name;
   return name === 'TimeoutError' || name === 'AbortError';
 }
