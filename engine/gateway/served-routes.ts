@@ -5,7 +5,6 @@ import { adminRoutes } from '../http/admin/index.ts';
 import { clientPackageRoute } from '../http/client-package.ts';
 import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
 import { consoleFiles } from '../http/console/console-files.ts';
-import { selfcheckRoute } from '../http/selfcheck/selfcheck-route.ts';
 import {
   consoleSessionRoutes,
   createConsoleCallers,
@@ -54,7 +53,6 @@ export function routesOf(served: Served): Router[] {
       : signInRoutes({ ...common, identity }),
     consoleSessionRoutes({ ...common, identity }, console_callers),
     clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
-    selfcheckRoute({ config, verify, clock, log, telemetry }),
     clientPackageRoute(config),
     consoleFiles(config.server.public_url),
     adminRoutes({

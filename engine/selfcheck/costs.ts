@@ -1,5 +1,5 @@
+import { fieldsOf } from './answer.ts';
 import type { SelfCheck, TokensUsed } from './check.ts';
-import { fieldsOf } from './read-answer.ts';
 
 /** What a model costs. */
 export interface Price {

@@ -1,8 +1,6 @@
 import type { CheckResult } from '../contract/checks.ts';
-import type { SelfCheck, SelfCheckOutcome } from './check.ts';
-import { isOfNetwork, noAnswer } from './no-answer.ts';
-import { NotAsked } from './not-asked.ts';
-import type { Subject } from './subject.ts';
+import { isOfNetwork, NotAsked, noAnswer } from './ask.ts';
+import type { SelfCheck, SelfCheckOutcome, Subject } from './check.ts';
 
 /** Longest time that a request of a check may take where the check says nothing else, in seconds. */
 export const SECONDS = 60;

@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type SelfcheckOptions, selfcheck } from '../../engine/cli/selfcheck/selfcheck.ts';
-import type { SelfCheck } from '../../engine/selfcheck/check.ts';
+import type { SelfCheck, Subject } from '../../engine/selfcheck/check.ts';
 import { CHECKS } from '../../engine/selfcheck/checks.ts';
 import { ASSUMED_PRICE, planCosts } from '../../engine/selfcheck/costs.ts';
-import type { Subject } from '../../engine/selfcheck/subject.ts';
 import { freePort } from '../support/free-port.ts';
 import { cli, collectingTerminal } from './support.ts';
 
@@ -248,9 +247,6 @@ describe('appscli selfcheck', () => {
     const { exit_code, data } = await run({ baseUrl: closed });
     assert.equal(exit_code, 69);
     assert.match(data, /: no answer: connection refused\n.*help +nothing listens there/s);
-    const file = join(mkdtempSync(join(tmpdir(), 'selfcheck-')), 'report.xml');
-    await run({ baseUrl: closed, junit: file });
-    assert.match(readFileSync(file, 'utf8'), /failures="1"/);
   });
 
   it('says what is wrong with a command line, and repeats no token', async () => {
@@ -266,7 +262,6 @@ describe('appscli selfcheck', () => {
     assert.match(await refused({ limitTokenEnv: 'ODD' }, { ODD: 'two words' }), /--limit-token-env names ODD/);
     assert.match(await refused({ echo: 'nowhere' }), /--echo takes a host and a port/);
     assert.match(await refused({ baseUrl: 'gw.example.com' }), /not an absolute URL/);
-    assert.match(await refused({ json: true, junit: true }), /give --junit a file/);
   });
 
   it('asks for a token where there is no sign-in, and says how to get one', async () => {
@@ -295,7 +290,7 @@ describe('appscli selfcheck', () => {
   it('hides the token in whatever a check found', async () => {
     const found = `Bearer ${TOKEN}, cut: ${TOKEN.slice(0, 15)}`;
     const tells = { ...OK, run: async () => ({ verdict: 'ok' as const, found, details: [found], came: found }) };
-    for (const options of [{ verbose: true }, { json: true }, { junit: true }] as const) {
+    for (const options of [{ verbose: true }, { json: true }] as const) {
       const { data } = await run(options, [tells]);
       assert.ok(!data.includes(TOKEN.slice(0, 12)), data);
       assert.match(data, /Bearer \*\*\*, cut: \*\*\*/);

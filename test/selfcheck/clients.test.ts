@@ -7,9 +7,8 @@ import { delimiter, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { clientNames } from '../../engine/client-files/names.ts';
 import type { CheckResult } from '../../engine/contract/checks.ts';
-import { CLIENT_CHECKS } from '../../engine/selfcheck/checks/clients.ts';
-import { createAsker } from '../../engine/selfcheck/create-ask.ts';
-import { NotAsked } from '../../engine/selfcheck/not-asked.ts';
+import { createAsker, NotAsked } from '../../engine/selfcheck/ask.ts';
+import { CLIENT_CHECKS } from '../../engine/selfcheck/clients/checks.ts';
 import { runChecks } from '../../engine/selfcheck/run.ts';
 import { until } from '../support/until.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { IncomingHttpHeaders } from 'node:http';
 import { after, before, test } from 'node:test';
-import { createAsker } from '../../engine/selfcheck/create-ask.ts';
+import { createAsker } from '../../engine/selfcheck/ask.ts';
 import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
 
 let gateway: ScriptedUpstream;
@@ -34,7 +34,7 @@ test('the version of Messages is named where clients of Messages ask, and nowher
     const versions = ['vendor-version', 'other-version'].map((name) => headers[name]);
     assert.deepEqual(versions, is_named ? ['2023-06-01', '2023-06-01'] : [undefined, undefined], path);
   }
-  await ask({ path: '/v1/responses', headers: { 'Vendor-Version': 'mine' } });
+  await ask({ path: '/v1/responses', headers: { 'vendor-version': 'mine' } });
   assert.equal(headers['vendor-version'], 'mine');
   close();
 });

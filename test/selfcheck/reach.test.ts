@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Exchange } from '../../engine/kit/net/exchange.ts';
-import { NoAnswerInTime, noAnswer, proxyNotes } from '../../engine/selfcheck/no-answer.ts';
-import { NotAsked } from '../../engine/selfcheck/not-asked.ts';
-import { isUnreachable } from '../../engine/selfcheck/reach.ts';
+import { isUnreachable, NotAsked, noAnswer, proxyNotes } from '../../engine/selfcheck/ask.ts';
 
+const late = (seconds: number) =>
+  Object.assign(new Error(`no answer within ${seconds} seconds`), { name: 'TimeoutError', seconds });
 const coded = (code: string) => Object.assign(new Error(code), { code });
 const answers = async () => ({ status: 404 }) as Exchange;
 const fails = (error: Error) => async () => Promise.reject(error);
@@ -20,9 +20,9 @@ test('a gateway is checked although its list of models is cut, garbled or late, 
   for (const code of ['ECONNRESET', 'HPE_HEADER_OVERFLOW', 'HPE_INVALID_CONSTANT']) {
     assert.equal(await isUnreachable(coded(code), { ask: fails(coded('ECONNREFUSED')) }), false, code);
   }
-  assert.equal(await isUnreachable(new NoAnswerInTime(60), { ask: answers }), false);
-  assert.equal(await isUnreachable(new NoAnswerInTime(60), { ask: fails(coded('ECONNRESET')) }), false);
-  assert.equal(await isUnreachable(new NoAnswerInTime(60), { ask: fails(new NoAnswerInTime(5)) }), true);
+  assert.equal(await isUnreachable(late(60), { ask: answers }), false);
+  assert.equal(await isUnreachable(late(60), { ask: fails(coded('ECONNRESET')) }), false);
+  assert.equal(await isUnreachable(late(60), { ask: fails(late(5)) }), true);
 });
 
 test('what is said of no answer fits what went wrong, and says how long was waited', () => {
@@ -30,7 +30,7 @@ test('what is said of no answer fits what went wrong, and says how long was wait
     const { found, remedy } = noAnswer(error, 'https://gw.example.com', 60);
     return `${found}; ${remedy}`;
   };
-  assert.match(said(new NoAnswerInTime(3)), /^no answer within 3 seconds; look whether the gateway waits/);
+  assert.match(said(late(3)), /^no answer within 3 seconds; look whether the gateway waits/);
   assert.match(said(coded('SELF_SIGNED_CERT_IN_CHAIN')), /authority is unknown; .*NODE_EXTRA_CA_CERTS/);
   assert.match(said(coded('ENOTFOUND')), /host name not found; .*VPN/);
   assert.match(said(coded('HPE_HEADER_OVERFLOW')), /the headers of its answer are too large; .*which proxy/);

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { CheckResult } from '../../engine/contract/checks.ts';
-import type { SelfCheck } from '../../engine/selfcheck/check.ts';
-import { NotAsked } from '../../engine/selfcheck/not-asked.ts';
+import { NotAsked } from '../../engine/selfcheck/ask.ts';
+import type { SelfCheck, Subject } from '../../engine/selfcheck/check.ts';
 import { runChecks } from '../../engine/selfcheck/run.ts';
-import type { Subject } from '../../engine/selfcheck/subject.ts';
 
 const SUBJECT: Subject = {
   root_url: 'https://gateway.example.com',

@@ -1,10 +1,9 @@
 import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { CheckResult } from '../../engine/contract/checks.ts';
-import type { SelfCheck } from '../../engine/selfcheck/check.ts';
-import { createAsker } from '../../engine/selfcheck/create-ask.ts';
+import { createAsker } from '../../engine/selfcheck/ask.ts';
+import type { SelfCheck, Subject } from '../../engine/selfcheck/check.ts';
 import { runChecks } from '../../engine/selfcheck/run.ts';
-import type { Subject } from '../../engine/selfcheck/subject.ts';
 
 export const TOKEN = 'gw_token-of-a-test';
 

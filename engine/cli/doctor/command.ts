@@ -6,14 +6,13 @@ import { addClientDoctor, lookAtClients } from './client-command.ts';
 
 /** Options about clients, and those about the machine of a gateway: each have nothing to say about the other. */
 const OF_CLIENTS = ['profile', 'baseUrl', 'fix', 'write', 'offline'];
-const OF_HOST = ['tokenEnv', 'timeout'];
+const OF_HOST = ['timeout'];
 
 /** `appscli doctor`. */
 export function addDoctor(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
-  addClientDoctor(program, context, finish, ['appscli doctor --config gateway.yaml --token-env GATEWAY_TOKEN'])
+  addClientDoctor(program, context, finish, ['appscli doctor --config gateway.yaml'])
     .description('why does it not work? Looks at the coding clients here, or at the machine of a gateway')
     .addOption(new Option('--config <file>', 'the gateway.yaml of a gateway that runs on this machine'))
-    .option('--token-env <name>', 'with --config: variable with a token, to look through the proxies in front')
     .addOption(new Option('--timeout <seconds>', 'with --config: for each thing that is asked').argParser(seconds))
     .action(async (client, given) => {
       demandOneSubject(client, given);

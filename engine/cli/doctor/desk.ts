@@ -122,7 +122,7 @@ async function mend(
   input: Input,
 ): Promise<number> {
   const { terminal } = context;
-  const is_text = !given.json && given.junit !== true;
+  const is_text = !given.json;
   const first = is_text ? openReport(context, given, DOCTOR) : undefined;
   const name = programName(terminal);
   const diagnoses = await tell(first, question, name);

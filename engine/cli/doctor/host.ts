@@ -3,39 +3,34 @@ import { resolve } from 'node:path';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { examineHost } from '../../doctor/host/examine-host.ts';
 import { type Machine, thisMachine } from '../../doctor/host/machine.ts';
-import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import type { CommandContext } from '../context.ts';
 import { openReport, type ReportOptions } from '../report/report.ts';
-import { tokenIn } from '../token-variable.ts';
 
 /** What `appscli doctor --config` is told. */
 export interface DoctorHostOptions extends ReportOptions {
   readonly config: string;
-  /** Name of a variable. */
-  readonly tokenEnv?: string;
   /** In seconds. */
   readonly timeout?: number;
 }
 
 const TIMEOUT_SECONDS = 5;
 
-/** `appscli doctor --config`: the machine of a gateway. Raises StartError where there is no such file or no such variable. */
+/** `appscli doctor --config`: the machine of a gateway. Raises StartError where there is no such file. */
 export async function doctorHost(
   context: CommandContext,
   given: DoctorHostOptions,
   machine: Machine = thisMachine(),
 ): Promise<number> {
   const { env } = context;
-  const { config, tokenEnv, timeout: timeout_seconds = TIMEOUT_SECONDS } = given;
+  const { config, timeout: timeout_seconds = TIMEOUT_SECONDS } = given;
   if (!existsSync(config)) {
     const problem = `${config} does not exist; name the configuration of the gateway with --config`;
     throw new StartError(problem, { exit_code: EXIT_CONFIGURATION });
   }
-  const token = tokenEnv === undefined ? undefined : tokenIn(tokenEnv, '--token-env', env);
   const report = openReport(context, given, { command: 'doctor' });
   const stages = await context.stages();
   report.begin('looking at the configuration');
-  const host = { config_file: resolve(config), stages, env, token, timeout_seconds, machine };
-  for await (const result of examineHost(host)) report.add(withoutSecrets(result, token === undefined ? [] : [token]));
+  const host = { config_file: resolve(config), stages, env, timeout_seconds, machine };
+  for await (const result of examineHost(host)) report.add(result);
   return report.end({ config: host.config_file });
 }

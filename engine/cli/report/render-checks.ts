@@ -45,7 +45,7 @@ export function renderCheck(
 }
 
 /** What there is to say besides, with a label each. */
-export function moreOf(result: Omit<CheckResult, 'duration_ms'>, verbose: boolean): (readonly [string, string])[] {
+function moreOf(result: Omit<CheckResult, 'duration_ms'>, verbose: boolean): (readonly [string, string])[] {
   const { id, verdict, where, sent, came, expected, remedy, details = [] } = result;
   const is_wrong = verdict === 'failed' || verdict === 'warning';
   const tells_all = verbose || is_wrong;

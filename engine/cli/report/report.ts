@@ -1,19 +1,13 @@
-import { closeSync, openSync, writeFileSync } from 'node:fs';
 import type { CheckResult } from '../../contract/checks.ts';
-import { failFile } from '../../kit/files/user-files.ts';
 import { programVersion } from '../../kit/package-root.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
+import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { hint } from '../program-name.ts';
-import { boundedResult } from './bounded-result.ts';
-import { renderJunit } from './junit.ts';
 import { renderCheck, renderJson, renderSummary, summarize } from './render-checks.ts';
 
 /** Options of commands that report checks; `addReportOptions` has the words for them. */
 export interface ReportOptions {
   readonly json?: true;
-  /** A file; `true` prints to standard output. */
-  readonly junit?: true | string;
   readonly strict?: true;
   readonly verbose?: true;
 }
@@ -32,22 +26,15 @@ export interface Report {
   readonly is_text: boolean;
 }
 
-/**
- * Opens a report in the form that was asked for: text for people as it comes, or JSON or JUnit's XML at the end. With a file
- * for the XML people get their text as well. Raises StartError for options that exclude each other, or a file that cannot be written.
- */
+/** Opens a report in the form that was asked for: text for people as it comes, or JSON at the end. */
 export function openReport(
   { terminal }: CommandContext,
   given: ReportOptions,
   { command }: { readonly command: 'selfcheck' | 'doctor' },
 ): Report {
-  const { json, junit, strict = false, verbose = false } = given;
-  if (json && junit === true) throw usageError('--json and --junit both print: give --junit a file');
-  // Whoever waits for minutes should not learn at the end that they were for nothing.
-  if (typeof junit === 'string') inFile(junit, () => closeSync(openSync(junit, 'a')));
-  const as_text = !json && junit !== true;
+  const { json, strict = false, verbose = false } = given;
   const results: CheckResult[] = [];
-  const [started, started_at] = [performance.now(), Date.now()];
+  const started = performance.now();
   /** Titles of what was told to be wrong, by what was said. */
   const told = new Map<string, string>();
   const tell = (result: CheckResult) => {
@@ -67,7 +54,7 @@ export function openReport(
   };
   return {
     results,
-    is_text: as_text,
+    is_text: !json,
     begin: (title) => progress(`         ${title} ...`.slice(0, terminal.columns - 1)),
     clear: () => progress(''),
     add(result) {
@@ -75,7 +62,7 @@ export function openReport(
       const bounded = boundedResult({ ...result, ...(remedy !== undefined && { remedy: hint(terminal, remedy) }) });
       results.push(bounded);
       progress('');
-      if (!as_text) return;
+      if (json) return;
       const [first] = alike;
       if (first !== undefined && (verbose || !isAlike(first, bounded))) tellAlike();
       if (bounded.verdict === 'skipped') alike.push(bounded);
@@ -86,13 +73,9 @@ export function openReport(
       tellAlike();
       const duration_ms = Math.round(performance.now() - started);
       const facts = { command, version: programVersion(), ...more };
-      const name = `appscli ${command}`;
-      const xml = () => renderJunit(results, { name, facts, duration_ms, started_at, strict });
       if (json) terminal.data(renderJson(results, { facts, duration_ms }));
-      if (junit === true) terminal.data(xml());
-      if (typeof junit === 'string') inFile(junit, () => writeFileSync(junit, xml()));
       const summary = summarize(results);
-      if (as_text) terminal.info(`\n${renderSummary(summary, duration_ms)}`);
+      if (!json) terminal.info(`\n${renderSummary(summary, duration_ms)}`);
       return summary.failed > 0 || (strict && summary.warning > 0) ? EXIT_FINDINGS : EXIT_OK;
     },
   };
@@ -119,10 +102,18 @@ function onlyOnce(result: CheckResult, told: Map<string, string>): CheckResult {
   return first === undefined ? result : { id, title, verdict, found: `the same as for "${first}"`, duration_ms };
 }
 
-function inFile(path: string, write: () => void): void {
-  try {
-    write();
-  } catch (error) {
-    failFile(path, 'written', error);
-  }
+const TEXT_MAX = 800;
+const DETAILS_MAX = 20;
+
+/** A result that stays readable whatever a server put into it: each text cut where it gets long, and no more than so many notes. */
+function boundedResult(result: CheckResult): CheckResult {
+  const { details, ...texts } = result;
+  const short = Object.fromEntries(
+    Object.entries(texts).map(([key, value]) => [key, typeof value === 'string' ? shorten(value) : value]),
+  ) as unknown as CheckResult;
+  return details === undefined ? short : { ...short, details: details.slice(0, DETAILS_MAX).map(shorten) };
+}
+
+function shorten(text: string): string {
+  return text.length <= TEXT_MAX ? text : `${text.slice(0, TEXT_MAX - 1).trimEnd()}…`;
 }

@@ -45,7 +45,6 @@ ${examples(
   'appscli selfcheck --base-url https://gw.example.com --token-env GATEWAY_TOKEN',
   'appscli selfcheck --only messages,models.list --max-usd 0',
   'appscli selfcheck --echo 127.0.0.1:4010 --model selfcheck-echo',
-  'appscli selfcheck --junit selfcheck.xml',
 )}`,
     )
     .action(async (given) => finish(await (await import('./selfcheck.ts')).selfcheck(context, given)));

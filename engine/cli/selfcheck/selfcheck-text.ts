@@ -1,5 +1,5 @@
-import type { ChosenModel } from '../../selfcheck/choose-model.ts';
 import type { Budget, Price, PriceSource } from '../../selfcheck/costs.ts';
+import type { ChosenModel } from '../../selfcheck/models.ts';
 import { counted } from '../amounts.ts';
 
 /** What is about to be done. */

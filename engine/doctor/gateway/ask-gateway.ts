@@ -1,10 +1,6 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
-import { describeJson, errorText, shortText } from '../../selfcheck/answer-lines.ts';
-import { type Asker, createAsker } from '../../selfcheck/create-ask.ts';
-import { foreignAnswer } from '../../selfcheck/foreign-answers.ts';
-import { noAnswer } from '../../selfcheck/no-answer.ts';
-import { probeHeaders, probeLargeBody, probeStream } from '../../selfcheck/path/probes.ts';
-import { type Answer, readAnswer } from '../../selfcheck/read-answer.ts';
+import { type Answer, describeJson, errorText, foreignAnswer, readAnswer, shortText } from '../../selfcheck/answer.ts';
+import { type Asker, createAsker, noAnswer } from '../../selfcheck/ask.ts';
 import { CLIENT_TITLES } from '../desk.ts';
 import type { Connection, Diagnosis } from '../diagnosis.ts';
 import { judgeClock } from './clock.ts';
@@ -26,7 +22,7 @@ const NO_TOKEN = '';
 export async function askGateway(inquiry: Inquiry, ca: readonly string[] | undefined): Promise<Diagnosis[]> {
   const by_token = Map.groupBy(inquiry.connections, ({ token }) => token ?? NO_TOKEN);
   const diagnoses: Diagnosis[] = [];
-  let is_path_known = false;
+  let is_telemetry_known = false;
   for (const [token, connections] of by_token) {
     const of =
       by_token.size === 1
@@ -48,9 +44,12 @@ export async function askGateway(inquiry: Inquiry, ca: readonly string[] | undef
         with_clock: diagnoses.every(({ id }) => id !== 'gateway.clock'),
       });
       diagnoses.push(...asked.diagnoses);
-      if (asked.models !== undefined && token !== NO_TOKEN && !is_path_known) {
-        is_path_known = true;
-        diagnoses.push(...(await askPath(told, token, ca)));
+      if (asked.models !== undefined && token !== NO_TOKEN && !is_telemetry_known) {
+        is_telemetry_known = true;
+        const telemetry = await examineTelemetry(asker).catch((error) =>
+          noAnswer(error, inquiry.root_url, inquiry.seconds),
+        );
+        diagnoses.push(diagnose(told, 'telemetry', telemetry));
       }
       if (!asked.goes_on) break;
     } finally {
@@ -133,7 +132,7 @@ function judgeList(
   const { status, total_ms } = answer;
   const foreign = foreignAnswer(answer);
   if (foreign !== undefined) {
-    return { verdict: 'failed', found: `in place of JSON comes ${foreign.what}`, remedy: foreign.remedy };
+    return { verdict: 'failed', found: `in place of JSON comes ${foreign.found}`, remedy: foreign.remedy };
   }
   if (models === undefined && status !== 401 && status !== 403) return judgeNoList(answer);
   const took = total_ms < 1000 ? `${Math.round(total_ms)} ms` : `${(total_ms / 1000).toFixed(1)} seconds`;
@@ -223,31 +222,4 @@ async function judgeModel(
   if (window === undefined) return [found];
   const { fixes } = window.verdict === 'ok' ? {} : (connection.fixWindow?.(listed.context_window!) ?? {});
   return [found, diagnose(inquiry, 'context_window', window, { ...of, ...(fixes !== undefined && { fixes }) })];
-}
-
-const PROBES = { headers: probeHeaders, stream: probeStream, large_body: probeLargeBody } as const;
-
-/** What is sent here is larger than what is asked before, and takes longer. */
-const PATIENCE = 3;
-
-async function askPath(inquiry: Inquiry, token: string, ca: readonly string[] | undefined): Promise<Diagnosis[]> {
-  const { root_url } = inquiry;
-  const seconds = PATIENCE * inquiry.seconds;
-  const asker = openAsker({ ...inquiry, seconds }, token, ca);
-  const diagnoses: Diagnosis[] = [];
-  try {
-    for (const what of ['headers', 'stream', 'large_body'] as const) {
-      const probed = PROBES[what]({ ask: asker.ask, header_prefixes: prefixesOf(inquiry) });
-      const outcome = await probed.catch((error) => noAnswer(error, root_url, seconds));
-      if (what === 'headers' && outcome.verdict === 'skipped') {
-        const found = `${outcome.found}; whether streams are held back is told by: appscli selfcheck --base-url ${root_url}`;
-        return [diagnose(inquiry, 'stream', { verdict: 'skipped', found })];
-      }
-      diagnoses.push(diagnose(inquiry, what, outcome));
-    }
-    const telemetry = await examineTelemetry(asker).catch((error) => noAnswer(error, root_url, seconds));
-    return [...diagnoses, diagnose(inquiry, 'telemetry', telemetry)];
-  } finally {
-    asker.close();
-  }
 }

@@ -1,74 +1,42 @@
-import { lookup } from 'node:dns/promises';
-import { connect, isIP, type Socket } from 'node:net';
-import { openTunnel, type Place } from '../../kit/net/tunnel.ts';
-import { waitAtMost } from '../../kit/wait-at-most.ts';
+import { connect, type Socket } from 'node:net';
+import type { CheckOutcome } from '../../contract/checks.ts';
+import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { openTunnel, type Place, placeOf } from '../../kit/net/tunnel.ts';
+import { noAnswer } from '../../selfcheck/ask.ts';
+import type { Inquiry } from './inquiry.ts';
 
-/** One try to connect: how long it took, or the code of the error. */
-export interface Attempt {
-  readonly address: string;
-  readonly problem: string | undefined;
-  readonly ms: number;
-}
-
-const ADDRESSES_MAX = 6;
-
-/** The addresses of a name, or the code of the error. */
-export async function addressesOf(
-  host: string,
-  seconds: number,
-): Promise<readonly string[] | { readonly problem: string }> {
-  if (isIP(host) !== 0) return [host];
-  const asked = lookup(host, { all: true, order: 'verbatim' }).then(
-    (found) => found.slice(0, ADDRESSES_MAX).map(({ address }) => address),
-    (error: NodeJS.ErrnoException) => ({ problem: error.code ?? 'EAI_FAIL' }),
-  );
-  let answer: Awaited<typeof asked> = { problem: 'ETIMEDOUT' };
-  await waitAtMost(
-    seconds * 1000,
-    asked.then((found) => (answer = found)),
-  );
-  return answer;
-}
-
-/** Tries to connect to every address of a place, at the same time. */
-export function tryAddresses(addresses: readonly string[], port: number, seconds: number): Promise<Attempt[]> {
-  return Promise.all(addresses.map((address) => tryAddress(address, port, seconds)));
-}
-
-function tryAddress(address: string, port: number, seconds: number): Promise<Attempt> {
-  const started = performance.now();
-  const socket = connect({ host: address, port });
-  return new Promise((resolve) => {
-    const end = (problem: string | undefined) => {
-      clearTimeout(timer);
-      socket.destroy();
-      resolve({ address, problem, ms: Math.round(performance.now() - started) });
-    };
-    const timer = setTimeout(() => end('ETIMEDOUT'), seconds * 1000);
-    socket.on('connect', () => end(undefined)).on('error', ({ code }: NodeJS.ErrnoException) => end(code ?? 'EFAIL'));
-  });
+/** Whether a machine is found by its name and takes connections: the gateway's, or that of the proxy in front of this desk. */
+export async function reachGateway({ way, url, root_url, seconds }: Inquiry): Promise<CheckOutcome> {
+  const place = placeOf(way.proxy ?? url);
+  const what = way.proxy === undefined ? 'the gateway' : `the proxy that ${way.variable} names`;
+  const where = `${place.host}:${place.port}`;
+  try {
+    (await openSocket(place, undefined, seconds)).destroy();
+    return { verdict: 'ok', found: `${what} takes connections at ${where}` };
+  } catch (error) {
+    const remedy =
+      way.proxy !== undefined
+        ? `is the proxy running, and is ${way.variable} right? Where ${url.hostname} is reached without it, add that to NO_PROXY`
+        : isLoopbackUrl(url.href)
+          ? 'nothing listens there on this machine: start the gateway, or give clients the address of the one of your company'
+          : `${noAnswer(error, root_url, seconds).remedy}; is the VPN on?`;
+    const why = formatNetworkError(error, seconds);
+    return { verdict: 'failed', found: `${what} takes no connection at ${where}: ${why}`, remedy };
+  }
 }
 
 /** Opens a connection to a place, through a proxy where one is named. Rejects with the error of the network, or NoTunnel. */
 export function openSocket(place: Place, proxy: URL | undefined, seconds: number): Promise<Socket> {
-  return proxy === undefined
-    ? openDirect(place, seconds)
-    : openTunnel(place, proxy, AbortSignal.timeout(seconds * 1000));
-}
-
-function openDirect({ host, port }: Place, seconds: number): Promise<Socket> {
+  if (proxy !== undefined) return openTunnel(place, proxy, AbortSignal.timeout(seconds * 1000));
   return new Promise((resolve, reject) => {
-    const socket = connect({ host, port });
-    const timer = setTimeout(() => fail(Object.assign(new Error('timeout'), { code: 'ETIMEDOUT' })), seconds * 1000);
-    const fail = (error: Error) => {
-      clearTimeout(timer);
-      socket.destroy();
-      reject(error);
-    };
-    socket.once('error', fail).once('connect', () => {
-      clearTimeout(timer);
-      socket.off('error', fail);
+    const socket = connect(place);
+    const late = new DOMException('no connection in time', 'TimeoutError');
+    const timer = setTimeout(() => socket.destroy(late), seconds * 1000);
+    socket.once('error', reject).once('connect', () => {
+      socket.off('error', reject);
       resolve(socket);
     });
+    socket.once('close', () => clearTimeout(timer)).once('connect', () => clearTimeout(timer));
   });
 }

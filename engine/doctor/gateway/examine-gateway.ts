@@ -4,11 +4,10 @@ import { printableLine } from '../../kit/text/printable.ts';
 import type { Desk } from '../desk.ts';
 import type { Connection, Diagnosis } from '../diagnosis.ts';
 import { askGateway } from './ask-gateway.ts';
-import { type Authorities, authoritiesOutcomes, readAuthorities } from './authorities.ts';
+import { authoritiesOutcomes, examineCertificate, speaksTls } from './certificate.ts';
+import { reachGateway } from './connect.ts';
 import { diagnose, type Inquiry } from './inquiry.ts';
 import { wayOut } from './proxy-variables.ts';
-import { reachGateway } from './reach-gateway.ts';
-import { examineTls, speaksTls } from './tls-of-gateway.ts';
 
 /** Longest time of one step, in seconds: slower than clients wait, so that a slow gateway is told from one that is away. */
 const SECONDS = 10;
@@ -28,7 +27,6 @@ export async function examineGateway(
   );
   const diagnoses: Diagnosis[] = [];
   const said = new Set<string>();
-  // One after the other: how streams arrive is measured.
   for (const own of alike.values()) {
     const { root_url, network_variables = {} } = own[0]!;
     const values = Object.entries(network_variables).map(([name, { value }]) => [name, value]);
@@ -41,8 +39,7 @@ export async function examineGateway(
         diagnoses.push(diagnose({ root_url, connections }, 'authorities', outcome, { where }));
       }
     }
-    const authorities = readAuthorities(with_own.env);
-    const given = { desk: with_own, root_url: root_url.replace(/\/+$/, ''), connections: own, authorities, seconds };
+    const given = { desk: with_own, root_url: root_url.replace(/\/+$/, ''), connections: own, seconds };
     diagnoses.push(...(await examineOne(given)));
   }
   return diagnoses;
@@ -52,7 +49,6 @@ async function examineOne(given: {
   readonly desk: Desk;
   readonly root_url: string;
   readonly connections: readonly Connection[];
-  readonly authorities: Authorities;
   readonly seconds: number;
 }): Promise<Diagnosis[]> {
   const { desk, root_url, connections } = given;
@@ -73,16 +69,16 @@ async function examineOne(given: {
     ...addressOutcomes(inquiry),
     ...(way.outcome === undefined ? [] : [diagnose(inquiry, 'proxy', way.outcome)]),
   ];
-  const { diagnoses, reached } = await reachGateway(inquiry);
-  const so_far = [...said, ...diagnoses];
-  if (!reached) return so_far;
+  const reached = await reachGateway(inquiry);
+  const so_far = [...said, diagnose(inquiry, 'connection', reached)];
+  if (reached.verdict !== 'ok') return so_far;
   if (way.proxy?.protocol.startsWith('socks')) {
     const found = `what is behind a SOCKS proxy is not looked at from here; curl --proxy with ${root_url} shows whether it gets through`;
     return [...so_far, diagnose(inquiry, 'models', { verdict: 'skipped', found })];
   }
   if (inquiry.url.protocol === 'http:') return [...so_far, ...(await askPlain(inquiry))];
-  const tls = await examineTls(inquiry);
-  return [...so_far, ...tls.diagnoses, ...(tls.ca === undefined ? [] : await askGateway(inquiry, tls.ca))];
+  const { outcome, ca } = await examineCertificate(inquiry);
+  return [...so_far, diagnose(inquiry, 'tls', outcome), ...(ca === undefined ? [] : await askGateway(inquiry, ca))];
 }
 
 async function askPlain(inquiry: Inquiry): Promise<Diagnosis[]> {

@@ -2,7 +2,6 @@ import type { CheckOutcome } from '../../contract/checks.ts';
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import type { ClientKind, Desk } from '../desk.ts';
 import type { Connection, Diagnosis } from '../diagnosis.ts';
-import type { Authorities } from './authorities.ts';
 import type { WayOut } from './proxy-variables.ts';
 
 /** One gateway that is looked at, from one desk. */
@@ -14,7 +13,6 @@ export interface Inquiry {
   /** Those of the clients that use it. */
   readonly connections: readonly Connection[];
   readonly way: WayOut;
-  readonly authorities: Authorities;
   /** Longest time of a step. */
   readonly seconds: number;
 }
@@ -29,7 +27,6 @@ const TITLES = {
   address: 'Address of the gateway',
   proxy: 'Proxy variables',
   authorities: 'Variables about certificates',
-  name: 'Name of the gateway',
   connection: 'Connection to the gateway',
   tls: 'Certificate of the gateway',
   models: 'List of models',
@@ -37,9 +34,6 @@ const TITLES = {
   clock: 'Clock',
   model: 'Model',
   context_window: 'Context window',
-  headers: 'Headers and bodies on the way',
-  stream: 'Streams on the way',
-  large_body: 'Large requests on the way',
   telemetry: 'Telemetry',
 } as const;
 

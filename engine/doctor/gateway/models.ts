@@ -1,7 +1,6 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
-import { shortText } from '../../selfcheck/answer-lines.ts';
-import { type Answer, fieldsOf } from '../../selfcheck/read-answer.ts';
+import { type Answer, fieldsOf, shortText } from '../../selfcheck/answer.ts';
 import type { Connection } from '../diagnosis.ts';
 
 /** A model of a list. */

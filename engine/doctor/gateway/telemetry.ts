@@ -1,14 +1,14 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
 import { SIGNALS, type Signal } from '../../contract/client-telemetry.ts';
-import { fieldsOf, readAnswer } from '../../selfcheck/read-answer.ts';
-import type { Subject } from '../../selfcheck/subject.ts';
+import { fieldsOf, readAnswer } from '../../selfcheck/answer.ts';
+import type { Subject } from '../../selfcheck/check.ts';
 
 /** Whether a gateway takes the telemetry of clients, by sending none. */
 export async function examineTelemetry({ ask }: Pick<Subject, 'ask'>): Promise<CheckOutcome> {
   const answers = await Promise.all(
     SIGNALS.map(async (signal) => ({
       signal,
-      answer: await readAnswer(await ask({ method: 'POST', path: `/v1/${signal}`, json: {} })),
+      answer: await readAnswer(await ask({ path: `/v1/${signal}`, json: {} })),
     })),
   );
   const refused = answers

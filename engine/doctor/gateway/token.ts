@@ -1,6 +1,5 @@
 import type { CheckOutcome } from '../../contract/checks.ts';
-import { errorText } from '../../selfcheck/answer-lines.ts';
-import { type Answer, fieldsOf } from '../../selfcheck/read-answer.ts';
+import { type Answer, errorText, fieldsOf } from '../../selfcheck/answer.ts';
 import { sessionEnd } from './token-text.ts';
 
 /** Who holds a token, and where. */

@@ -1,21 +1,26 @@
 import type pg from 'pg';
 import { secretIn, secretPlace } from '../../kit/secret-names.ts';
-import { OLDEST_POSTGRES } from '../../store/migrate.ts';
-import { grantHelp, listRights, migrateHelp, schemaHelp } from '../../store/rights.ts';
+import { migrationState, migrations, OLDEST_POSTGRES } from '../../store/migrate.ts';
+import {
+  grantHelp,
+  listRights,
+  migrateHelp,
+  missingRights,
+  readStanding,
+  type Standing,
+  schemaHelp,
+} from '../../store/rights.ts';
 import type { Diagnosis } from '../diagnosis.ts';
-import { type DatabaseFacts, readDatabaseFacts } from './database-facts.ts';
 import { type Host, placeOf } from './host.ts';
 import { diagnosisOf } from './live/as-diagnosis.ts';
 import { examine, lookIntoDatabase } from './live/database.ts';
 import type { LiveOutcome } from './live/live-check.ts';
-import { sizeText, spanText } from './sizes.ts';
+import type { Machine } from './machine.ts';
 
 /** What was found of the database, and how far its clock is from the one here, in milliseconds: its own is that much ahead. */
 export interface FoundDatabase {
   readonly diagnoses: readonly Diagnosis[];
   readonly ahead_ms: number | undefined;
-  /** Which database it is, as spool files name it. */
-  readonly database_id: string | undefined;
 }
 
 interface Looked {
@@ -31,7 +36,7 @@ export async function examineDatabase(host: Host): Promise<FoundDatabase> {
   const url_env = config.database.postgres?.url_env;
   if (url_env !== undefined && (secretIn(url_env, env) ?? '') === '') {
     const found = `${secretPlace(url_env)} is not set here, so it can't be asked`;
-    return { diagnoses: [{ ...base, verdict: 'skipped', found }], ahead_ms: undefined, database_id: undefined };
+    return { diagnoses: [{ ...base, verdict: 'skipped', found }], ahead_ms: undefined };
   }
   const looked = await lookIntoDatabase(
     { config, env, timeout_seconds },
@@ -42,26 +47,16 @@ export async function examineDatabase(host: Host): Promise<FoundDatabase> {
     },
   );
   if (!('facts' in looked)) {
-    return { diagnoses: [diagnosisOf(base, looked)], ahead_ms: undefined, database_id: undefined };
+    return { diagnoses: [diagnosisOf(base, looked)], ahead_ms: undefined };
   }
   const { reach, facts } = looked;
   return {
     diagnoses: [diagnosisOf(base, reach), ...judgeDatabase(facts, host)].map((found) => ({ where, ...found })),
     ahead_ms: facts.ahead_ms,
-    database_id: facts.database_id,
   };
 }
 
-const JUDGES = [
-  judgeVersion,
-  judgeWritable,
-  judgeRights,
-  judgeConnections,
-  judgePooler,
-  judgeEncryption,
-  judgeActivity,
-  judgeSize,
-] as const;
+const JUDGES = [judgeVersion, judgeWritable, judgeRights, judgeConnections] as const;
 
 /** What follows from what a database says of itself. */
 export function judgeDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 'running'>): Diagnosis[] {
@@ -141,76 +136,94 @@ function judgeConnections(
   return { ...base, verdict: 'ok', found };
 }
 
-function judgePooler({ session, backends }: DatabaseFacts): Diagnosis | undefined {
-  const base = { id: 'database.pooler', title: 'a connection pooler in front of the database' };
-  if (new Set(backends).size > 1) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found:
-        'it gives each transaction another connection; LISTEN and prepared statements of the gateway need one that stays',
-      remedy:
-        'let it pool sessions for this database (PgBouncer: pool_mode = session), or name the server itself in the URL',
-    };
-  }
-  if (session === undefined || backends.length === 0 || backends[0] === session) return undefined;
+/** What a database says of itself. */
+export interface DatabaseFacts extends Standing {
+  /** Major version. */
+  readonly version: number;
+  readonly is_standby: boolean;
+  readonly is_read_only: boolean;
+  readonly is_migrated: boolean;
+  /** Rights that a gateway needs and this role lacks; none before the tables are those of this program. */
+  readonly missing_rights: readonly string[];
+  /** Connections that programs can have, how many there are, and which setting limits them. */
+  readonly usable: number;
+  readonly in_use: number;
+  readonly limited_by: string;
+  /** How far its clock is ahead of the one here. */
+  readonly ahead_ms: number | undefined;
+}
+
+const SETTINGS = `
+select current_setting('server_version_num')::integer / 10000 as version, pg_is_in_recovery() as is_standby,
+  coalesce((select reset_val = 'on' from pg_settings where name = 'default_transaction_read_only'), false) as is_read_only,
+  current_setting('max_connections')::integer as max_connections,
+  current_setting('superuser_reserved_connections')::integer
+    + coalesce(current_setting('reserved_connections', true)::integer, 0) as reserved,
+  (select datconnlimit from pg_database where datname = current_database()) as database_limit,
+  (select rolconnlimit from pg_roles where rolname = current_user) as user_limit`;
+
+/** Backends alone use up connections; the session that asks is not counted. */
+const CONNECTIONS = `
+select count(*)::integer as all, count(*) filter (where datname = current_database())::integer as of_database,
+  count(*) filter (where usename = current_user)::integer as of_user
+from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()`;
+
+interface Settings extends Pick<DatabaseFacts, 'version' | 'is_standby' | 'is_read_only'> {
+  readonly max_connections: number;
+  readonly reserved: number;
+  readonly database_limit: number;
+  readonly user_limit: number;
+}
+
+/** Reads what a database says of itself, over a connection that can only read. */
+async function readDatabaseFacts(client: pg.Client, machine: Machine): Promise<DatabaseFacts> {
+  const rowsOf = async <Row extends object>(text: string) => (await client.query<Row>(text)).rows;
+  const [settings] = (await rowsOf<Settings>(SETTINGS)) as [Settings];
+  const [counts] = (await rowsOf<{ all: number; of_database: number; of_user: number }>(CONNECTIONS)) as [
+    { all: number; of_database: number; of_user: number },
+  ];
+  const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
+  const is_migrated = applied === migrations.length && unknown.length === 0;
+  const run = <Row extends object>(text: string) => client.query<Row>(text);
+  const standing = await readStanding(run);
+  const missing_rights = is_migrated ? await missingRights(run) : [];
   return {
-    ...base,
-    verdict: 'warning',
-    found: "there is one; whether it pools sessions or transactions can't be told while few use it",
-    remedy: 'make sure that it pools sessions (PgBouncer: pool_mode = session)',
+    ...settings,
+    is_migrated,
+    ...standing,
+    missing_rights,
+    ...connectionsOf(settings, counts),
+    ahead_ms: await clockAhead(client, machine),
   };
 }
 
-function judgeEncryption(
-  { is_encrypted, is_checked, is_local }: DatabaseFacts,
-  { config }: Pick<Host, 'config'>,
-): Diagnosis | undefined {
-  const url_env = config.database.postgres?.url_env;
-  if (url_env === undefined || is_local) return undefined;
-  const base = { id: 'database.encryption', title: 'connection to the database' };
-  if (is_encrypted) {
-    const unchecked = ', and which server it is is not checked (sslmode=verify-full does)';
-    return { ...base, verdict: 'ok', found: `it is encrypted${is_checked ? '' : unchecked}` };
-  }
-  return {
-    ...base,
-    verdict: 'warning',
-    found: 'it is not encrypted, and the server is another machine',
-    remedy: `add ?sslmode=verify-full to the URL in ${secretPlace(url_env)} (and sslrootcert= for an authority of your own)`,
-  };
+function connectionsOf(
+  { max_connections, reserved, database_limit, user_limit }: Settings,
+  { all, of_database, of_user }: { readonly all: number; readonly of_database: number; readonly of_user: number },
+): Pick<DatabaseFacts, 'usable' | 'in_use' | 'limited_by'> {
+  const limits = [
+    { usable: max_connections - reserved, in_use: all, limited_by: 'max_connections' },
+    { usable: database_limit, in_use: of_database, limited_by: 'the connection limit of the database' },
+    { usable: user_limit, in_use: of_user, limited_by: 'the connection limit of the user' },
+  ];
+  // A negative limit is none.
+  const set = limits.filter(({ usable }) => usable >= 0);
+  return set.reduce((least, limit) => (limit.usable - limit.in_use < least.usable - least.in_use ? limit : least));
 }
 
-const IDLE_SECONDS_MAX = 60;
-const TRANSACTION_SECONDS_MAX = 600;
-const BLOCKED_SECONDS_MAX = 10;
+const SAMPLES = 3;
 
-function judgeActivity({ longest_idle, longest_transaction, blocked, sees_all }: DatabaseFacts): Diagnosis {
-  const base = { id: 'database.activity', title: 'transactions in the database' };
-  const remedy =
-    'find it in pg_stat_activity; end it with pg_terminate_backend(pid) if nobody needs it, and set idle_in_transaction_session_timeout';
-  const said = [
-    longest_idle.seconds > IDLE_SECONDS_MAX &&
-      `one of ${longest_idle.who} has been idle in a transaction for ${spanText(longest_idle.seconds)}, and keeps its locks`,
-    longest_transaction.seconds > TRANSACTION_SECONDS_MAX &&
-      `one of ${longest_transaction.who} has run for ${spanText(longest_transaction.seconds)}, and keeps old rows from being cleaned up`,
-    blocked.seconds > BLOCKED_SECONDS_MAX && `one of ${blocked.who} has waited ${spanText(blocked.seconds)} for a lock`,
-  ].filter((text) => text !== false);
-  if (said.length > 0) return { ...base, verdict: 'warning', found: said.join('; '), remedy };
-  const which = sees_all ? '' : ', as far as this user sees (pg_monitor shows those of other users)';
-  return { ...base, verdict: 'ok', found: `none is idle, long or blocked${which}` };
-}
-
-function judgeSize({ bytes, months_ahead, is_migrated }: DatabaseFacts): Diagnosis {
-  const base = { id: 'database.size', title: 'size of the database' };
-  const found = `${sizeText(bytes)}; how much room its disk has only its own machine can tell`;
-  if (is_migrated && months_ahead === 0) {
-    return {
-      ...base,
-      verdict: 'warning',
-      found: `${found}; the tables of this month are missing, and its rows go into the default partition`,
-      remedy: 'the gateway makes them every hour while it runs: its log says why it could not',
-    };
+/** The sample with the shortest way there and back says most. */
+async function clockAhead(client: pg.Client, machine: Machine): Promise<number | undefined> {
+  let best: { readonly took_ms: number; readonly ahead_ms: number } | undefined;
+  for (let sample = 0; sample < SAMPLES; sample++) {
+    const [asked_at, asked] = [machine.now(), performance.now()];
+    const { rows } = await client.query<{ at: number }>(
+      'select extract(epoch from clock_timestamp())::float8 * 1000 as at',
+    );
+    const took_ms = performance.now() - asked;
+    const ahead_ms = Number(rows[0]?.at) - (asked_at + took_ms / 2);
+    if (best === undefined || took_ms < best.took_ms) best = { took_ms, ahead_ms };
   }
-  return { ...base, verdict: 'ok', found };
+  return best === undefined || Number.isNaN(best.ahead_ms) ? undefined : best.ahead_ms;
 }

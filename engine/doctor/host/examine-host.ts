@@ -3,13 +3,10 @@ import type { Diagnosis } from '../diagnosis.ts';
 import { examineClock } from './clock.ts';
 import { examineConfiguration, examineVariables } from './configuration.ts';
 import { examineDatabase } from './database.ts';
-import { examineDirectories, examineFiles, examineOwnCertificate } from './files.ts';
 import type { Host, HostOptions } from './host.ts';
 import { examineListening, examineRunning } from './listening.ts';
-import { examineResources } from './memory.ts';
 import { examinePublicUrl } from './public/public-url.ts';
 import { examineServices } from './services.ts';
-import { examineSpool } from './spool.ts';
 
 export type { HostOptions } from './host.ts';
 export { type Machine, thisMachine } from './machine.ts';
@@ -34,12 +31,8 @@ export async function* examineHost(given: HostOptions): AsyncGenerator<CheckResu
   for (const found of diagnoses) yield since(found);
   for (const found of examineRunning(host)) yield since(found);
   yield since(examineVariables(given, loaded, running !== undefined));
-  for (const found of [examineFiles(host), ...examineOwnCertificate(host)]) yield since(found);
-  for (const found of await examineDirectories(host)) yield since(found);
-  for (const found of examineResources(host)) yield since(found);
-  const { diagnoses: of_database, ahead_ms, database_id } = await database;
+  const { diagnoses: of_database, ahead_ms } = await database;
   for (const found of of_database) yield since(found);
-  for (const found of await examineSpool(host, database_id)) yield since(found);
   const clocks = ahead_ms === undefined ? [] : [{ of: 'the database', ahead_ms }];
   for (const service of services) {
     const { diagnoses: of_service, clock } = await service;

@@ -10,8 +10,6 @@ export interface HostOptions {
   /** The shipped stages. */
   readonly stages: readonly StageDefinition[];
   readonly env: NodeJS.ProcessEnv;
-  /** A token of the gateway, for what only callers see of the proxies in front of it. */
-  readonly token: string | undefined;
   /** For each thing that is asked. */
   readonly timeout_seconds: number;
   readonly machine: Machine;

@@ -5,7 +5,6 @@ import { programVersion } from '../../kit/package-root.ts';
 import { printableLine } from '../../kit/text/printable.ts';
 import type { Diagnosis } from '../diagnosis.ts';
 import { type Host, placeOf } from './host.ts';
-import { findListeners, type Listener, mayListen } from './listeners.ts';
 import {
   askReadiness,
   askWhoItIs,
@@ -55,9 +54,7 @@ export async function examineListening(given: Given): Promise<FoundListening> {
       remedy: `set server.listen to one that is, such as 127.0.0.1:${port}, or 0.0.0.0:${port} for all`,
     });
   }
-  const listeners = findListeners(machine, host, port);
-  if (listeners?.length === 0) return told(judgeFree(given, port));
-  return askListener(given, url, listeners, told);
+  return askListener(given, url, told);
 }
 
 function isOwnAddress(addresses: readonly string[], host: string): boolean {
@@ -66,54 +63,37 @@ function isOwnAddress(addresses: readonly string[], host: string): boolean {
   return addresses.length === 0 || addresses.includes(host);
 }
 
-function judgeFree({ machine }: Given, port: number): Said {
-  if (mayListen(machine, port) === false) {
-    return {
-      verdict: 'warning',
-      found: `nothing listens there, and this user may not listen on port ${port}`,
-      remedy:
-        'take a port from 1024 up behind a proxy, or start the gateway as a service that may (CAP_NET_BIND_SERVICE); nothing to do if its own user may',
-    };
-  }
-  return { verdict: 'ok', found: 'nothing listens there: the port is free, and no gateway runs' };
-}
+const FREE: Said = { verdict: 'ok', found: 'nothing listens there: the port is free, and no gateway runs' };
 
-async function askListener(
-  given: Given,
-  url: string,
-  listeners: readonly Listener[] | undefined,
-  told: Tell,
-): Promise<FoundListening> {
+async function askListener(given: Given, url: string, told: Tell): Promise<FoundListening> {
   const { config, timeout_seconds } = given;
-  const who = named(listeners);
   let ask: DirectAsk;
   try {
     ask = createDirectAsk(config, url);
   } catch {
-    const found = `${who} listens there; whether it is the gateway can't be told without its certificate`;
+    const found = "whether the gateway listens there can't be told without its certificate (server.tls.cert_file)";
     return told({ verdict: 'skipped', found });
   }
   try {
     const known = await askWhoItIs(ask, timeout_seconds);
-    if (known === undefined) return told(taken(config.server.listen, who, 'it is no gateway of this program'));
+    if (known === undefined) return told(taken(config.server.listen, 'it is no gateway of this program'));
     if (!isOfConfiguration(config, known)) {
       const other = `a gateway with the public URL ${printableLine(known.issuer)} runs there`;
-      return told(taken(config.server.listen, who, other));
+      return told(taken(config.server.listen, other));
     }
     const readiness = await askReadiness(ask, timeout_seconds);
-    const running = { url, ...known, readiness, pid: listeners?.length === 1 ? listeners[0]?.pid : undefined };
-    const process = running.pid === undefined ? '' : `, process ${running.pid}`;
+    const running = { url, ...known, readiness };
     return told(
       {
         verdict: 'ok',
-        found: `a gateway with this public URL runs there, version ${printableLine(known.version)}${process}`,
+        found: `a gateway with this public URL runs there, version ${printableLine(known.version)}`,
       },
       running,
       ask,
     );
   } catch (error) {
     const reason = formatNetworkError(error, timeout_seconds);
-    if (reason === 'connection refused') return told(judgeFree(given, Number(new URL(url).port)));
+    if (reason === 'connection refused') return told(FREE);
     if (/certificate/.test(reason)) {
       return told({
         verdict: 'failed',
@@ -121,20 +101,14 @@ async function askListener(
         remedy: 'reload the gateway if the file was renewed (kill -HUP PID); else another program has the port',
       });
     }
-    return told(taken(config.server.listen, who, `it does not answer as a gateway: ${reason}`));
+    return told(taken(config.server.listen, `it does not answer as a gateway: ${reason}`));
   }
 }
 
-function named(listeners: readonly Listener[] | undefined): string {
-  const known = listeners?.filter(({ pid }) => pid !== undefined) ?? [];
-  if (known.length === 0) return 'another program';
-  return known.map(({ pid, program }) => `${printableLine(program ?? 'a program')} (process ${pid})`).join(', ');
-}
-
-function taken(listen: string, who: string, why: string): Said {
+function taken(listen: string, why: string): Said {
   return {
     verdict: 'failed',
-    found: `taken by ${who}: ${why}`,
+    found: `taken by another program: ${why}`,
     remedy: `stop it, or write another port than that of ${listen} into server.listen, and into server.public_url if that names it`,
   };
 }
@@ -191,7 +165,7 @@ function judgeReadiness({ readiness }: RunningGateway): Diagnosis {
     ...base,
     verdict: serves ? 'warning' : 'failed',
     found: `it is ${printableLine(state)}${why}`,
-    remedy: 'see the checks of the database and the spool below, and the log of the gateway',
+    remedy: 'see the checks of the database below, and the log of the gateway',
     details,
   };
 }
@@ -199,13 +173,13 @@ function judgeReadiness({ readiness }: RunningGateway): Diagnosis {
 /** File systems and clocks are not exact to the second. */
 const SLACK_MS = 2000;
 
-function judgeLoaded({ loaded, machine }: Host, { readiness, pid }: RunningGateway): Diagnosis {
+function judgeLoaded({ loaded, machine }: Host, { readiness }: RunningGateway): Diagnosis {
   const base = { id: 'gateway.configuration', title: 'the running gateway has the configuration as it is now' };
   if (readiness?.loaded_at === undefined) {
     return { ...base, verdict: 'skipped', found: 'GET /readyz does not say when it was loaded' };
   }
   const { loaded_at, failing_since } = readiness;
-  const reload = `send it a SIGHUP (kill -HUP ${pid ?? 'PID'})`;
+  const reload = 'send it a SIGHUP (kill -HUP PID)';
   if (failing_since !== undefined) {
     return {
       ...base,
@@ -214,7 +188,7 @@ function judgeLoaded({ loaded, machine }: Host, { readiness, pid }: RunningGatew
       remedy: `its log says why; correct it, then ${reload}`,
     };
   }
-  const newer = loaded.files.filter((file) => (machine.rights(file)?.changed_at ?? 0) > loaded_at + SLACK_MS);
+  const newer = loaded.files.filter((file) => (machine.changedAt(file) ?? 0) > loaded_at + SLACK_MS);
   if (newer.length === 0) return { ...base, verdict: 'ok', found: `loaded ${new Date(loaded_at).toISOString()}` };
   return {
     ...base,

@@ -28,8 +28,6 @@ export interface RunningGateway {
   /** The public URL it says it has. */
   readonly issuer: string;
   readonly readiness: Readiness | undefined;
-  /** Its process; `undefined` where that can't be told. */
-  readonly pid: number | undefined;
 }
 
 /** How a gateway is asked at its own socket: the certificate in the file is believed, whoever signed it. */

@@ -2,7 +2,6 @@ import type { Router } from 'express';
 import { EXPORT_BYTES_MAX, SIGNALS } from '../../contract/client-telemetry.ts';
 import type { AuthConfig, GatewayConfig } from '../../contract/config.ts';
 import { ERRORS, type ErrorSpec } from '../../contract/errors.ts';
-import { SELFCHECK_PATH, SELFCHECK_TICK_MS, SELFCHECK_TICKS } from '../../contract/selfcheck-endpoint.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { issuerOf } from '../../identity/provider/issuer.ts';
 import { CONTENT_ENCODINGS } from '../../kit/decompressor.ts';
@@ -61,7 +60,6 @@ export function protocolText({
     spending(config),
     limits(config),
     telemetry(config),
-    selfcheck(),
   ];
   return `${parts.filter((part) => part !== undefined).join('\n\n')}\n`;
 }
@@ -96,7 +94,6 @@ function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean
   const fixed = [
     ['GET', '`/`', 'What this is: a page in a browser, JSON for programs.', ''],
     ['GET', `\`${PROTOCOL_PATH}\``, 'This text.', ''],
-    ['POST', `\`${SELFCHECK_PATH}\``, 'Says how the request arrived; costs nothing.', 'Messages'],
     ['GET', '`/admin/api/openapi.json`', 'The administration API, as OpenAPI.', 'Messages'],
   ];
   return `## Endpoints
@@ -267,15 +264,4 @@ ${paths} take what OTLP/HTTP exporters send (OTLP 1.x): protobuf (\`application/
 (\`application/json\`), compressed or not, ${EXPORT_BYTES_MAX} bytes at most after decompression, with the credential of any other
 request. It is answered with 200 and an empty export response, wherever it goes, and passed on as it came, with headers that say who sent
 it; this gateway passes on: ${kept}. Errors are \`google.rpc.Status\` in the encoding of the request; 429 and 503 have \`retry-after\`.`;
-}
-
-function selfcheck(): string {
-  return `## Self-check
-
-\`POST ${SELFCHECK_PATH}\`, with the credential of any other request and any body, says how the request arrived: \`query\`, the \`headers\` that
-say a version, beta features, the client and what it takes, or that begin with \`x-selfcheck-\`, the size and SHA-256 of the \`body\`,
-what \`forwarded\` headers proxies added, and in \`credentials\` which headers came with one, never what is in them. Whoever compares that with what was
-sent sees what is changed on the way. With \`{"stream": true}\` the answer is an event stream: the same as \`selfcheck.arrived\`, then ${SELFCHECK_TICKS} events
-\`selfcheck.tick\`, one every ${SELFCHECK_TICK_MS} ms, then \`selfcheck.done\`; what arrives otherwise was held back on the way. No model is asked and nothing is
-paid. \`instance\` is another one for each process. \`appscli selfcheck\` and \`appscli doctor\` use it.`;
 }

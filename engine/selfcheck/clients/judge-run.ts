@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import { printableLine, printableWord } from '../../kit/text/printable.ts';
+import { APIS } from '../apis.ts';
 import type { SelfCheckOutcome } from '../check.ts';
 import type { RunnableClient } from './kinds.ts';
 import type { SingleRun } from './run-once.ts';
@@ -32,7 +33,7 @@ export function judgeRun(run: SingleRun, context: RunContext): SelfCheckOutcome 
       ...told,
       verdict: 'failed',
       found: `it opened a browser at ${opened.join(' and ')} to sign in, so it read no key or got none accepted`,
-      remedy: `does the gateway take this token for ${client.path}? appscli doctor ${client.kind} looks at the files of the client here`,
+      remedy: `does the gateway take this token for ${APIS[client.api].path}? appscli doctor ${client.kind} looks at the files of the client here`,
     };
   }
   if (ending === 'no_start') {
@@ -65,7 +66,7 @@ export function judgeRun(run: SingleRun, context: RunContext): SelfCheckOutcome 
       ...told,
       verdict: 'failed',
       found: 'it ended well and printed no reply',
-      remedy: `look at what the gateway answers on ${client.path}: an empty answer, or one without its last event, does this`,
+      remedy: `look at what the gateway answers on ${APIS[client.api].path}: an empty answer, or one without its last event, does this`,
     };
   }
   return {

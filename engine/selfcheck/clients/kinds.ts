@@ -4,7 +4,7 @@ import type { Draft } from '../../client-files/draft.ts';
 import { type ClientPlatform, platformOf } from '../../client-files/key-helper.ts';
 import { credentialVariable, planMessages, TIERS } from '../../client-files/messages.ts';
 import type { ClientNames } from '../../client-files/names.ts';
-import { APIS } from '../apis.ts';
+import type { Protocol } from '../../contract/protocol.ts';
 import type { TokensUsed } from '../check.ts';
 
 /** What a client is told for a single run. */
@@ -21,10 +21,8 @@ export interface RunnableClient {
   /** How the command of `doctor` calls it. */
   readonly kind: 'messages' | 'coding-cli' | 'build-cli';
   readonly title: string;
-  /** The API that it speaks. */
-  readonly path: string;
-  /** The shortest request of this API. */
-  shortRequest(model: string, text: string): object;
+  /** What it speaks. */
+  readonly api: Protocol;
   /** About what one run was seen to use, twice over: it is the client who decides. */
   readonly uses: TokensUsed;
   /** Its program, as it is found on the PATH. */
@@ -46,15 +44,6 @@ export interface RunnableClient {
 const TOKEN_VARIABLE = 'APPSCLI_SELFCHECK_TOKEN';
 const CONTEXT_WINDOW = 200_000;
 
-/** Some models refuse fewer. */
-const MAX_TOKENS = 16;
-
-const messagesRequest = (model: string, text: string) => ({
-  model,
-  max_tokens: MAX_TOKENS,
-  messages: [{ role: 'user', content: text }],
-});
-
 const nothing = () => undefined;
 const onThisSystem = (files: Readonly<Partial<Record<ClientPlatform, string>>>) => files[platformOf(process.platform)];
 
@@ -64,8 +53,7 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     id: 'clients.messages',
     kind: 'messages',
     title: 'A single run of the Messages client',
-    path: APIS.messages.path,
-    shortRequest: messagesRequest,
+    api: 'messages',
     uses: { requests: 3, input: 30_000, output: 1000 },
     program: ({ messages }) => messages.program,
     managedFile: ({ messages }) => onThisSystem(messages.managed_file),
@@ -90,8 +78,7 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     id: 'clients.coding_cli',
     kind: 'coding-cli',
     title: 'A single run of the coding CLI',
-    path: APIS.responses.path,
-    shortRequest: (model, text) => ({ model, max_output_tokens: MAX_TOKENS, input: text, store: false }),
+    api: 'responses',
     uses: { requests: 3, input: 25_000, output: 1000 },
     program: ({ coding_cli }) => coding_cli.program,
     managedFile: ({ coding_cli }) => onThisSystem(coding_cli.managed_file),
@@ -120,8 +107,7 @@ export const RUNNABLE_CLIENTS: readonly RunnableClient[] = [
     id: 'clients.build_cli',
     kind: 'build-cli',
     title: 'A single run of the build CLI',
-    path: APIS.chat.path,
-    shortRequest: messagesRequest,
+    api: 'chat',
     uses: { requests: 5, input: 60_000, output: 2000 },
     program: ({ build_cli }) => build_cli.program,
     managedFile: ({ build_cli }) => onThisSystem(build_cli.managed_file),

@@ -30,8 +30,6 @@ export interface EchoAnswer {
   readonly piece_bytes?: number;
   /** Fields of `usage`, over those it has as a rule. */
   readonly usage?: Readonly<Record<string, unknown>>;
-  /** Headers of the answer besides the usual ones. */
-  readonly headers?: Readonly<Record<string, string>>;
   /** Events of a stream of the Messages API that stand before its last one, as text. */
   readonly extra_events?: string;
   /** Whether a stream breaks off in its middle: the connection is closed before its last events. */

@@ -176,10 +176,10 @@ async function answer(
   const counts_only = end.endsWith('/count_tokens');
   const fault = requestFault(protocol, asked, counts_only);
   if (fault !== undefined) return send(res, 400, echoError(protocol, 'invalid_request_error', fault));
-  if (counts_only) return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }), wished.headers);
+  if (counts_only) return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }));
   const wanted = { model: String(asked.model), answer: wished };
-  if (asked.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)), wished.headers);
-  res.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...wished.headers });
+  if (asked.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)));
+  res.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
   await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), wished)), res);
 }
 

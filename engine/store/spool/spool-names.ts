@@ -41,22 +41,14 @@ export async function listForeignSpools(
   directory: string,
   database_id: string,
 ): Promise<{ readonly name: string; readonly database_id: string }[]> {
-  const names = await namesIn(directory);
+  const names = await readdir(directory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
   return names.sort().flatMap((name) => {
     const file = parseSpoolName(name);
     return file === undefined || file.database_id === database_id ? [] : [{ name, database_id: file.database_id }];
   });
-}
-
-async function namesIn(directory: string): Promise<string[]> {
-  return readdir(directory).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return [];
-    throw error;
-  });
-}
-
-function machineName(machine: string): string {
-  return createHash('sha256').update(machine).digest('hex').slice(0, 16);
 }
 
 /**
@@ -73,7 +65,7 @@ export class SpoolNames {
   constructor(process: GatewayProcess, clock: Clock) {
     this.#process = process;
     this.#clock = clock;
-    this.#machine = machineName(process.machine);
+    this.#machine = createHash('sha256').update(process.machine).digest('hex').slice(0, 16);
   }
 
   /** Name of a file of this process. */
@@ -104,32 +96,4 @@ export class SpoolNames {
     this.#seen.set(name, { stamp, since_ms: this.#clock.monotonic() });
     return false;
   }
-}
-
-/** A file in a spool directory. */
-export interface ListedSpool {
-  readonly name: string;
-  readonly database_id: string;
-  /** Whether a living process of this machine owns it; `undefined` where it is another machine's. */
-  readonly is_owned: boolean | undefined;
-}
-
-/**
- * The spool files in a directory, each with whose it is, and the names of those that hold what the ledger could not take;
- * none where there is no directory. Raises what `readdir` raises.
- */
-export async function listSpools(
-  directory: string,
-  machine: string,
-): Promise<{ readonly files: readonly ListedSpool[]; readonly asides: readonly string[] }> {
-  const names = (await namesIn(directory)).toSorted();
-  const own = machineName(machine);
-  const files = names.flatMap((name) => {
-    const file = parseSpoolName(name);
-    if (file === undefined) return [];
-    const { database_id, identity } = file;
-    const is_owned = identity === undefined ? false : file.machine === own ? isRunning(identity) : undefined;
-    return [{ name, database_id, is_owned }];
-  });
-  return { files, asides: names.filter((name) => name.endsWith('.aside')) };
 }

@@ -119,13 +119,11 @@ test('check --live tells the way to each server, and reaches it that way', async
   assert.ok(proxy.passed.some(({ target }) => target === 'http://plain.example/inference/models'));
 });
 
-test('doctor --config tells the way and reads certificates behind the proxy', async () => {
+test('doctor --config tells the way', async () => {
   const results = await examineAll(project.path('gateway.yaml'), environment());
   const found = results.find(({ title }) => title === 'upstream tunnel')!;
   assert.equal(found.verdict, 'ok', JSON.stringify(found));
   assert.ok(found.details!.includes(`reached through the proxy ${proxy.host} (HTTPS_PROXY)`), JSON.stringify(found));
-  const certificate = results.find(({ title }) => title === 'certificate of the upstream tunnel');
-  assert.equal(certificate?.verdict, 'ok', JSON.stringify(certificate));
   assert.ok(!JSON.stringify(results).includes(CREDENTIAL.password));
 });
 

@@ -190,12 +190,6 @@ describe('appscli doctor', () => {
     ]);
   });
 
-  test('writes XML for CI', async () => {
-    put(SETTINGS, FAULTY);
-    const { stdout } = await doctor({ given: { junit: true } });
-    assert.match(stdout, /<testsuite name="appscli doctor" tests="3" failures="1"/);
-  });
-
   test('shows no credential that stands where none belongs, nor what a file would do to a terminal', async () => {
     put(SETTINGS, {
       env: {
@@ -319,7 +313,6 @@ describe('the words of appscli doctor', () => {
   for (const [line, message] of [
     [['--write'], /--write needs --fix/],
     [['--timeout', '5'], /--timeout needs --config/],
-    [['--token-env', 'T'], /--token-env needs --config/],
     [['--config', 'gateway.yaml', '--fix'], /--fix is about clients/],
     [['messages', '--config', 'gateway.yaml'], /leave out messages/],
     [['nobody'], /messages, coding-cli, build-cli/],

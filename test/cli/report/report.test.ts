@@ -1,16 +1,9 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import fc from 'fast-check';
 import { openReport, type ReportOptions } from '../../../engine/cli/report/report.ts';
 import type { CheckResult } from '../../../engine/contract/checks.ts';
-import { programVersion } from '../../../engine/kit/package-root.ts';
 import { printable } from '../../../engine/kit/text/printable.ts';
-import { times } from '../../support/times.ts';
 import { collectingTerminal } from '../support.ts';
-import { readXml } from './read-xml.ts';
 
 const OK: CheckResult = {
   id: 'models.list',
@@ -131,56 +124,6 @@ skipped  limits of streams: no upstream for it
     assert.equal(info, '');
   });
 
-  it('writes XML as CI systems read it: a case for each check, failures and skips counted', () => {
-    const { name, attributes, elements } = readXml(reported([OK, FAILED, WARNING, SKIPPED], { junit: true }).data);
-    assert.equal(name, 'testsuites');
-    assert.deepEqual(
-      [attributes.tests, attributes.failures, attributes.errors, attributes.skipped],
-      ['4', '1', '0', '1'],
-    );
-    const [suite] = elements;
-    assert.match(suite?.attributes.timestamp ?? '', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/);
-    const [properties, ...cases] = suite?.elements ?? [];
-    const told = properties?.elements.map(({ attributes: { name, value } }) => [name, value]);
-    assert.deepEqual(told, [
-      ['command', 'selfcheck'],
-      ['version', programVersion()],
-      ['base_url', 'https://gw.example.com'],
-    ]);
-    assert.deepEqual(
-      cases.map((each) => [each.attributes.classname, each.attributes.time, each.elements[0]?.name]),
-      [
-        ['appscli.selfcheck.models.list', '0.012', 'system-out'],
-        ['appscli.selfcheck.messages.stream', '4.200', 'failure'],
-        ['appscli.selfcheck.address', '0.012', 'system-out'],
-        ['appscli.selfcheck.limits', '0.012', 'skipped'],
-      ],
-    );
-    assert.match(
-      cases[1]?.elements[0]?.text ?? '',
-      /^all 14 events.*\nsent: POST.*\n(?:.*\n)*help: something on the way/,
-    );
-  });
-
-  it('counts a warning as a failure in XML where it is strict', () => {
-    const { attributes } = readXml(reported([WARNING], { junit: true, strict: true }).data);
-    assert.equal(attributes.failures, '1');
-  });
-
-  it('writes XML into a file beside the text for people, and knows before it begins that it can', () => {
-    const directory = mkdtempSync(join(tmpdir(), 'report-'));
-    const file = join(directory, 'report.xml');
-    assert.match(reported([OK], { junit: file }).data, /^ok {7}the list/);
-    assert.equal(readXml(readFileSync(file, 'utf8')).attributes.tests, '1');
-    const away = join(directory, 'away', 'report.xml');
-    assert.throws(() => reported([OK], { junit: away }), /report\.xml cannot be written/);
-    assert.equal(existsSync(away), false);
-  });
-
-  it('refuses to print two forms at once', () => {
-    assert.throws(() => reported([], { json: true, junit: true }), /give --junit a file/);
-  });
-
   it('keeps what a server says to one line, to a length, and out of reach of the terminal', () => {
     const hostile = `\x1b]0;title\x07<a&"'>\n\ud800 ${'x '.repeat(5000)}`;
     const result = { ...FAILED, found: hostile, came: hostile, details: Array.from({ length: 1000 }, () => hostile) };
@@ -191,19 +134,5 @@ skipped  limits of streams: no upstream for it
     assert.ok(data.split('\n').every((line) => line.length <= 80));
     const { checks } = JSON.parse(reported([result], { json: true }).data);
     assert.equal(checks[0].details.length, 20);
-  });
-
-  it('writes XML that can be read, whatever a server says', () => {
-    const text = fc.string({
-      unit: fc.oneof(fc.constantFrom('&', '<', ']]>', '"', '\ud800', '\ufffe', '\0', '\x1b', '\n'), fc.string()),
-    });
-    fc.assert(
-      fc.property(text, text, fc.constantFrom('ok', 'warning', 'failed', 'skipped'), (found, came, verdict) => {
-        const result = { ...FAILED, verdict, found, came, title: came } as CheckResult;
-        const { elements } = readXml(reported([result], { junit: true, strict: true }).data);
-        assert.equal(elements[0]?.elements.at(-1)?.name, 'testcase');
-      }),
-      { numRuns: times(100) },
-    );
   });
 });

@@ -31,9 +31,6 @@ describe('a gateway that does what it should', () => {
     assert.equal(of('token').title, 'Token of the Messages client, coding CLI');
     assert.equal(of('model').verdict, 'ok');
     assert.equal(of('context_window').verdict, 'ok');
-    // It is none of ours: how streams arrive can't be told for nothing.
-    assert.equal(of('stream').verdict, 'skipped');
-    assert.match(of('stream').found, /appscli selfcheck --base-url http:/);
   });
 
   test('is looked at once, however many clients use it, and every gateway by itself', async () => {
@@ -63,10 +60,10 @@ describe('the way to a gateway', () => {
     [
       'a redirect to a login',
       redirectsToLogin('https://id.example.com/login?secret=planted'),
-      /redirect \(status 302\) to https:\/\/id\.example\.com\/login, where people sign in/,
+      /redirect \(status 302\) to https:\/\/id\.example\.com\/login$/,
     ],
     ['a login page', showsLoginPage, /"Sign in - Example Corp"/],
-    ['an error page', answersErrorPage(502), /502 Bad Gateway.*nginx/],
+    ['an error page', answersErrorPage(502), /502 Bad Gateway/],
     ['JSON of something else', answersOkToAll, /JSON with status/],
   ] as const;
   for (const [name, behaviour, found] of pages) {
@@ -93,8 +90,8 @@ describe('the way to a gateway', () => {
     assert.match(refused.of('connection').found, /takes no connection at 127\.0\.0\.1:\d+: connection refused/);
     assert.match(refused.of('connection').remedy!, /start the gateway/);
     const unknown = await examine('https://gateway.invalid');
-    assert.equal(unknown.of('name').verdict, 'failed');
-    assert.deepEqual(faultsOf(unknown.diagnoses), ['name']);
+    assert.match(unknown.of('connection').found, /host name not found/);
+    assert.deepEqual(faultsOf(unknown.diagnoses), ['connection']);
     const wrong = await examine('https://user:planted@gateway.example.com');
     assert.match(wrong.of('address').found, /holds credentials/);
     assert.ok(!JSON.stringify(wrong.diagnoses).includes('planted'));
@@ -168,10 +165,7 @@ describe('a proxy of this machine', () => {
       of('proxy').found,
       /HTTPS_PROXY sends requests to gateway\.example\.com through the proxy 127\.0\.0\.1:\d+$/,
     );
-    assert.match(
-      of('tls').found,
-      /HTTPS_PROXY names opens no way to gateway\.example\.com: it answers with status 407/,
-    );
+    assert.match(of('tls').found, /the proxy 127\.0\.0\.1:\d+ answers with status 407/);
     assert.deepEqual(proxy.asked, [`CONNECT Basic ${Buffer.from('ada:planted-word').toString('base64')}`]);
     assert.ok(!JSON.stringify(diagnoses).includes('planted-word'));
   });

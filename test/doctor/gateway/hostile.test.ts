@@ -100,11 +100,7 @@ describe('a gateway that means harm neither hangs the doctor, nor breaks it, nor
         'content-type': 'application/json',
         date: 'yesterday',
       });
-      res.end(
-        JSON.stringify(
-          req.headers.authorization === undefined ? { error: 'no' } : { data: models, type: 'selfcheck.arrived' },
-        ),
-      );
+      res.end(JSON.stringify(req.headers.authorization === undefined ? { error: 'no' } : { data: models }));
     });
     const connections = [
       { model: '\u001b[2Jcoder' },

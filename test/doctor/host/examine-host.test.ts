@@ -10,16 +10,14 @@ import { answerJson, type ScriptedUpstream, startUpstream } from '../../support/
 import {
   answersErrorPage,
   answersOkToAll,
-  buffersWhole,
   compressesDocuments,
   only as onPath,
   passesOn,
   redirectsToLogin,
   setsHeader,
   showsLoginPage,
-  stripsHeaders,
 } from '../../support/proxies/behaviours.ts';
-import { type Behaviour, copyHead, type Proxy as FrontProxy, startProxy } from '../../support/proxies/proxy.ts';
+import { type Behaviour, type Proxy as FrontProxy, startProxy } from '../../support/proxies/proxy.ts';
 import { ahead_ms } from '../../support/suite-clock.ts';
 import { examineAll, only } from './support.ts';
 
@@ -78,42 +76,26 @@ async function behind(behaviour: Behaviour, more: Parameters<typeof examineAll>[
 
 describe('a gateway that runs behind a proxy', () => {
   test('everything is found as it should be, and no model is asked', async () => {
-    const results = await examine({ token: gateway.token });
+    const results = await examine();
     const wrong = results.filter(({ verdict }) => verdict === 'failed');
     assert.deepEqual(wrong, []);
-    for (const begins of ['gateway.', 'database.', 'public_url.', 'upstream.', 'host.clock', 'host.spool']) {
+    for (const begins of ['gateway.', 'database.', 'public_url.', 'upstream.', 'host.clock']) {
       assert.deepEqual(wrongAmong(results, begins), [], begins);
     }
     assert.match(only(results, 'host.listen').found, /a gateway with this public URL runs there, version \d/);
     assert.match(only(results, 'database.reach').found, /schema up to date/);
-    assert.equal(only(results, 'public_url.stream').verdict, 'ok');
-    assert.equal(only(results, 'public_url.large_body').verdict, 'ok');
     assert.match(only(results, 'host.clock').found, /agrees with the database, the upstream main/);
     assert.deepEqual([upstream.lists.length, upstream.requests.length], [1, 0]);
-  });
-
-  test('a proxy that keeps streams back is found, and that the gateway itself is right', async () => {
-    const results = await behind(onPath(/selfcheck/, buffersWhole), { token: gateway.token });
-    const stream = only(results, 'public_url.stream');
-    assert.equal(stream.verdict, 'failed');
-    assert.match(stream.remedy ?? '', /proxy_buffering off/);
-    assert.match(String(stream.details), /at the gateway itself it is right/);
-    assert.deepEqual(wrongAmong(results, 'public_url.'), ['public_url.stream']);
-  });
-
-  test('a proxy that takes headers off is found, and named by what it takes', async () => {
-    const results = await behind(stripsHeaders('vendor-'), { token: gateway.token, until: 'public_url.headers' });
-    assert.match(only(results, 'public_url.headers').found, /the header vendor-version is taken off/);
   });
 
   test('what a proxy answers in its own name is told apart', async () => {
     const found = async (behaviour: Behaviour) => only(await behind(behaviour), 'public_url.gateway');
     const login = await found(redirectsToLogin('https://login.example.com/start?state=not-to-be-shown'));
-    assert.match(login.found, /redirect \(status 302\) to https:\/\/login\.example\.com\/start, where people sign in/);
+    assert.match(login.found, /redirect \(status 302\) to https:\/\/login\.example\.com\/start$/);
     assert.match(login.remedy ?? '', /let \/v1\/ through/);
     assert.ok(!JSON.stringify(login).includes('not-to-be-shown'));
-    assert.match((await found(showsLoginPage)).found, /web page .* where people sign in/);
-    assert.match((await found(answersErrorPage(502))).found, /"502 Bad Gateway" \(status 502\) of nginx/);
+    assert.match((await found(showsLoginPage)).found, /web page "Sign in/);
+    assert.match((await found(answersErrorPage(502))).found, /"502 Bad Gateway" \(status 502\)/);
     assert.equal((await found(answersOkToAll)).verdict, 'failed');
   });
 
@@ -138,32 +120,6 @@ describe('a gateway that runs behind a proxy', () => {
     assert.deepEqual(wrongAmong(await behind(compressesDocuments), 'public_url.'), []);
   });
 
-  test('a proxy whose word on clients is not believed is found', async () => {
-    const results = await behind(setsHeader('x-forwarded-for', '192.0.2.7'), {
-      token: gateway.token,
-      until: 'public_url.forwarded',
-    });
-    const forwarded = only(results, 'public_url.forwarded');
-    assert.equal(forwarded.verdict, 'warning');
-    assert.match(forwarded.remedy ?? '', /server\.trusted_proxies/);
-  });
-
-  test('a proxy that does not say whom requests come from is found where it shows itself', async () => {
-    const named: Behaviour = async ({ res, ask }) => {
-      const answer = await ask();
-      copyHead(res, answer, { server: 'nginx/1.22.1' });
-      answer.pipe(res);
-    };
-    const results = await behind(named, { token: gateway.token, until: 'public_url.forwarded' });
-    assert.match(only(results, 'public_url.forwarded').found, /there is a proxy, and it sends no X-Forwarded-For/);
-  });
-
-  test('a token that is refused is told of, and is not taken for a fault of the proxy', async () => {
-    const results = await behind(passesOn, { token: 'gw_not-a-token' });
-    assert.match(only(results, 'public_url.forwarded').found, /token is refused \(status 401\)/);
-    assert.deepEqual(wrongAmong(results, 'public_url.'), ['public_url.forwarded']);
-  });
-
   test('a gateway with a configuration older than its files is found', async () => {
     const results = await examine();
     const loaded_at = Date.parse(/loaded (\S+)/.exec(only(results, 'gateway.configuration').found)![1]!);
@@ -173,7 +129,7 @@ describe('a gateway that runs behind a proxy', () => {
     const then = new Date(loaded_at - ahead_ms());
     utimesSync(gateway.config_file, then, then);
     assert.equal(found.verdict, 'warning');
-    assert.match(found.remedy ?? '', /kill -HUP \d+|kill -HUP PID/);
+    assert.match(found.remedy ?? '', /kill -HUP PID/);
     assert.match(String(found.details), /gateway\.yaml/);
   });
 
@@ -205,7 +161,7 @@ describe('a gateway that runs behind a proxy', () => {
         const timer = setInterval(() => res.write('x'.repeat(65_536)), 1);
         res.on('close', () => clearInterval(timer));
       },
-      { token: gateway.token, timeout_seconds: 0.5 },
+      { timeout_seconds: 0.5 },
     );
     assert.equal(only(results, 'public_url.gateway').verdict, 'failed');
     assert.ok(!JSON.stringify(results).includes('\\u001b'));
@@ -225,7 +181,7 @@ describe('a machine on which the gateway does not run', () => {
     other.close();
     const listening = only(results, 'host.listen');
     assert.equal(listening.verdict, 'failed');
-    assert.match(listening.found, /^taken by .*: it is no gateway of this program$/);
+    assert.match(listening.found, /^taken by another program: it is no gateway of this program$/);
   });
 
   test('a free port is fine, and a database without a gateway is looked at all the same', async () => {
@@ -252,7 +208,7 @@ describe('a machine on which the gateway does not run', () => {
     const file = `${gateway.config_file}.silent.yaml`;
     const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, address.slice(7));
     writeFileSync(file, text.replaceAll(upstream.url, address).replaceAll(proxy.url, `${address}/public`));
-    const results = await examineAll(file, gateway.env, { token: gateway.token, timeout_seconds: 0.2 });
+    const results = await examineAll(file, gateway.env, { timeout_seconds: 0.2 });
     silent.closeAllConnections();
     silent.close();
     assert.match(only(results, 'host.listen').found, /does not answer as a gateway: no answer within 0\.2 seconds/);

@@ -5,25 +5,10 @@ import { stages } from '../../../stages/index.ts';
 import { ahead_ms } from '../../support/suite-clock.ts';
 
 /** This machine on the clock of the tests, which the times of its files are not on. */
-export function testMachine(): Machine {
+function testMachine(): Machine {
   const machine = thisMachine();
-  const rights = (path: string) => {
-    const found = machine.rights(path);
-    return found && { ...found, changed_at: found.changed_at + ahead_ms() };
-  };
-  return { ...machine, rights };
-}
-
-/** This machine, with files of the system that a test made up in place of its own, by their paths. */
-export function machineWith(files: Readonly<Record<string, string>>, more: Partial<Machine> = {}): Machine {
-  return {
-    ...testMachine(),
-    platform: 'linux',
-    read: (path) => files[path],
-    list: () => [],
-    link: () => undefined,
-    ...more,
-  };
+  const changedAt = (path: string) => (machine.changedAt(path) ?? 0) + ahead_ms();
+  return { ...machine, changedAt };
 }
 
 /** What `examineHost` found, in its order; up to the result with the id `until`, where one is given. */
@@ -31,14 +16,13 @@ export async function examineAll(
   config_file: string,
   env: NodeJS.ProcessEnv,
   {
-    token,
     machine = testMachine(),
     timeout_seconds = 5,
     until,
-  }: { token?: string; machine?: Machine; timeout_seconds?: number; until?: string } = {},
+  }: { machine?: Machine; timeout_seconds?: number; until?: string } = {},
 ): Promise<CheckResult[]> {
   const results: CheckResult[] = [];
-  for await (const result of examineHost({ config_file, env, token, machine, timeout_seconds, stages })) {
+  for await (const result of examineHost({ config_file, env, machine, timeout_seconds, stages })) {
     results.push(result);
     if (result.id === until) break;
   }

@@ -124,7 +124,6 @@ describe('a cookie', () => {
       ['POST', '/v1/messages'],
       ['POST', '/v1/chat/completions'],
       ['POST', '/v1/responses'],
-      ['POST', '/v1/selfcheck'],
       ['GET', '/managed/settings'],
       ['POST', '/v1/traces'],
     ] as const) {

@@ -41,7 +41,6 @@ const ENDPOINTS: readonly (readonly [string, string, string | undefined, number]
   ['GET', '/api/oauth/usage', undefined, 200],
   ['GET', '/managed/settings', undefined, 404],
   ['POST', '/v1/logs', '{"resourceLogs":[]}', 200],
-  ['POST', '/v1/selfcheck', '{}', 200],
 ];
 
 function ask(method: string, path: string, body: string | undefined, credentials: readonly string[]) {

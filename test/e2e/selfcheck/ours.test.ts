@@ -31,17 +31,10 @@ describe('a self-check of our own gateway', { concurrency: 2 }, () => {
       assert.deepEqual(having('failed'), [], stdout);
       assert.deepEqual(having('warning'), [], stdout);
       assert.equal(exit_code, 0);
-      for (const id of [
-        'models.list',
-        'messages.json',
-        'messages.stream',
-        'chat.stream',
-        'responses.stream',
-        'path.stream',
-      ])
+      for (const id of ['models.list', 'messages.json', 'messages.stream', 'chat.stream', 'responses.stream'])
         assert.equal(checks.get(id)?.verdict, 'ok', id);
       // A gateway that translates can't pass bytes on; one that does not has to.
-      for (const id of ['forwarding.bytes', 'forwarding.headers', 'forwarding.usage'])
+      for (const id of ['forwarding.messages_body', 'forwarding.headers', 'forwarding.usage'])
         assert.equal(checks.get(id)?.verdict, protocol === 'messages' ? 'ok' : 'skipped', id);
     });
   }

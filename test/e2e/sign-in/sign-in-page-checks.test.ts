@@ -87,8 +87,8 @@ for (const [name, { behaviour, verdict, says }] of Object.entries(CASES)) {
     proxy.behaviour = only(/^\/console\/sign-in/, behaviour);
     for (const result of [
       await found(
-        ['selfcheck', '--base-url', proxy.url, '--token-env', 'TEST_TOKEN', '--only', 'path.sign_in'],
-        'path.sign_in',
+        ['selfcheck', '--base-url', proxy.url, '--token-env', 'TEST_TOKEN', '--only', 'console.sign_in'],
+        'console.sign_in',
       ),
       await found(['doctor', '--config', gateway.config_file], 'public_url.sign_in'),
     ]) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { judgeArrivals, tellArrivals } from '../../../engine/selfcheck/streams/judge-arrivals.ts';
+import { judgeArrivals, tellArrivals } from '../../../engine/selfcheck/arrivals.ts';
 import { times } from '../../support/times.ts';
 import { asMade, madeEvents, throughBuffer, throughNetwork } from './simulated-stream.ts';
 

@@ -216,11 +216,6 @@ export function givesUpAfter(milliseconds: number): Behaviour {
   };
 }
 
-/** Takes requests up to a size, and answers larger ones with an error page of nginx. */
-export function takesUpTo(bytes: number): Behaviour {
-  return (passage) => (passage.body.length > bytes ? answerPage(passage, 413) : passesOn(passage));
-}
-
 /** Answers with a delay. */
 export function answersAfter(milliseconds: number): Behaviour {
   return async (passage) => {

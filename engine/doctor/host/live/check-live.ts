@@ -92,7 +92,7 @@ export async function checkUpstream(
 }
 
 /** The way to an upstream, with what decided it; why there is none where it names no proxy that can be used. */
-export function upstreamWay({ base_url, proxy }: UpstreamConfig, env: NodeJS.ProcessEnv): Way | UnusableProxy {
+function upstreamWay({ base_url, proxy }: UpstreamConfig, env: NodeJS.ProcessEnv): Way | UnusableProxy {
   try {
     return proxy === undefined
       ? wayTo(new URL(base_url), env)

@@ -7,14 +7,13 @@ import { exchange } from '../../../kit/net/exchange.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { printableLine } from '../../../kit/text/printable.ts';
 import { REQUEST_ID_HEADER } from '../../../run/headers.ts';
-import { foreignAnswer } from '../../../selfcheck/foreign-answers.ts';
-import { probeSignIn } from '../../../selfcheck/path/sign-in-page.ts';
-import { type Answer, fieldsOf, readAnswer } from '../../../selfcheck/read-answer.ts';
+import { type Answer, fieldsOf, foreignAnswer, readAnswer } from '../../../selfcheck/answer.ts';
+import { noAnswer } from '../../../selfcheck/ask.ts';
+import { probeSignIn } from '../../../selfcheck/sign-in-page.ts';
 import type { Diagnosis } from '../../diagnosis.ts';
 import { type Host, placeOf } from '../host.ts';
 import { type DirectAsk, isOfConfiguration, recognise } from '../running.ts';
-import { examinePublicCertificate } from './public-certificate.ts';
-import { examineBehindProxy, examineLargeBodies } from './through-proxy.ts';
+import { examineLargeBodies } from './large-bodies.ts';
 
 /** What is asked of the public URL: where it is, and how. */
 export interface PublicGiven {
@@ -36,16 +35,11 @@ export async function* examinePublicUrl(host: Host): AsyncGenerator<Diagnosis> {
   const name = await examineName(given);
   yield name;
   if (name.verdict !== 'ok') return;
-  const { diagnoses, is_believed } = await examinePublicCertificate(given);
-  yield* diagnoses;
-  if (!is_believed) return;
   const { diagnosis, is_ours } = await examineArrival(given);
   yield diagnosis;
   if (!is_ours) return;
   // One after the other, for what is measured beside others is measured badly.
-  for (const examine of [examineModelList, examinePlainHttp, examinePageHeaders, examineSignIn, examineLargeBodies])
-    yield* await examine(given);
-  yield* examineBehindProxy(given);
+  for (const examine of [examineModelList, examineSignIn, examineLargeBodies]) yield* await examine(given);
 }
 
 async function examineName({ host: { timeout_seconds }, root_url, where }: PublicGiven): Promise<Diagnosis> {
@@ -95,12 +89,8 @@ async function examineArrival(
     answer = await readAnswer(await ask(PROTOCOL_PATH, { seconds: timeout_seconds }));
   } catch (error) {
     if (running === undefined) return not(none);
-    const found = `no answer from here: ${formatNetworkError(error, timeout_seconds)}`;
-    return not({
-      verdict: 'warning',
-      found,
-      remedy: `does the proxy run, and may this machine reach it? Else ${FROM_USERS} ${root_url}/healthz`,
-    });
+    const { found, remedy } = noAnswer(error, root_url, timeout_seconds);
+    return not({ verdict: 'warning', found, remedy: `${remedy}; else ${FROM_USERS} ${root_url}/healthz` });
   }
   const known = recognise(answer);
   if (known === undefined) {
@@ -138,7 +128,7 @@ function judgeForeign(answer: Answer): Pick<Diagnosis, 'verdict' | 'found' | 're
   const found =
     foreign === undefined
       ? `something else answers GET ${PROTOCOL_PATH} (status ${answer.status})`
-      : `in place of the gateway GET ${PROTOCOL_PATH} is answered by ${foreign.what}`;
+      : `in place of the gateway GET ${PROTOCOL_PATH} is answered by ${foreign.found}`;
   const remedy = foreign?.remedy ?? 'let the proxy pass everything below the public URL on to the gateway';
   return { verdict: 'failed', found, remedy };
 }
@@ -163,7 +153,7 @@ async function examineModelList({ ask, where }: PublicGiven): Promise<Diagnosis[
     const answer = await readAnswer(await ask(path, { seconds: MODELS_SECONDS }));
     const foreign = foreignAnswer(answer);
     if (foreign !== undefined) {
-      return [{ ...base, verdict: 'failed', found: `in place of JSON comes ${foreign.what}`, remedy: foreign.remedy }];
+      return [{ ...base, verdict: 'failed', found: `in place of JSON comes ${foreign.found}`, remedy: foreign.remedy }];
     }
     if (answer.status === 401 || answer.status === 403) {
       return [
@@ -193,71 +183,6 @@ async function examineModelList({ ask, where }: PublicGiven): Promise<Diagnosis[
         remedy: 'clients give up after three seconds: look for what takes so long in the proxy',
       },
     ];
-  }
-}
-
-async function examinePlainHttp({ host, root_url, where }: PublicGiven): Promise<Diagnosis[]> {
-  const { protocol, hostname, port } = new URL(root_url);
-  if (protocol !== 'https:' || port !== '') return [];
-  const base = { id: 'public_url.plain_http', title: 'the same host without TLS', where };
-  try {
-    const { status, headers } = await exchange(`http://${hostname}/healthz`, {
-      seconds: Math.min(host.timeout_seconds, MODELS_SECONDS),
-      read_body: false,
-    });
-    const is_moved = status >= 300 && status < 400 && /^https:/i.test(headers.location ?? '');
-    if (is_moved || status >= 400)
-      return [{ ...base, verdict: 'ok', found: is_moved ? 'it redirects to https' : `it refuses (status ${status})` }];
-    return [
-      {
-        ...base,
-        verdict: 'warning',
-        found: `http://${hostname} answers as well (status ${status}): a client with that address sends its token in the clear`,
-        remedy: 'redirect port 80 to https, or close it',
-      },
-    ];
-  } catch {
-    return [{ ...base, verdict: 'ok', found: 'nothing answers there' }];
-  }
-}
-
-/** Of the gateway's pages for people; a proxy that takes them off opens them to other sites. */
-const PAGE_HEADERS = [
-  'content-security-policy',
-  'x-content-type-options',
-  'referrer-policy',
-  'x-frame-options',
-  'cache-control',
-] as const;
-
-async function examinePageHeaders({ host, ask, root_url, where }: PublicGiven): Promise<Diagnosis[]> {
-  const { running, direct, timeout_seconds } = host;
-  if (running === undefined || direct === undefined) return [];
-  const base = { id: 'public_url.page_headers', title: 'security headers of its pages', where };
-  try {
-    const asked = { seconds: timeout_seconds, headers: { accept: 'text/html' } };
-    const [here, there] = await Promise.all([direct('/device', asked), ask('/device', asked)]);
-    const changed = PAGE_HEADERS.filter(
-      (name) => here.headers[name] !== undefined && here.headers[name] !== there.headers[name],
-    );
-    if (changed.length > 0) {
-      return [
-        {
-          ...base,
-          verdict: 'warning',
-          found: `a proxy changes or removes ${changed.join(', ')}`,
-          remedy: 'let the headers of the gateway pass as they are (nginx: no proxy_hide_header for them)',
-        },
-      ];
-    }
-    const is_secure = root_url.startsWith('https:');
-    const details =
-      is_secure && there.headers['strict-transport-security'] === undefined
-        ? ['no Strict-Transport-Security: it belongs where TLS ends, and keeps browsers from http']
-        : [];
-    return [{ ...base, verdict: 'ok', found: 'they arrive as the gateway sends them', details }];
-  } catch {
-    return [];
   }
 }
 
