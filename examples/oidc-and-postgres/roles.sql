@@ -29,4 +29,12 @@ grant select, insert, update, delete on all tables in schema gateway to gateway_
 grant usage on all sequences in schema gateway to gateway_run;
 grant execute on all functions in schema gateway to gateway_run;
 
+-- What migrations have taken back stays so.
+do $$ begin
+  if to_regprocedure('gateway.close_tables()') is not null then
+    set local search_path = gateway;
+    perform close_tables();
+  end if;
+end $$;
+
 revoke gateway_owner from current_user;

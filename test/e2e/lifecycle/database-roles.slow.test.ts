@@ -93,7 +93,20 @@ async function paste(): Promise<void> {
   }
 }
 
+async function rowsOf(sql: string): Promise<object[]> {
+  const client = new pg.Client({ connectionString: admin_url });
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
 const run = (...words: string[]) => cli([...words, '--config', config.config_file], { env });
+
+/** What `check --live` says, as one line: the terminal's is broken at 80 columns. */
+const checkLive = async () => (await run('check', '--live')).stdout.replace(/\s+/g, ' ');
 
 test('the SQL of the guide, a migration as the owner, and everything a gateway does as the other role', async () => {
   const none = await run('check', '--live');
@@ -106,7 +119,7 @@ test('the SQL of the guide, a migration as the owner, and everything a gateway d
   const early = await run('gateway');
   assert.equal(early.exit_code, 69, early.stderr);
   assert.match(early.stderr, /gateway_run may not change them; run `appscli migrate`/);
-  assert.match((await run('check', '--live')).stdout, /gateway_run may not migrate/);
+  assert.match(await checkLive(), /gateway_run may not migrate/);
   const refused = await run('migrate');
   assert.match(refused.stderr, /gateway_run may not change them/);
 
@@ -114,16 +127,16 @@ test('the SQL of the guide, a migration as the owner, and everything a gateway d
   assert.equal(migrated.exit_code, 0, migrated.stderr);
   assert.match(migrated.stdout, /Applied 0001_baseline\.[\s\S]*The tables are up to date\./);
   assert.match((await run('migrate', '--url-env', 'OWNER_URL')).stdout, /^The tables are up to date\.$/m);
-  assert.match((await run('check', '--live')).stdout, /schema up to date/);
+  assert.match(await checkLive(), /schema up to date/);
 
   // A right that is missing is named by `check`, and by the start.
   await runOn(admin_url, `revoke insert on gateway.ledger from ${RUN}`);
-  const lacking = await run('check', '--live');
-  assert.match(lacking.stdout, /gateway_run lacks insert on ledger/);
-  assert.match(lacking.stdout.replace(/\s+/g, ' '), /grant insert on ledger to gateway_run/);
+  assert.match(await checkLive(), /gateway_run lacks insert on ledger.* grant insert on ledger to gateway_run/);
   assert.match((await run('gateway')).stderr, /gateway_run lacks insert on ledger/);
   await paste();
-  assert.equal((await run('migrate', '--url-env', 'OWNER_URL')).exit_code, 0);
+  const open = `select c.relname from pg_class c where c.relnamespace = 'gateway'::regnamespace and c.relname ~ '^(ledger|audit_log|admin_changes)'
+    and c.relkind in ('r', 'p') and (has_table_privilege('${RUN}', c.oid, 'update') or has_table_privilege('${RUN}', c.oid, 'delete'))`;
+  assert.deepEqual(await rowsOf(open), [], 'pasting the SQL again opens nothing');
 
   await demandNothingRefused();
   await demandNoChange();
@@ -217,6 +230,12 @@ async function demandMonths(): Promise<void> {
   }
 }
 
+/** Arguments that make a request cost a nano-USD more, and the change that somebody made first. */
+const ONE_MORE = `'2026-01-01', '2027-01-01', (
+  select jsonb_build_array(jsonb_build_object('request_id', request_id, 'was', sum(cost_nano_usd), 'cost', sum(cost_nano_usd) + 1))
+  from ledger group by request_id limit 1)`;
+const FIRST_CHANGE = "(select min(id) from admin_changes where action <> 'ledger.reprice')";
+
 /** What the role that runs must not do, whoever has taken over the gateway. */
 async function demandNoChange(): Promise<void> {
   const client = new pg.Client({ connectionString: as(RUN) });
@@ -241,10 +260,12 @@ async function demandNoChange(): Promise<void> {
     'delete from schema_migrations',
     "select ensure_partition('ledger', 'settled_at', '2030-01-01')",
     "select drop_oldest_partition('ledger', 0, '2099-01-01')",
+    `select * from adjust_batch(${ONE_MORE}, ${FIRST_CHANGE}, 'operator', 'nobody', 'nothing', null)`,
+    `select * from reprice_batch(${ONE_MORE}, ${FIRST_CHANGE}, 'operator', 'nobody', 'nothing', null)`,
   ];
   try {
     for (const sql of FORBIDDEN) {
-      await assert.rejects(client.query(sql), /permission denied|must be owner/, sql);
+      await assert.rejects(client.query(sql), { message: /permission denied|must be owner|is none of this run/ }, sql);
     }
   } finally {
     await client.end();
