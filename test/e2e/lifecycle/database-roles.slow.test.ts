@@ -5,6 +5,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
+import { ADMIN_OPERATIONS } from '../../../engine/admin/description.ts';
 import { findExistingHome } from '../../../engine/store/embedded/postgres-home.ts';
 import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
 import { ROLES_SQL } from '../../../engine/store/rights.ts';
@@ -163,7 +164,11 @@ async function demandNothingRefused(): Promise<void> {
   assert.equal((await ask(url, person.access_token)).status, 200);
   assert.equal((await askForToken(url, refreshWith(person.refresh_token))).status, 200);
   const console_person = await signInToConsole(url, 'anna');
-  assert.ok(console_person);
+  for (const { name, method, path, path_names, file_type } of ADMIN_OPERATIONS.values()) {
+    if (method !== 'GET' || path_names.length > 0 || file_type === 'text/event-stream') continue;
+    const { status, body } = await console_person.call('GET', path);
+    assert.ok(status < 500, `${name}: ${status} ${JSON.stringify(body)}`);
+  }
 
   const month = '2026-11-01';
   const commands: string[][] = [
@@ -191,6 +196,15 @@ async function demandNothingRefused(): Promise<void> {
     ['usage', '--since', '7d'],
     ['audit', 'tail'],
     ['audit', 'changes'],
+    ['limits', 'clear', '--user', 'eve@example.com', '--window', 'day'],
+    ['limits', 'list'],
+    ['tokens', 'rotate', '--user', 'eve@example.com', '--name', 'laptop'],
+    ['tokens', 'revoke', '--user', 'eve@example.com', '--name', 'laptop'],
+    ['service-tokens', 'list'],
+    ['people', 'rebind', 'eve@example.com', '--tokens', 'keep'],
+    ['policy', 'list'],
+    ['sessions', 'explain', 'eve@example.com'],
+    ['sessions', 'end', '--user', 'anna@example.com', '--with-tokens'],
     ['ledger', 'verify'],
     ['ledger', 'sum'],
     ['ledger', 'reprice', '--since', month, '--yes'],

@@ -84,10 +84,14 @@ test('the package holds the program, what it reads, the names of clients and the
     'schemas/gateway.schema.json',
     'LICENSE',
   ];
-  const SHIPPED = ['examples/profiles/vendor-names.yaml', 'examples/observability/grafana/dashboards/money.json'];
+  const SHIPPED = [
+    'examples/profiles/vendor-names.yaml',
+    'examples/observability/grafana/dashboards/money.json',
+    'examples/oidc-and-postgres/roles.sql',
+  ];
   for (const needed of [...NEEDED, ...SHIPPED]) assert.ok(names.includes(needed), needed);
   const unwanted = names.filter((name) =>
-    /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles|observability)/.test(name),
+    /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles|observability|oidc-and-postgres(?:\/roles\.sql)?$)/.test(name),
   );
   // What `appscli init` writes begins with a pipeline and its test.
   assert.deepEqual(unwanted, ['engine/cli/init/project/gateway.test.yaml']);
