@@ -12,6 +12,8 @@ grant gateway_owner to current_user;
 
 create schema if not exists gateway authorization gateway_owner;
 grant usage on schema gateway to gateway_run;
+-- Functions of the owner look for names there; the schema public of an old database lets everybody make some.
+revoke create on schema gateway from public;
 
 -- Both find the tables without naming the schema.
 alter role gateway_owner set search_path = gateway;
