@@ -99,8 +99,8 @@ export async function startGateway(options: {
   // What lives as long as the process finds the secrets here that the configuration in force was accepted with.
   const env: NodeJS.ProcessEnv = Object.create(options.env);
   const withFiles = (files: NodeJS.ProcessEnv): NodeJS.ProcessEnv => Object.assign(Object.create(env), files);
-  const secretsOf = (config: GatewayConfig, { pipelines }: Loaded, from: NodeJS.ProcessEnv) =>
-    createSecrets({ config, pipelines }, from, (secret) => log.hide?.(secret));
+  const secretsOf = (config: GatewayConfig, loaded: Loaded, from: NodeJS.ProcessEnv) =>
+    createSecrets({ ...loaded, config }, from, (secret) => log.hide?.(secret));
   const phases = createStartPhases();
   const { config, loaded } = await load();
   phases.end('configuration');
@@ -127,7 +127,7 @@ export async function startGateway(options: {
     const opened = await openServices(given, closing);
     phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
-      const files = readSecretFiles({ config, pipelines: loaded.pipelines });
+      const files = readSecretFiles({ ...loaded, config });
       const secret = secretsOf(config, loaded, withFiles(files));
       const made = createPlanServices(config, loaded, secret, opened.foundation);
       const { services, identity } = made;

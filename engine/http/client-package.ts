@@ -40,14 +40,20 @@ let made: { readonly of: string; readonly package: Promise<ClientPackage | undef
 
 /**
  * The package with the commands for developers, which know the address of the gateway and what it calls their clients' files;
- * `undefined` where the program was not built. The same version, address and profile give the same bytes.
+ * `undefined` where the program was not built or cannot be read. The same version, address and profile give the same bytes.
  */
 export function clientPackage(config: Config): Promise<ClientPackage | undefined> {
   const { profile } = config.server;
   const gateway = issuerOf(config);
   const of = JSON.stringify([gateway, profile]);
-  if (made?.of !== of) made = { of, package: pack(gateway, profile) };
-  return made.package;
+  if (made?.of === of) return made.package;
+  const packed = pack(gateway, profile).catch(() => undefined);
+  made = { of, package: packed };
+  // What is not there, or cannot be read at the moment, may be later.
+  void packed.then((found) => {
+    if (found === undefined && made?.package === packed) made = undefined;
+  });
+  return packed;
 }
 
 async function pack(gateway: string, profile: Profile): Promise<ClientPackage | undefined> {
@@ -87,7 +93,7 @@ async function pack(gateway: string, profile: Profile): Promise<ClientPackage | 
 
 const NOT_BUILT = new StageError(
   'path_not_found',
-  'The package for developers was not built: run "npm run build:console" where the gateway is installed from its sources, and restart it.',
+  'The package for developers was not built: run "npm run build:console" where the gateway is installed from its sources, and let the user of the gateway read dist/client.',
 );
 
 /** Serves the package, to everybody: it holds no secret. */
@@ -114,7 +120,7 @@ function send(req: Request, res: Response, { bytes, sha256 }: ClientPackage): vo
     [REQUEST_ID_HEADER]: identityOf(res).request_id,
   };
   const known = (req.headers['if-none-match'] ?? '').split(',').map((tag) => tag.trim().replace(/^W\//, ''));
-  if (known.includes(etag)) return void res.writeHead(304, headers).end();
+  if (known.includes(etag) || known.includes('*')) return void res.writeHead(304, headers).end();
   res
     .writeHead(200, { ...headers, 'content-type': 'application/gzip', 'content-length': bytes.length })
     .end(req.method === 'HEAD' ? undefined : bytes);

@@ -1,9 +1,10 @@
-import { resolve } from 'node:path';
+import { relative, resolve, sep } from 'node:path';
 import type { GatewayConfig, Profile, RouteUpstream, RoutingRuleConfig, UpstreamConfig } from '../contract/config.ts';
 import type { GatewayFile } from '../contract/config-files.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { decidingVariable } from '../kit/net/way.ts';
+import { secretFile, secretInFile } from '../kit/secret-names.ts';
 import { shapeModel } from '../money/prices/known-models.ts';
 import { namesMeant } from '../money/prices/model-names.ts';
 import { isWritten, type MapNode } from '../source/node.ts';
@@ -21,18 +22,30 @@ export function ownPool({ name }: { readonly name: string }): string {
   return `upstream ${name}`;
 }
 
-/** The state boundary of an upstream that names none: its address and credential. */
+/**
+ * The state boundary of an upstream that names none: its address and credential. A file with the credential is named from
+ * `directory` where it is below it, so that replicas in other directories have the same boundary.
+ */
 export function ownBoundary(
   upstream: Pick<GatewayFile['upstreams'][number], 'base_url' | 'api_key_env' | 'auth_token_env'>,
+  directory: string,
 ): string {
   const { base_url, api_key_env, auth_token_env } = upstream;
-  return `${new URL(base_url).href} ${api_key_env ?? auth_token_env ?? ''}`;
+  const credential = api_key_env ?? auth_token_env ?? '';
+  const file = secretFile(credential);
+  const path = file === undefined ? '' : relative(directory, file);
+  const is_below = path !== '' && !path.startsWith('..');
+  return `${new URL(base_url).href} ${is_below ? secretInFile(path.replaceAll(sep, '/')) : credential}`;
 }
 
 /** Only the Messages protocol has a call that counts tokens. */
 function shapeUpstream(
   upstream: GatewayFile['upstreams'][number],
-  { profile, env }: { readonly profile: Profile | undefined; readonly env: NodeJS.ProcessEnv },
+  {
+    profile,
+    env,
+    directory,
+  }: { readonly profile: Profile | undefined; readonly env: NodeJS.ProcessEnv; readonly directory: string },
 ): UpstreamConfig {
   const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
   const count_tokens = type === 'vendor' && supports.count_tokens;
@@ -45,7 +58,7 @@ function shapeUpstream(
     protocols,
     honours: honouredBy(upstream),
     cache_pool: upstream.cache_pool ?? ownPool(upstream),
-    state_boundary: upstream.state_boundary ?? ownBoundary(upstream),
+    state_boundary: upstream.state_boundary ?? ownBoundary(upstream, directory),
     supports: { ...supports, count_tokens, unproven_reasoning, unsigned_reasoning },
   };
 }
@@ -139,7 +152,7 @@ export function shapeConfig(value: unknown, { root, directory, profiles, env }: 
     server: { ...raw.server, profile: profiles.server, profile_name: profiles.server_name },
     database: shapeDatabase(raw.database, directory),
     upstreams: raw.upstreams.map((upstream, index) =>
-      shapeUpstream(upstream, { profile: profiles.upstreams[index], env }),
+      shapeUpstream(upstream, { profile: profiles.upstreams[index], env, directory }),
     ),
     models: raw.models.map((model, index) =>
       shapeModel(model, raw.upstreams, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),

@@ -19,16 +19,23 @@ export function namedSecrets(node: unknown): { readonly key: string; readonly na
   );
 }
 
-const namedIn = ({ config, pipelines }: Pick<Loaded, 'config' | 'pipelines'>) => {
+/** A configuration that names secrets. Without `secret_files` each path is taken for one that a key for a file gave. */
+type Naming = Pick<Loaded, 'config' | 'pipelines'> & Partial<Pick<Loaded, 'secret_files'>>;
+
+function namedIn({ config, pipelines, secret_files }: Naming): ReturnType<typeof namedSecrets> {
   const entries = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
-  return namedSecrets([config, entries.map(({ options }) => options)]);
-};
+  // A text that only looks like the name of a file, such as the value of an attribute, lets nobody have a file read.
+  return namedSecrets([config, entries.map(({ options }) => options)]).filter(({ name }) => {
+    const file = secretFile(name);
+    return file === undefined || secret_files === undefined || secret_files.includes(file);
+  });
+}
 
 /**
  * What the secret files of a configuration hold now, by the names of the secrets. Raises StartError, naming the file and never
  * what it holds, when one can't be used.
  */
-export function readSecretFiles(loaded: Pick<Loaded, 'config' | 'pipelines'>): Readonly<Record<string, string>> {
+export function readSecretFiles(loaded: Naming): Readonly<Record<string, string>> {
   const read: Record<string, string> = {};
   for (const { name } of namedIn(loaded)) {
     const file = secretFile(name);
@@ -89,16 +96,16 @@ function privateMembers(value: string): string[] {
  * Raises StartError, naming the variable or file and never its value, when one can't be sent in a header.
  */
 export function createSecrets(
-  { config, pipelines }: Pick<Loaded, 'config' | 'pipelines'>,
+  loaded: Naming,
   env: SecretSource,
   hide: (secret: string) => void,
 ): (name: string) => string {
   const values = new Map<string, string>();
   // Host and port of a proxy are no secret.
   const proxies = new Set(
-    (config?.upstreams ?? []).flatMap(({ proxy }) => (typeof proxy === 'object' ? proxy.url_env : [])),
+    (loaded.config?.upstreams ?? []).flatMap(({ proxy }) => (typeof proxy === 'object' ? proxy.url_env : [])),
   );
-  for (const { key, name } of namedIn({ config, pipelines })) {
+  for (const { key, name } of namedIn(loaded)) {
     const value = secretIn(name, env);
     if (value === undefined) continue;
     if (HEADER_KEYS.includes(key) && !HEADER_VALUE.test(value)) {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
 import { CONFIGURATION_PATHS, MACHINE_KEYS } from '../contract/machine-keys.ts';
+import { secretFile, secretInFile } from '../kit/secret-names.ts';
 
 const known = new WeakMap<GatewayConfig, string>();
 const HASH_CHARS = 12;
@@ -16,16 +17,22 @@ export function configHash(config: GatewayConfig): string {
   return hash;
 }
 
-/** What replicas of a configuration have in common, as text. */
+/** What replicas of a configuration have in common, as text. That a machine has such a key at all is a part of it. */
 function shared(config: GatewayConfig): string {
-  const copy: unknown = JSON.parse(JSON.stringify(config));
-  for (const keys of MACHINE_KEYS) change(copy, keys, () => undefined);
+  const copy: unknown = JSON.parse(JSON.stringify(config, withoutDirectory));
+  for (const keys of MACHINE_KEYS) change(copy, keys, () => '');
   for (const keys of CONFIGURATION_PATHS) change(copy, keys, basename);
   return JSON.stringify(copy);
 }
 
+/** A secret in a file is named by its absolute path, and machines have it below directories of their own. */
+function withoutDirectory(key: string, value: unknown): unknown {
+  const file = key.endsWith('_env') && typeof value === 'string' ? secretFile(value) : undefined;
+  return file === undefined ? value : secretInFile(basename(file));
+}
+
 /** Changes the texts that keys lead to. */
-function change(value: unknown, [key, ...rest]: readonly string[], to: (text: string) => string | undefined): void {
+function change(value: unknown, [key, ...rest]: readonly string[], to: (text: string) => string): void {
   if (typeof value !== 'object' || value === null || key === undefined) return;
   for (const each of key === '*' ? Object.keys(value) : [key]) {
     const owner = value as Record<string, unknown>;

@@ -12,6 +12,8 @@ grant gateway_owner to current_user;
 
 create schema if not exists gateway authorization gateway_owner;
 grant usage on schema gateway to gateway_run;
+-- Functions of the owner look for names there; the schema public of an old database lets everybody make some.
+revoke create on schema gateway from public;
 
 -- Both find the tables without naming the schema.
 alter role gateway_owner set search_path = gateway;
@@ -28,5 +30,13 @@ alter default privileges for role gateway_owner in schema gateway grant execute 
 grant select, insert, update, delete on all tables in schema gateway to gateway_run;
 grant usage on all sequences in schema gateway to gateway_run;
 grant execute on all functions in schema gateway to gateway_run;
+
+-- What migrations have taken back stays so.
+do $$ begin
+  if to_regprocedure('gateway.close_tables()') is not null then
+    set local search_path = gateway;
+    perform close_tables();
+  end if;
+end $$;
 
 revoke gateway_owner from current_user;

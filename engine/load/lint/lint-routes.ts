@@ -63,7 +63,7 @@ function namesAt({ name }: UpstreamConfig, { models }: GatewayConfig): string {
 /** Two upstreams that are the same server, account and models: what fails at one fails at the other. */
 function lintTwins(route: WrittenRoute, { config, root, findings }: Linted): void {
   const upstreams = route.upstreams.map(({ upstream }) => config.upstreams.find(({ name }) => name === upstream)!);
-  const identity = (upstream: UpstreamConfig) => `${ownBoundary(upstream)} ${namesAt(upstream, config)}`;
+  const identity = (upstream: UpstreamConfig) => `${ownBoundary(upstream, '/')} ${namesAt(upstream, config)}`;
   upstreams.forEach((upstream, index) => {
     const first = upstreams.slice(0, index).find((other) => identity(other) === identity(upstream));
     if (first === undefined) return;
@@ -102,7 +102,8 @@ function lintShared(upstream: UpstreamConfig, index: number, { config, root, fin
   for (const key of ['cache_pool', 'state_boundary'] as const) {
     const pointer = `/upstreams/${index}/${key}`;
     if (!isWritten(root, pointer) || others.some((other) => other[key] === upstream[key])) continue;
-    if (key === 'state_boundary' && others.some((other) => ownBoundary(other) === ownBoundary(upstream))) continue;
+    if (key === 'state_boundary' && others.some((other) => ownBoundary(other, '/') === ownBoundary(upstream, '/')))
+      continue;
     const named = config.upstreams.flatMap((other, i) =>
       other === upstream || !isWritten(root, `/upstreams/${i}/${key}`) ? [] : other[key],
     );

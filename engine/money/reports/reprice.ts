@@ -278,8 +278,8 @@ function createWriter(database: Pick<Database, 'query'>, clock: Clock, actor: Ac
       for (let i = 0; i < adjustments.length; i += BATCH) {
         const batch = JSON.stringify(adjustments.slice(i, i + BATCH));
         const [row] = await database.query<{ change: number | null; adjusted: number; difference: string }>(
-          'adjust_batch',
-          'select change, adjusted, difference from adjust_batch($1, $2, $3, $4, $5, $6, $7, $8)',
+          'reprice_batch',
+          'select change, adjusted, difference from reprice_batch($1, $2, $3, $4, $5, $6, $7, $8)',
           [from, sliceEnd(from), batch, change, actor.kind, actor.name, subject, databaseTime(clock)],
         );
         change = row!.change;

@@ -1,5 +1,6 @@
 import { relative, sep } from 'node:path';
 import type { GatewayConfig } from '../../contract/config.ts';
+import { secretFile, secretInFile } from '../../kit/secret-names.ts';
 import type { PipelineSpec, Policy } from '../../source/spec.ts';
 
 /** A configuration without errors. */
@@ -95,8 +96,14 @@ function ordered(value: unknown): string {
 /** The same value with paths below a directory relative to it, so that a copy elsewhere is no difference. */
 export function relativePaths(value: unknown, directory: string): unknown {
   return JSON.parse(JSON.stringify(value), (_key, item: unknown) =>
-    typeof item === 'string' && item.startsWith(directory + sep) ? relative(directory, item) : item,
+    typeof item === 'string' ? relativePath(item, directory) : item,
   );
+}
+
+function relativePath(text: string, directory: string): string {
+  const file = secretFile(text);
+  if (file !== undefined) return secretInFile(relativePath(file, directory));
+  return text.startsWith(directory + sep) ? relative(directory, text) : text;
 }
 
 /** A value that differs, by its place below the values that were compared. */

@@ -24,7 +24,7 @@ export async function diffConfigurations(
     ...diffRoutes(before.config, after.config),
     ...(await diffLimits(before.config, after.config, readSpending)),
     ...diffPrices(before.config, after.config),
-    ...diffUpstreams(before.config, after.config),
+    ...diffUpstreams(before, after),
     ...diffPipelines(before, after),
     ...diffSettings(before, after),
   ];

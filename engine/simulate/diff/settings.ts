@@ -4,21 +4,21 @@ import { formatUpstreams } from '../../rules/config-rules.ts';
 import { type Change, compareValues, diffByName, relativePaths, type Usable } from './change.ts';
 
 /** What is written of an upstream: what it has for want of a name follows from the rest. */
-function asWritten({
-  cache_pool,
-  state_boundary,
-  ...upstream
-}: UpstreamConfig): object & { readonly base_url: string } {
+function asWritten(
+  { cache_pool, state_boundary, ...upstream }: UpstreamConfig,
+  directory: string,
+): object & { readonly base_url: string } {
   return {
-    ...upstream,
+    ...(relativePaths(upstream, directory) as typeof upstream),
     ...(cache_pool !== ownPool(upstream) && { cache_pool }),
-    ...(state_boundary !== ownBoundary(upstream) && { state_boundary }),
+    ...(state_boundary !== ownBoundary(upstream, directory) && { state_boundary }),
   };
 }
 
 /** Upstreams that come, go or change. */
-export function diffUpstreams(before: GatewayConfig, after: GatewayConfig): Change[] {
-  const byName = ({ upstreams }: GatewayConfig) => new Map(upstreams.map((each) => [each.name, asWritten(each)]));
+export function diffUpstreams(before: Usable, after: Usable): Change[] {
+  const byName = ({ config, directory }: Usable) =>
+    new Map(config.upstreams.map((each) => [each.name, asWritten(each, directory)]));
   return diffByName('upstreams', [byName(before), byName(after)], {
     gone: () => 'is gone',
     added: ({ base_url }) => `is new, at ${base_url}`,

@@ -5,6 +5,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
+import { ADMIN_OPERATIONS } from '../../../engine/admin/description.ts';
 import { findExistingHome } from '../../../engine/store/embedded/postgres-home.ts';
 import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
 import { ROLES_SQL } from '../../../engine/store/rights.ts';
@@ -93,20 +94,35 @@ async function paste(): Promise<void> {
   }
 }
 
+async function rowsOf(sql: string): Promise<object[]> {
+  const client = new pg.Client({ connectionString: admin_url });
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
 const run = (...words: string[]) => cli([...words, '--config', config.config_file], { env });
+
+/** What `check --live` says, as one line: the terminal's is broken at 80 columns. */
+const checkLive = async () => (await run('check', '--live')).stdout.replace(/\s+/g, ' ');
 
 test('the SQL of the guide, a migration as the owner, and everything a gateway does as the other role', async () => {
   const none = await run('check', '--live');
   assert.match(none.stdout + none.stderr, /the login was refused/, 'before the SQL');
 
   await paste();
+  // As the schema public has it since PostgreSQL 14 or before.
+  await runOn(admin_url, 'grant create on schema gateway to public');
   await paste();
 
   // Behind: neither the gateway nor `check` tries to migrate, and both say who has to.
   const early = await run('gateway');
   assert.equal(early.exit_code, 69, early.stderr);
   assert.match(early.stderr, /gateway_run may not change them; run `appscli migrate`/);
-  assert.match((await run('check', '--live')).stdout.replace(/\s+/g, ' '), /gateway_run may not migrate/);
+  assert.match(await checkLive(), /gateway_run may not migrate/);
   const refused = await run('migrate');
   assert.match(refused.stderr, /gateway_run may not change them/);
 
@@ -114,16 +130,16 @@ test('the SQL of the guide, a migration as the owner, and everything a gateway d
   assert.equal(migrated.exit_code, 0, migrated.stderr);
   assert.match(migrated.stdout, /Applied 0001_baseline\.[\s\S]*The tables are up to date\./);
   assert.match((await run('migrate', '--url-env', 'OWNER_URL')).stdout, /^The tables are up to date\.$/m);
-  assert.match((await run('check', '--live')).stdout, /schema up to date/);
+  assert.match(await checkLive(), /schema up to date/);
 
   // A right that is missing is named by `check`, and by the start.
   await runOn(admin_url, `revoke insert on gateway.ledger from ${RUN}`);
-  const lacking = await run('check', '--live');
-  assert.match(lacking.stdout, /gateway_run lacks insert on ledger/);
-  assert.match(lacking.stdout.replace(/\s+/g, ' '), /grant insert on ledger to gateway_run/);
+  assert.match(await checkLive(), /gateway_run lacks insert on ledger.* grant insert on ledger to gateway_run/);
   assert.match((await run('gateway')).stderr, /gateway_run lacks insert on ledger/);
   await paste();
-  assert.equal((await run('migrate', '--url-env', 'OWNER_URL')).exit_code, 0);
+  const open = `select c.relname from pg_class c where c.relnamespace = 'gateway'::regnamespace and c.relname ~ '^(ledger|audit_log|admin_changes)'
+    and c.relkind in ('r', 'p') and (has_table_privilege('${RUN}', c.oid, 'update') or has_table_privilege('${RUN}', c.oid, 'delete'))`;
+  assert.deepEqual(await rowsOf(open), [], 'pasting the SQL again opens nothing');
 
   await demandNothingRefused();
   await demandNoChange();
@@ -150,7 +166,11 @@ async function demandNothingRefused(): Promise<void> {
   assert.equal((await ask(url, person.access_token)).status, 200);
   assert.equal((await askForToken(url, refreshWith(person.refresh_token))).status, 200);
   const console_person = await signInToConsole(url, 'anna');
-  assert.ok(console_person);
+  for (const { name, method, path, path_names, file_type } of ADMIN_OPERATIONS.values()) {
+    if (method !== 'GET' || path_names.length > 0 || file_type === 'text/event-stream') continue;
+    const { status, body } = await console_person.call('GET', path);
+    assert.ok(status < 500, `${name}: ${status} ${JSON.stringify(body)}`);
+  }
 
   const month = '2026-11-01';
   const commands: string[][] = [
@@ -178,6 +198,15 @@ async function demandNothingRefused(): Promise<void> {
     ['usage', '--since', '7d'],
     ['audit', 'tail'],
     ['audit', 'changes'],
+    ['limits', 'clear', '--user', 'eve@example.com', '--window', 'day'],
+    ['limits', 'list'],
+    ['tokens', 'rotate', '--user', 'eve@example.com', '--name', 'laptop'],
+    ['tokens', 'revoke', '--user', 'eve@example.com', '--name', 'laptop'],
+    ['service-tokens', 'list'],
+    ['people', 'rebind', 'eve@example.com', '--tokens', 'keep'],
+    ['policy', 'list'],
+    ['sessions', 'explain', 'eve@example.com'],
+    ['sessions', 'end', '--user', 'anna@example.com', '--with-tokens'],
     ['ledger', 'verify'],
     ['ledger', 'sum'],
     ['ledger', 'reprice', '--since', month, '--yes'],
@@ -217,6 +246,12 @@ async function demandMonths(): Promise<void> {
   }
 }
 
+/** Arguments that make a request cost a nano-USD more, and the change that somebody made first. */
+const ONE_MORE = `'2026-01-01', '2027-01-01', (
+  select jsonb_build_array(jsonb_build_object('request_id', request_id, 'was', sum(cost_nano_usd), 'cost', sum(cost_nano_usd) + 1))
+  from ledger group by request_id limit 1)`;
+const FIRST_CHANGE = "(select min(id) from admin_changes where action <> 'ledger.reprice')";
+
 /** What the role that runs must not do, whoever has taken over the gateway. */
 async function demandNoChange(): Promise<void> {
   const client = new pg.Client({ connectionString: as(RUN) });
@@ -241,10 +276,12 @@ async function demandNoChange(): Promise<void> {
     'delete from schema_migrations',
     "select ensure_partition('ledger', 'settled_at', '2030-01-01')",
     "select drop_oldest_partition('ledger', 0, '2099-01-01')",
+    `select * from adjust_batch(${ONE_MORE}, ${FIRST_CHANGE}, 'operator', 'nobody', 'nothing', null)`,
+    `select * from reprice_batch(${ONE_MORE}, ${FIRST_CHANGE}, 'operator', 'nobody', 'nothing', null)`,
   ];
   try {
     for (const sql of FORBIDDEN) {
-      await assert.rejects(client.query(sql), /permission denied|must be owner/, sql);
+      await assert.rejects(client.query(sql), { message: /permission denied|must be owner|is none of this run/ }, sql);
     }
   } finally {
     await client.end();

@@ -5,6 +5,8 @@ import { rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { load } from '../../../engine/load/index.ts';
+import { configHash } from '../../../engine/telemetry/config-hash.ts';
 import { cli, startCli } from '../../cli/support.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
 import { createTestDatabase } from '../../support/database.ts';
@@ -35,16 +37,16 @@ function loadsOf(config_file: string, env: NodeJS.ProcessEnv, count: number): Pr
 const distinct = (values: readonly string[]) => new Set(values).size;
 
 describe('replicas', () => {
-  it('are one configuration where they differ in what is of their machines, and two where they differ in a limit', async () => {
+  it('are one configuration where they differ in what is of their machines, and several where they differ in a limit or in whom they trust', async () => {
     const own = await createTestDatabase();
     const closing: (() => Promise<unknown>)[] = [own.drop];
-    const boot = async (machine: string, listen: string, user_daily_usd: number) => {
+    const boot = async (machine: string, listen: string, user_daily_usd: number, has_ca = true) => {
       const ca_file = join((await writeConfig({})).directory, `${machine}.pem`);
       closing.push(() => rm(dirname(ca_file), { recursive: true }));
       await writeFile(ca_file, CERTIFICATES.first.cert);
       const telemetry = {
         metrics: { listen },
-        forward_to: [{ url: 'https://collector.example.com', ca_file }],
+        forward_to: [{ url: 'https://collector.example.com', ...(has_ca && { ca_file }) }],
       };
       const gateway = await bootGateway({
         upstream_url: 'http://127.0.0.1:9',
@@ -68,10 +70,31 @@ describe('replicas', () => {
       const different = await loadsOf(one.config_file, one.env, 3);
       assert.equal(distinct(different.replicas.map(({ version }) => version)), 2);
       assert.equal(distinct(different.loads.map(({ config_hash }) => config_hash)), 2);
+      await boot('fourth', '127.0.0.1:0', 5, false);
+      const without = await loadsOf(one.config_file, one.env, 4);
+      assert.equal(distinct(without.loads.map(({ config_hash }) => config_hash)), 3, 'which authorities are trusted');
     } finally {
       for (const close of closing.reverse()) await close();
     }
   });
+});
+
+it('a secret in a file beside gateway.yaml is the same, whatever the directory', async () => {
+  const hashes = await Promise.all(
+    [1, 2].map(async () => {
+      const upstreams = [{ name: 'main', type: 'vendor', base_url: 'http://127.0.0.1:9', api_key_file: './key' }];
+      const { config_file, directory } = await writeConfig(gatewayConfig('http://127.0.0.1:9', { upstreams }));
+      try {
+        await writeFile(join(directory, 'key'), UPSTREAM_KEY);
+        const { config, diagnostics } = await load(config_file, { stages: [], env: {}, environment: 'ignored' });
+        assert.ok(config !== undefined, JSON.stringify(diagnostics));
+        return configHash(config);
+      } finally {
+        await rm(directory, { recursive: true });
+      }
+    }),
+  );
+  assert.equal(distinct(hashes), 1);
 });
 
 describe('gateway --listen', () => {

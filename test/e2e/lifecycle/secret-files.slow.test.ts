@@ -62,7 +62,11 @@ before(async () => {
     gatewayConfig(upstream.url, {
       server: serverSection({}),
       database: { postgres: { url_file: 'secrets/database-url' } },
-      telemetry: { metrics: { listen: `127.0.0.1:${metrics_port}`, token_file: 'secrets/metrics-token' } },
+      telemetry: {
+        metrics: { listen: `127.0.0.1:${metrics_port}`, token_file: 'secrets/metrics-token' },
+        // Looks like the name that a secret in a file has within the program, and is none.
+        resource: { deployment_env: 'file:/nonexistent' },
+      },
       upstreams: [{ ...main, api_key_file: 'secrets/upstream-key', breaker: { mode: 'enforce' } }],
     }),
   );

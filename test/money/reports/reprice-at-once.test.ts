@@ -17,7 +17,7 @@ describe('pricing again beside others', () => {
     const slow: Pick<Database, 'query' | 'knex'> = {
       knex: books.database.knex,
       async query(name, text, values) {
-        if (name === 'adjust_batch' && others++ === 0) await books.reprice(twice(CHEAP));
+        if (name === 'reprice_batch' && others++ === 0) await books.reprice(twice(CHEAP));
         return books.database.query<never>(name, text, values);
       },
     };
@@ -38,7 +38,7 @@ describe('pricing again beside others', () => {
     for (let i = 0; i < 450; i++) void books.used();
     await books.used();
     for (const moment of ['before', 'after'] as const) {
-      const database = { ...spoiltStore(books.database, 'adjust_batch', 1, moment), knex: books.database.knex };
+      const database = { ...spoiltStore(books.database, 'reprice_batch', 1, moment), knex: books.database.knex };
       const broken = repriceLedger(
         { database, clock: books.clock, config: pricedConfig(twice(CHEAP)) },
         SINCE,

@@ -65,11 +65,28 @@ begin
     p_table, case when is_owner() then p_months else greatest(p_months, 2) end, case when is_owner() then p_now end) as d;
 end $$;
 
--- The two that change a row which else nobody changes.
-alter function note_forwarded(timestamptz, timestamptz, jsonb) security definer;
-alter function adjust_batch(timestamptz, timestamptz, jsonb, bigint, text, text, text, timestamptz) security definer;
+-- Puts past requests right as adjust_batch does. It adds to a change of the same run alone: of others nobody rewrites what they did.
+create function reprice_batch(
+  p_from timestamptz, p_to timestamptz, p_rows jsonb, p_change bigint,
+  p_actor_kind text, p_actor text, p_subject text, p_now timestamptz
+) returns table (change bigint, adjusted bigint, difference numeric)
+language plpgsql security definer as $$
+begin
+  if p_change is not null and not exists (
+    select from admin_changes c
+    where c.id = p_change and c.action = 'ledger.reprice'
+      and c.actor_kind = p_actor_kind and c.actor = p_actor and c.subject = p_subject
+  ) then
+    raise exception 'change % is none of this run', p_change;
+  end if;
+  return query select a.change, a.adjusted, a.difference
+    from adjust_batch(p_from, p_to, p_rows, p_change, p_actor_kind, p_actor, p_subject, p_now) as a;
+end $$;
 
-revoke execute on function make_months, drop_oldest_month, note_forwarded, adjust_batch from public;
+-- Corrects a row that else nobody changes.
+alter function note_forwarded(timestamptz, timestamptz, jsonb) security definer;
+
+revoke execute on function make_months, drop_oldest_month, note_forwarded, reprice_batch from public;
 
 -- What is done after every migration: rights as above; and functions that run as the owner look for names where the tables are,
 -- and nowhere that others can make some.
