@@ -54,7 +54,7 @@ node_modules/.bin/appscli usage --config ${demo.config_file}
 # 5. Check that the gateway does what coding clients need.
 #    "node_modules/.bin/appscli doctor" checks the clients on your machine.
 TOKEN=${demo.token} \\
-  node_modules/.bin/appscli selfcheck --token-env TOKEN \
+  node_modules/.bin/appscli selfcheck --token-env TOKEN \\
   --base-url ${demo.url}
 
 ${setUp(demo)}${sign_in === undefined ? '' : signIn(sign_in.public_url, sign_in.people)}
