@@ -30,7 +30,7 @@ import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
-import { NEUTRAL_NAMES_NOTE } from '../profiles.ts';
+import { defaultProfile, NEUTRAL_NAMES_NOTE, NEUTRAL_PROFILE } from '../profiles.ts';
 import { hint } from '../program-name.ts';
 import { warner } from '../surroundings.ts';
 import { ASSUMED_WINDOW, checkWish } from './client-check.ts';
@@ -101,7 +101,7 @@ async function wishOf(
   const names = namesOf(given.profile);
   const root_url = rootUrl(given.baseUrl, env);
   const warn = warner(terminal);
-  if (given.profile === undefined) warn(NEUTRAL_NAMES_NOTE);
+  if (given.profile === undefined && defaultProfile() === NEUTRAL_PROFILE) warn(NEUTRAL_NAMES_NOTE);
   if (root_url.startsWith('http:') && !isLoopbackUrl(root_url))
     warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
   if (given.apiKey !== undefined)

@@ -136,7 +136,7 @@ function Limit({
 const TOKENS = 4;
 
 function Tokens() {
-  const { person } = useSession();
+  const { person, sign_in } = useSession();
   const tokens = useOperation('listTokens', { user: person.email, limit: 1000 });
   return (
     <Card
@@ -156,7 +156,10 @@ function Tokens() {
             return (
               <EmptyState title="You have no access token yet">
                 <p>
-                  A client needs one to be let in. <Link to="/tokens">Create your first</Link>.
+                  {sign_in === 'provider'
+                    ? 'A client needs one only where nobody can sign in.'
+                    : 'A client needs one to be let in.'}{' '}
+                  <Link to="/tokens">Create your first</Link>.
                 </p>
               </EmptyState>
             );
