@@ -243,11 +243,11 @@ describe('the READMEs of engine and tests', () => {
 
   test('the one of the decisions lists every record once, and no number is used twice', () => {
     const directory = join(ROOT, 'engine/decisions');
-    const records = globSync('*/*.md', { cwd: directory }).toSorted();
+    const records = globSync('0*.md', { cwd: directory }).toSorted();
     const index = read('engine/decisions/README.md');
     const listed = [...index.matchAll(/^- \[(\d{4})\]\(([^)]+)\)/gm)].map(([, number, file]) => ({ number, file }));
     assert.deepEqual(listed.map(({ file }) => file).toSorted(), records);
-    for (const { number, file } of listed) assert.equal(file!.split('/')[1]!.slice(0, 4), number);
+    for (const { number, file } of listed) assert.equal(file!.slice(0, 4), number);
     assert.equal(new Set(listed.map(({ number }) => number)).size, listed.length);
   });
 

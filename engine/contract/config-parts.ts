@@ -34,7 +34,6 @@ export type RouteEntry = string | {
   readonly weight?: number;
 };
 
-/** undefined */
 export interface TierPricing {
   readonly multiplier?: number;
   readonly input?: number;

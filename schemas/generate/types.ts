@@ -54,7 +54,8 @@ function declare(name: string, { title, description, ...schema }: JsonSchema): s
     schema.type === 'object' && !('allOf' in schema)
       ? `interface ${name} ${mapping(schema, '')}`
       : `type ${name} = ${typeOf(schema, '')};`;
-  return `/** ${description ?? title} */\nexport ${type}\n`;
+  const words = description ?? title;
+  return `${words === undefined ? '' : `/** ${words} */\n`}export ${type}\n`;
 }
 
 /** The definitions in schemas, each with the name of its type. */

@@ -9,13 +9,10 @@ export type Line = string;
 /** An e-mail address in any case. */
 export type Email = string;
 
-/** undefined */
 export type Time = string;
 
-/** undefined */
 export type OptionalTime = string | null;
 
-/** undefined */
 export interface Me {
   readonly email: string;
   readonly name: string | null;
@@ -33,7 +30,6 @@ export interface Me {
   readonly own_tokens_suspend_at: string | null;
 }
 
-/** undefined */
 export interface Token {
   readonly id: string;
   readonly prefix: string;
@@ -86,13 +82,11 @@ export interface TokenGroup {
   };
 }
 
-/** undefined */
 export type MadeToken = Token & {
   readonly token: string;
   readonly replaces?: Token;
 };
 
-/** undefined */
 export interface NewToken {
   readonly name: Line;
   readonly group?: Line;
@@ -103,20 +97,17 @@ export interface NewToken {
   readonly expires_in_seconds?: number;
 }
 
-/** undefined */
 export interface Rotation {
   readonly overlap_seconds: number;
   readonly expires_at?: string | null;
   readonly expires_in_seconds?: number;
 }
 
-/** undefined */
 export interface EndSessions {
   readonly user?: Email;
   readonly keep?: 'current';
 }
 
-/** undefined */
 export interface Session {
   readonly id: string;
   readonly kind: 'client' | 'console';
@@ -137,14 +128,12 @@ export interface Session {
 /** `closed` is as it should be: requests pass. `open`: it failed too often and is left out. `half_open`: one request at a time tries it. `limited`: it answered 429. `credential`: it refused the credential of the gateway. `model_missing`: it does not have this model. `drained`: an administrator drained it. `unknown`: no gateway is asked. */
 export type UpstreamState = 'closed' | 'open' | 'half_open' | 'limited' | 'credential' | 'model_missing' | 'drained' | 'unknown';
 
-/** undefined */
 export interface Drained {
   readonly by: string;
   readonly at: Time;
   readonly reason: string | null;
 }
 
-/** undefined */
 export interface Upstream {
   readonly name: string;
   readonly configured: boolean;
@@ -243,7 +232,6 @@ export interface TrafficOfUpstream {
 /** What a service token may do: GET (`:read`) or everything else (`:write`) of one kind of thing. */
 export type ServiceScope = 'tokens:read' | 'tokens:write' | 'sessions:read' | 'sessions:write' | 'people:read' | 'people:write' | 'limits:read' | 'limits:write' | 'upstreams:read' | 'upstreams:write' | 'usage:read' | 'requests:read' | 'changes:read';
 
-/** undefined */
 export interface ServiceToken {
   readonly id: string;
   readonly prefix: string;
@@ -260,7 +248,6 @@ export interface ServiceToken {
   readonly state: 'active' | 'replaced' | 'unowned' | 'suspended' | 'revoked' | 'expired';
 }
 
-/** undefined */
 export interface NewServiceToken {
   readonly name: Line;
   readonly scopes: readonly ServiceScope[];
@@ -268,14 +255,12 @@ export interface NewServiceToken {
   readonly expires_in_seconds?: number;
 }
 
-/** undefined */
 export interface ServiceTokenRotation {
   readonly overlap_seconds: number;
   readonly expires_at?: Time;
   readonly expires_in_seconds?: number;
 }
 
-/** undefined */
 export interface Person {
   readonly email: string;
   readonly issuer: string | null;
@@ -295,7 +280,6 @@ export interface Person {
   readonly own_tokens_suspend_at: string | null;
 }
 
-/** undefined */
 export interface RefusedSignIn {
   readonly id: number;
   readonly at: Time;
@@ -311,13 +295,11 @@ export interface RefusedSignIn {
   readonly expected: readonly string[];
 }
 
-/** undefined */
 export interface Rebind {
   readonly subject?: Line;
   readonly tokens?: 'keep' | 'revoke';
 }
 
-/** undefined */
 export interface Deprovision {
   readonly tokens: 'all' | 'self_service' | 'none';
   readonly because?: Line;
@@ -560,7 +542,6 @@ export interface Grant {
   readonly state: 'active' | 'revoked' | 'expired';
 }
 
-/** undefined */
 export interface NewLimit {
   readonly user?: Email;
   readonly team?: Line;
@@ -576,7 +557,6 @@ export interface NewLimit {
   readonly reason?: Line;
 }
 
-/** undefined */
 export interface NewGrant {
   readonly user?: Email;
   readonly team?: Line;
@@ -595,7 +575,6 @@ export interface NewGrant {
   readonly expires_in_seconds?: number;
 }
 
-/** undefined */
 export interface Home {
   readonly since: Time;
   readonly until: Time;
@@ -651,7 +630,6 @@ export interface UsageSums {
   readonly cache_hit_ratio: number | null;
 }
 
-/** undefined */
 export interface UsageRow {
   readonly of: {
     readonly user?: string | null;
@@ -677,7 +655,6 @@ export interface UsageRow {
   readonly sums: UsageSums;
 }
 
-/** undefined */
 export interface Usage {
   readonly since: OptionalTime;
   readonly until: Time;
@@ -696,7 +673,6 @@ export interface Usage {
 /** What was done, to what. */
 export type Action = 'token.create' | 'token.rotate' | 'token.revoke' | 'token.move' | 'session.end' | 'person.deprovision' | 'person.suspend' | 'person.rebind' | 'limit.set' | 'limit.clear' | 'limit.grant' | 'limit.revoke' | 'service_token.create' | 'service_token.rotate' | 'service_token.revoke' | 'upstream.drain' | 'upstream.resume' | 'ledger.reprice';
 
-/** undefined */
 export interface ReplicaConfig {
   readonly name: string;
   readonly version: string;
@@ -710,7 +686,6 @@ export interface ReplicaConfig {
 /** Why it was loaded: the gateway started, its files changed, or a signal asked for it. */
 export type LoadCause = 'start' | 'files' | 'signal';
 
-/** undefined */
 export interface ConfigLoad {
   readonly id: number;
   readonly at: Time;
@@ -727,7 +702,6 @@ export interface ConfigLoad {
   readonly program: string;
 }
 
-/** undefined */
 export interface FoundLoad {
   readonly id: number;
   readonly at: Time;
@@ -745,7 +719,6 @@ export interface FoundLoad {
   readonly findings: readonly ConfigFinding[];
 }
 
-/** undefined */
 export interface ConfigFinding {
   readonly code: string;
   readonly severity: 'error' | 'warning';
@@ -757,14 +730,12 @@ export interface ConfigFinding {
   readonly help: string | null;
 }
 
-/** undefined */
 export interface ConfigFile {
   readonly name: string;
   readonly text: string | null;
   readonly digest: string | null;
 }
 
-/** undefined */
 export interface ConfigRule {
   readonly kind: 'routing' | 'access' | 'spend' | 'guard' | 'on_error' | 'named';
   readonly name: string;
@@ -777,7 +748,6 @@ export interface ConfigRule {
   readonly last_line: number;
 }
 
-/** undefined */
 export interface ShadowRule {
   readonly kind: 'routing' | 'access' | 'spend' | 'guard' | 'on_error' | 'named';
   readonly name: string;
@@ -799,7 +769,6 @@ export interface ShadowRule {
   readonly patch: string | null;
 }
 
-/** undefined */
 export interface Change {
   readonly id: number;
   readonly at: Time;
@@ -814,7 +783,6 @@ export interface Change {
   readonly after: Readonly<Record<string, unknown>> | null;
 }
 
-/** undefined */
 export interface Error {
   readonly type: 'error';
   readonly error: {

@@ -17,7 +17,7 @@ export interface Question {
 export const QUESTIONS: Readonly<Record<string, Question>> = {
   requests: {
     asked: 'How many requests are there?',
-    attributes: ['gateway.request_id', 'http.route', 'gateway.surface', 'gateway.outcome'],
+    attributes: ['gateway.request_id', 'http.route', 'gateway.protocol', 'gateway.outcome'],
     events: [],
     metrics: ['gateway.requests'],
   },

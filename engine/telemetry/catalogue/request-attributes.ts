@@ -31,7 +31,7 @@ export const REQUEST_ATTRIBUTES = {
   },
   'gateway.config.hash': { kind: 'string', meaning: 'Hash of the configuration in force' },
   'gateway.pipeline': { kind: 'string', meaning: 'Pipeline that served the request' },
-  'gateway.surface': {
+  'gateway.protocol': {
     kind: 'string',
     meaning: 'Protocol the pipeline serves',
     values: ['messages', 'count_tokens', 'models', 'chat', 'responses', 'none'],

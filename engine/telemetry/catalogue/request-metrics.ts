@@ -24,7 +24,7 @@ export const REQUEST_METRICS = {
     meaning:
       'Requests that are over, by how they ended: answered, refused by the gateway, refused by the upstream, failed, or aborted by the client',
     labels: [
-      'gateway.surface',
+      'gateway.protocol',
       'gateway.model',
       'gateway.upstream',
       'gateway.status_class',
@@ -37,7 +37,7 @@ export const REQUEST_METRICS = {
     unit: '{request}',
     meaning:
       "Requests that the gateway refused or failed itself, by the code of its error and, for limits and policies, the rule's name",
-    labels: ['gateway.surface', 'gateway.error.code', 'gateway.rule', 'gateway.team'],
+    labels: ['gateway.protocol', 'gateway.error.code', 'gateway.rule', 'gateway.team'],
   },
   'gateway.rejected': {
     kind: 'counter',
@@ -56,7 +56,7 @@ export const REQUEST_METRICS = {
     kind: 'histogram',
     unit: 's',
     meaning: 'From the head of a request until its first attempt begins; it includes receiving the body',
-    labels: ['gateway.surface'],
+    labels: ['gateway.protocol'],
     bounds: OVERHEAD_BOUNDS,
   },
   'gateway.decisions': {
@@ -89,7 +89,7 @@ export const REQUEST_METRICS = {
     kind: 'counter',
     unit: '{USD}',
     meaning: 'What requests cost by the prices of gateway.yaml, in US dollars',
-    labels: ['gateway.surface', 'gateway.model', 'gateway.upstream', 'gateway.team'],
+    labels: ['gateway.protocol', 'gateway.model', 'gateway.upstream', 'gateway.team'],
   },
   'gateway.cost.possible': {
     kind: 'counter',

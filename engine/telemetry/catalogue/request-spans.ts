@@ -64,7 +64,7 @@ export const REQUEST_SPANS = {
       'gateway.request_id',
       'gateway.config.hash',
       'gateway.pipeline',
-      'gateway.surface',
+      'gateway.protocol',
       'gateway.outcome',
       'gateway.error.code',
       'gateway.error.stage',

@@ -31,7 +31,7 @@ export function attemptSpan(parts: SpanParts, index: number): FinishedSpan {
   const attempt = request.attempts[index]!;
   const is_last = index === request.attempts.length - 1;
   const error = errorOfAttempt(attempt, is_last ? brokenBy(request, ending.outcome) : undefined);
-  const operation = operationOf(ending.surface);
+  const operation = operationOf(ending.protocol);
   return {
     name: `${operation} ${attempt.upstream_model}`,
     kind: 'client',
@@ -58,7 +58,7 @@ function attributesOf(
   const { conventions } = known;
   const upstream = known.upstreams.get(attempt.upstream);
   // The route's facts are those of the upstream that was asked last.
-  const protocol = is_last ? (request.peek('route.protocol') ?? ending.surface) : ending.surface;
+  const protocol = is_last ? (request.peek('route.protocol') ?? ending.protocol) : ending.protocol;
   const attributes = modelRequestAttributes({
     operation,
     provider: upstream?.provider(protocol),
@@ -77,7 +77,7 @@ function attributesOf(
   attributes['gateway.attempt.reason'] = attempt.reason;
   put(attributes, 'http.response.status_code', attempt.status ?? undefined);
   put(attributes, 'gateway.upstream.request_id', upstreamId(attempt.upstream_request_id));
-  if (protocol !== ending.surface) attributes['gateway.upstream.protocol'] = protocol;
+  if (protocol !== ending.protocol) attributes['gateway.upstream.protocol'] = protocol;
   if (error !== undefined) attributes['error.type'] = error;
   if (attempt.sends !== 1) attributes['gateway.attempt.sends'] = attempt.sends;
   const has_answered = attempt.outcome === 'answered';
@@ -90,7 +90,7 @@ function attributesOf(
   const usage = usageOf(request);
   // What did not answer has told no usage: no tokens are not the same as 0.
   const is_metered = has_answered || (usage !== undefined && usage.input + usage.output > 0);
-  if (is_metered && usage !== undefined && ending.surface !== 'count_tokens') {
+  if (is_metered && usage !== undefined && ending.protocol !== 'count_tokens') {
     addModelUsage(attributes, usage, conventions);
   }
   // Of several attempts, those before it may have cost something too.

@@ -21,7 +21,7 @@ export interface Ending {
   readonly status: number;
   /** The code of the gateway's own error. */
   readonly error_code: string | undefined;
-  readonly surface: string;
+  readonly protocol: string;
   readonly method: string;
   readonly route: string;
   /** Absent where gateway.yaml has no such model. */
@@ -55,7 +55,7 @@ export function endingOf(request: EndedRequest, known: KnownConfiguration): Endi
     outcome: outcomeOf(request, status),
     status,
     error_code,
-    surface: request.peek('request.protocol') ?? 'none',
+    protocol: request.peek('request.protocol') ?? 'none',
     method: request.peek('request.method') ?? 'GET',
     route: routeOf(request),
     model: model !== undefined && known.tellsModel(model, status < 400) ? model : undefined,

@@ -30,10 +30,10 @@ const TOKENS = [
 /** Counts a request in all metrics about requests. */
 export function countRequest(metrics: Metrics, counted: Counted): void {
   const { request, ending, known } = counted;
-  const { outcome, status, error_code, surface, model, upstream, fallbacks, unconfirmed, downgraded } = ending;
+  const { outcome, status, error_code, protocol, model, upstream, fallbacks, unconfirmed, downgraded } = ending;
   const team = known.tells_team ? ending.team : undefined;
   metrics.add('gateway.requests', {
-    'gateway.surface': surface,
+    'gateway.protocol': protocol,
     'gateway.model': model,
     'gateway.upstream': upstream,
     'gateway.status_class': CLASSES[Math.floor(status / 100) - 1],
@@ -49,7 +49,7 @@ export function countRequest(metrics: Metrics, counted: Counted): void {
   metrics.record('http.server.request.duration', duration, ending.duration_ms / 1000);
   if (error_code !== undefined) {
     metrics.add('gateway.refusals', {
-      'gateway.surface': surface,
+      'gateway.protocol': protocol,
       'gateway.error.code': error_code,
       'gateway.rule': refusedBy(request),
       'gateway.team': team,
@@ -80,7 +80,7 @@ function countAttempts(
   const { attempts, notes } = request;
   const first = notes.attempt_times[0];
   if (first !== undefined) {
-    const labels = { 'gateway.surface': ending.surface };
+    const labels = { 'gateway.protocol': ending.protocol };
     metrics.record('gateway.overhead.duration', labels, Math.max(0, first.began_at - request.started_at) / 1000);
   }
   const broken_by = brokenBy(request, ending.outcome);
@@ -99,7 +99,7 @@ function countAttempts(
     if (began_at === undefined) continue;
     const is_last = index === attempts.length - 1;
     const labels = {
-      'gen_ai.operation.name': operationOf(ending.surface),
+      'gen_ai.operation.name': operationOf(ending.protocol),
       'gen_ai.provider.name': providerAt(known, request, index),
       'gen_ai.request.model': attempt.upstream_model,
       'error.type': errorOfAttempt(attempt, is_last ? broken_by : undefined),
@@ -116,13 +116,13 @@ function providerAt({ upstreams }: KnownConfiguration, request: EndedRequest, in
 }
 
 function countUsage(metrics: Metrics, { request, ending, known }: Counted, team: string | undefined): void {
-  const { surface, model, upstream } = ending;
+  const { protocol, model, upstream } = ending;
   const output = request.peek('usage.output_tokens');
   if (output === undefined) return;
   const at = { 'gateway.model': model, 'gateway.upstream': upstream };
   const cost = request.peek('usage.cost_nano_usd') ?? 0;
   if (cost > 0) {
-    metrics.add('gateway.cost', { 'gateway.surface': surface, ...at, 'gateway.team': team }, nanoToUsd(cost));
+    metrics.add('gateway.cost', { 'gateway.protocol': protocol, ...at, 'gateway.team': team }, nanoToUsd(cost));
   }
   const possible = request.peek('usage.possibly_billed_nano_usd') ?? 0;
   if (possible > 0) metrics.add('gateway.cost.possible', at, nanoToUsd(possible));
@@ -131,7 +131,7 @@ function countUsage(metrics: Metrics, { request, ending, known }: Counted, team:
     if (tokens > 0) metrics.add('gateway.tokens', { ...at, 'gateway.token.type': type }, tokens);
   }
   // Nothing was used where tokens were only counted, or nothing left.
-  if (surface !== 'count_tokens') countModelUsage(metrics, { request, known });
+  if (protocol !== 'count_tokens') countModelUsage(metrics, { request, known });
 }
 
 function countModelUsage(metrics: Metrics, { request, known }: Pick<Counted, 'request' | 'known'>): void {

@@ -60,7 +60,7 @@ function attributesOf(parts: SpanParts): Attributes {
     'url.scheme': address.scheme,
     'server.address': address.host,
     'server.port': address.port,
-    'gateway.surface': ending.surface,
+    'gateway.protocol': ending.protocol,
     'gateway.outcome': ending.outcome,
     'gateway.pipeline': request.pipeline.spec.name,
     'gateway.config.hash': known.hash,

@@ -49,7 +49,7 @@ describe('telemetry tells', () => {
         'http.route': '/v1/messages',
         'http.response.status_code': response.status,
         'gateway.request_id': String(response.headers['x-gateway-request-id']),
-        'gateway.surface': 'messages',
+        'gateway.protocol': 'messages',
       });
       assert.equal(
         scene.collector.spans.filter((span) => span.trace_id === trace_id && span.kind === 'server').length,
@@ -61,7 +61,7 @@ describe('telemetry tells', () => {
       'gateway.requests',
       ({ labels, value }) => value === 2 && Object.entries(answered).every(([name, is]) => labels[name] === is),
     );
-    assertHas(count.labels, { 'gateway.surface': 'messages', 'gateway.status_class': '2xx' });
+    assertHas(count.labels, { 'gateway.protocol': 'messages', 'gateway.status_class': '2xx' });
   });
 
   test('how long they take: of the request, of each attempt, to the first byte, and of the gateway alone', async () => {
@@ -82,7 +82,7 @@ describe('telemetry tells', () => {
     assert.ok(slow.value >= (SLOW_MS - 2) / 1000);
     const first = await seriesOf('gen_ai.client.operation.time_to_first_chunk', { 'gen_ai.request.model': 'coder-1' });
     assert.equal(first.count, 1);
-    const own = await seriesOf('gateway.overhead.duration', { 'gateway.surface': 'messages' });
+    const own = await seriesOf('gateway.overhead.duration', { 'gateway.protocol': 'messages' });
     assert.ok(
       own.value / own.count < SLOW_MS / 1000,
       `waiting for the model is no overhead: ${own.value} s of ${own.count}`,

@@ -33,8 +33,8 @@ async function ask(port: number, options: http.RequestOptions): Promise<http.Inc
 
 test('metrics come in Prometheus text with the names that collectors give them', async () => {
   registry.add('gateway.refusals', { 'gateway.error.code': 'forbidden', 'gateway.rule': 'a "rule"\nwith \\ all' }, 3);
-  registry.record('gateway.overhead.duration', { 'gateway.surface': 'messages' }, 0.004);
-  registry.record('gateway.overhead.duration', { 'gateway.surface': 'messages' }, 9);
+  registry.record('gateway.overhead.duration', { 'gateway.protocol': 'messages' }, 0.004);
+  registry.record('gateway.overhead.duration', { 'gateway.protocol': 'messages' }, 9);
   registry.observe('gateway.build.info', () => [{ value: 1, labels: { 'service.version': '1.2.3' } }]);
   const { url } = await listening();
   const response = await fetch(url);

@@ -160,7 +160,7 @@ function StateCell({ token: { state, suspends_at } }: { token: Token }): ReactNo
       {STATE_WORDS[state] !== undefined && <span className="soft small tokens-line">{STATE_WORDS[state]}</span>}
       {suspends_at !== null && (
         <span className="soft small tokens-line">
-          rests <TimeText at={suspends_at} form="relative" /> unless its owner signs in
+          is suspended <TimeText at={suspends_at} form="relative" /> unless its owner signs in
         </span>
       )}
     </>

@@ -79,13 +79,8 @@ begin
       v_changed.positions, v_changed.spent, v_changed.reserved, v_changed.in_flight, v_changed.most, v_set, v_granted));
 end $$;
 
--- No counter is looked up twice in a batch: remembering what was found costs a tenth of it. PostgreSQL 13 has no such setting.
-do $$
-begin
-  if exists (select from pg_settings where name = 'enable_memoize') then
-    alter function settle_and_reserve_batch set enable_memoize = off;
-  end if;
-end $$;
+-- No counter is looked up twice in a batch: remembering what was found costs a tenth of it.
+alter function settle_and_reserve_batch set enable_memoize = off;
 
 -- What a gateway calls, as run_batch for late settlements: see there.
 create procedure carry_batch(
