@@ -119,7 +119,10 @@ describe('appscli usage at a gateway', () => {
     const shown = await ben.run('usage');
     assert.match(shown, /^Usage of ben@example\.com to \d{4}-\d\d-\d\d \d\d:\d\d UTC:\nMODEL +REQUESTS /);
     assert.match(shown, /^coder-1 +1 /m);
-    assert.match(shown, /^user ben@example\.com +day +20\.00 +\d\.\d\d +(?:19|20)\.\d\d +USD +\d{4}-\d\d-\d\d 00:00 UTC$/m);
+    assert.match(
+      shown,
+      /^user ben@example\.com +day +20\.00 +\d\.\d\d +(?:19|20)\.\d\d +USD +\d{4}-\d\d-\d\d 00:00 UTC$/m,
+    );
     assert.doesNotMatch(shown, /anna/);
     // Administrators see everybody's, and are told so.
     const all = await anna.run('usage', '--by', 'user');
