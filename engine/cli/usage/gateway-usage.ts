@@ -1,6 +1,6 @@
 import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import type { UsageDimension, UsageFilter } from '../../money/reports/usage-dimensions.ts';
+import type { UsageDimension } from '../../money/reports/usage-dimensions.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
 import { adminAtGateway } from '../gateway-admin.ts';
@@ -9,22 +9,15 @@ import { showReport } from '../show.ts';
 import type { Surroundings } from '../surroundings.ts';
 import { formatList, formatTable, numbers, withoutEmptyColumns } from '../table.ts';
 import { formatMoment } from '../times.ts';
+import type { UsageOptions } from './usage.ts';
 
 const WIDTH = 80;
 /** The most dimensions that a table has room for. */
 const IN_TABLE = 2;
 
 /** Options of `appscli usage --base-url`. */
-export interface GatewayUsageOptions
-  extends Omit<UsageFilter, 'upstream_model' | 'token_group' | 'answered_model' | 'service_tier'> {
+export interface GatewayUsageOptions extends Omit<UsageOptions, 'config' | 'csv'> {
   readonly baseUrl?: string;
-  readonly upstreamModel?: string;
-  readonly tokenGroup?: string;
-  readonly answeredModel?: string;
-  readonly serviceTier?: string;
-  readonly by?: readonly UsageDimension[];
-  readonly timeZone?: string;
-  readonly json?: true;
 }
 
 /**
