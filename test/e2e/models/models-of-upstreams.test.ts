@@ -107,7 +107,7 @@ describe("the specification's configuration, with addresses and variables filled
   const ledger = async () => {
     const rows = await gateway.database.query<{ model: string; upstream: string; cost: string }>(
       'read',
-      "select model, upstream, cost_nano_usd::text as cost from ledger where kind = 'request' and upstream = 'main' order by forwarded_at",
+      "select model, upstream, cost_nano_usd::text as cost from ledger where kind = 'request' and upstream = 'main' order by model desc",
       [],
     );
     return rows.map(({ model, upstream, cost }) => [model, upstream, Number(cost) > 0]);
@@ -127,11 +127,8 @@ describe("the specification's configuration, with addresses and variables filled
       const found = await ledger();
       return found.length === 6 && found.every(([, , is_priced]) => is_priced) ? found : undefined;
     });
-    const each = [
-      [LISTED, 'main', true],
-      ['claude-sonnet-4-5', 'main', true],
-    ];
-    assert.deepEqual(rows, [...each, ...each, ...each]);
+    const thrice = (model: string) => Array.from({ length: 3 }, () => [model, 'main', true]);
+    assert.deepEqual(rows, [...thrice(LISTED), ...thrice('claude-sonnet-4-5')]);
   });
 
   test('follows its routing rules, and lists what the upstreams list', async () => {
