@@ -115,7 +115,12 @@ const DEADLOCK = '40P01';
 test('the first request after a restore is served, from a backup as old as one without tables', async () => {
   const upstream = await startUpstream();
   const { url, drop } = await createTestDatabase();
-  const gateway = await bootGateway({ upstream_url: upstream.url, database_url: url });
+  const gateway = await bootGateway({
+    upstream_url: upstream.url,
+    database_url: url,
+    // The schema is made again while the first requests wait.
+    config: { spend_limits: { store_timeout_seconds: 30 } },
+  });
   try {
     const crowd = () => Promise.all(Array.from({ length: 8 }, () => ask(gateway.url, gateway.token)));
     // What the gateway writes beside requests may hold the tables in another order, and PostgreSQL then ends one of the two.
