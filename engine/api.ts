@@ -89,4 +89,4 @@ export { matchesGlob } from './kit/glob.ts';
 export { isEventStream } from './kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
 export { verifyCaller } from './kit/net/credentials.ts';
-export { openPrompt, type PromptKind, type PromptRole, type PromptText } from './protocols/prompt/prompt-texts.ts';
+export { openPrompt, type PromptKind, type PromptRole, type PromptText } from './protocols/prompt-texts.ts';

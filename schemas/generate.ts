@@ -6,20 +6,14 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
-import { withSecretFiles } from '../engine/source/secret-files.ts';
+import { withSecretFiles } from '../engine/source/validate.ts';
 import { stages } from '../stages/index.ts';
-import { consoleOperations } from './generate/console.ts';
-import { decisivePage } from './generate/decisive.ts';
+import { definitionsOf, typeOfFile, typesOf, writeConsoleOperations } from './generate/console.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
 import { printedExamples } from './generate/examples.ts';
-import { failoverPage } from './generate/failover.ts';
-import { headersPage } from './generate/headers.ts';
-import { json } from './generate/json.ts';
-import { gatewayPage, pipelinePage, policyPage } from './generate/keys.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
-import { telemetryPage } from './generate/telemetry.ts';
-import { translationPage } from './generate/translation.ts';
-import { definitionsOf, typeOfFile, typesOf } from './generate/types.ts';
+import { gatewayPage, json, pipelinePage, policyPage } from './generate/schema.ts';
+import { decisivePage, failoverPage, headersPage, telemetryPage, translationPage } from './generate/tables.ts';
 
 const SCHEMAS = import.meta.dirname;
 const GENERATED = join(SCHEMAS, 'generated');
@@ -44,8 +38,6 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
     ['../../engine/contract/config-files.ts', typeOfFile('GatewayFile', gateway, './config-parts.ts')],
     ['../../engine/contract/config-parts.ts', typesOf([...definitionsOf([gateway]), ['Profile', sources.profile]])],
-    ['../../engine/console/api/operations.ts', consoleOperations()],
-    ['diagnostics.json', json(printed)],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],
     ['reference/pipeline.md', pipelinePage(sources)],
@@ -101,6 +93,7 @@ async function main(): Promise<void> {
     return;
   }
   write(files);
+  writeConsoleOperations();
   console.log(stale.length === 0 ? 'Nothing has changed.' : `Written: ${stale.join(', ')}.`);
 }
 

@@ -79,13 +79,11 @@ interface Reserved {
   readonly amount_nano_usd: number;
   readonly tokens: TokenCounts;
   readonly statuses: readonly LimitStatus[];
-  /** Attempts that there were when it was reserved. */
   readonly attempts: number;
   /** Where the last upstream that was asked for had no room: the rule whose limit it was. */
   readonly refused_by?: string;
 }
 
-/** What a request may come to. */
 interface Forecast {
   /** Every run of the model counted. */
   readonly most: TokenCounts;
@@ -109,10 +107,6 @@ function audioOf(ctx: BudgetContext, { pico }: EffectivePrice): { readonly input
   const choices = (ctx.get('request.decisive_fields') ?? {}) as Readonly<Record<string, DecisiveChoice>>;
   const fields = new Set(Object.values(choices).map(({ field }) => field));
   return { input: fields.has('input_audio'), output: fields.has('modalities') };
-}
-
-function isOfUpstream({ scope }: LimitStatus): boolean {
-  return scope.split('+').includes('upstream');
 }
 
 export default defineStage({
@@ -190,7 +184,6 @@ export default defineStage({
       return model;
     }
 
-    /** The most that a request can cost for one of the models it may use. */
     function mostCost(ctx: BudgetContext, model: ModelConfig, upstream: UpstreamConfig, is_other: boolean): number {
       const tokens = mostTokensOf(ctx, model, upstream);
       // How far a limit can be passed under typical reservations is computed for one run: see `overshootBound`.
@@ -265,7 +258,6 @@ export default defineStage({
       }
     }
 
-    /** Moves what is reserved to the upstream that the route names now, or refuses the request there. */
     async function moveReservation(ctx: BudgetContext, reserved: Reserved): Promise<void> {
       const expected = forecast(ctx, ctx.get('request.model'), ctx.get('route.upstream'));
       const request = reservationFor(ctx, expected);
@@ -295,7 +287,7 @@ export default defineStage({
         const exceeded = hopelessFirst(decision.exceeded, request);
         for (const { rule } of decision.shadows) ctx.noteShadow(`spend:${rule}`);
         if (exceeded.length === 0) return { expected, request, decision };
-        if (exceeded.every(isOfUpstream) && ctx.passOver('limit')) continue;
+        if (exceeded.every(({ scope }) => scope.split('+').includes('upstream')) && ctx.passOver('limit')) continue;
         ctx.set('spend.rule', exceeded[0]!.rule);
         throw await refusal(ctx, request, { ...decision, exceeded });
       }

@@ -19,7 +19,6 @@ interface Entry {
   readonly json: string;
 }
 
-/** What the query asks for. */
 interface PageRequest {
   readonly limit: number;
   readonly after: string | undefined;

@@ -177,7 +177,6 @@ function cacheLifetimes(ctx: MeterContext): Pick<Outcome, 'cache_requested_ttl' 
   return { cache_requested_ttl: requested, cache_effective_ttl: ctx.get('cache.effective_ttl') ?? requested };
 }
 
-/** What a charge comes to in the ledger. */
 function outcomeOf(ctx: MeterContext, charge: Charge): Outcome {
   const { usage, provenance, cost, billed, possibly_billed_nano_usd = 0 } = charge;
   const { server_tools, audio: _, ...tokens } = usage;

@@ -243,7 +243,6 @@ export default defineStage({
       };
     }
 
-    /** Facts about a route of several upstreams. */
     function noteSeveral(ctx: RouteContext, { has_boundaries }: Route, { candidates, spare, dropped }: Choice): void {
       ctx.set(
         'route.candidates',

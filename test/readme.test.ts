@@ -7,13 +7,13 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Command } from 'commander';
 import type { StageDefinition } from '../engine/api.ts';
-import { stageSource } from '../engine/cli/create/stage-template.ts';
+import { stageSource } from '../engine/cli/create-stage.ts';
 import { createProgram } from '../engine/cli/program.ts';
-import { loadStages } from '../engine/load/custom-stages.ts';
 import { loadPaths } from '../engine/load/paths.ts';
+import { loadStages } from '../engine/load/stage-modules.ts';
 import { createFindings } from '../engine/source/findings.ts';
-import { readSource } from '../engine/source/read-source.ts';
 import { PIPELINE_TEST_SCHEMA } from '../engine/source/schemas.ts';
+import { readSource } from '../engine/source/source.ts';
 import { validate } from '../engine/source/validate.ts';
 import { stages } from '../stages/index.ts';
 import {
@@ -177,7 +177,7 @@ test('nothing here has anybody run a name from a registry, which anybody can tak
 
 test('every appscli command that a README shows exists, with the options it is given', async () => {
   const terminal = { data() {}, info() {} } as never;
-  const program = createProgram({ terminal, env: {}, stages: async () => stages, finish() {} });
+  const program = await createProgram({ terminal, env: {}, stages: async () => stages, finish() {} });
   const texts = await Promise.all(DOCUMENTS.map((document) => readFile(join(REPOSITORY, document), 'utf8')));
   const lines = texts.join('\n').replaceAll('\\\n', ' ');
   const shown = [...lines.matchAll(/(?:(?:`|^ *|\.bin\/|\$\()appscli|client\.tgz) ([a-z][^`\n)#]*)/gm)];

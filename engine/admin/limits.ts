@@ -1,15 +1,18 @@
+import { limitRefusals } from '../audit/request-records.ts';
 import { type GatewayConfig, SPEND_SCOPES } from '../contract/config.ts';
 import { OperationError } from '../contract/operation-error.ts';
 import type { CounterName, LimitWindow } from '../contract/services.ts';
 import { listPeople } from '../identity/sessions/bindings.ts';
 import { printable } from '../kit/text/printable.ts';
 import { startOfDate } from '../kit/zoned-time.ts';
-import { limitsAround, limitsAtAGlance } from '../money/limits/find-limits.ts';
-import { grantLimit, listGrants, MAX_GRANT_DAYS, revokeGrant, showGrant } from '../money/limits/limit-grants.ts';
+import { countRules, limitsAround, limitsAtAGlance, type RuleCount, startOfDay } from '../money/limits/find-limits.ts';
 import {
   AMOUNT_UNITS,
   type AmountUnit,
   amountIn,
+  describeNothingLimited,
+  describeWhere,
+  describeWhose,
   type LimitParts,
   limitUnit,
   nameCounted,
@@ -18,18 +21,27 @@ import {
   shownAmount,
   unitOfWindow,
 } from '../money/limits/limit-names.ts';
-import { clearLimit, setLimit } from '../money/limits/limit-settings.ts';
-import { type LimitInForce, readLimits, timeZone } from '../money/limits/limit-statuses.ts';
-import { describeNothingLimited, describeWhere, describeWhose } from '../money/limits/limit-words.ts';
-import { writtenLimits } from '../money/limits/written-limits.ts';
-import type { AdminOptions, Asked, PageAsked } from './asked.ts';
-import { type Caller, ownerToList } from './caller.ts';
-import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './input.ts';
+import {
+  clearLimit,
+  grantLimit,
+  listGrants,
+  MAX_GRANT_DAYS,
+  revokeGrant,
+  setLimit,
+  showGrant,
+} from '../money/limits/limit-settings.ts';
+import { type LimitInForce, readLimits, timeZone, writtenLimit } from '../money/limits/limit-statuses.ts';
+
+import { describeLimit, spendLimits } from '../money/limits/spend-limits.ts';
+
+import { formatCondition } from '../rules/format-condition.ts';
+import { type AdminOptions, type Asked, type Caller, ownerToList, type PageAsked } from './calls.ts';
+import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './description.ts';
 
 const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 
 /** Whose limit is meant, for how long, and an amount of one unit. */
-export type LimitWish = LimitParts &
+type LimitWish = LimitParts &
   Readonly<Partial<Record<AmountUnit, number>>> & { readonly window: LimitWindow; readonly reason?: string };
 
 /** When a grant ends: at a moment, or as a day of the gateway begins. */
@@ -66,7 +78,8 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
   return {
     async listLimits({ caller }: Asked, asked: LimitParts) {
       const of = whoseLimits(asked, caller);
-      if (of === undefined) return { written: writtenLimits(config), limits: await limitsAtAGlance(at) };
+      if (of === undefined)
+        return { written: spendLimits(config).map(writtenLimit), limits: await limitsAtAGlance(at) };
       if (caller.is_admin) return limitsAround(at, of);
       const { team, project } = partsIn(asked);
       const named = { user: of.user!, ...(team !== undefined && { team }), ...(project !== undefined && { project }) };
@@ -129,7 +142,6 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
   };
 }
 
-/** The keys that are named. */
 function partsIn(given: LimitParts): LimitParts {
   const named = SPEND_SCOPES.map((scope) => [scope, given[scope]] as const);
   return Object.fromEntries(named.filter(([, key]) => key !== undefined));
@@ -171,11 +183,42 @@ function notesOn(after: LimitInForce, others: readonly LimitInForce[]): string[]
   ].filter((note) => note !== undefined);
 }
 
-/** Which one amount of which counter is meant. */
 function meant(wish: LimitWish, config: GatewayConfig, least: 0 | 1): { name: CounterName; amount: number } {
   const [unit, another] = AMOUNT_UNITS.filter((each) => wish[each] !== undefined);
   if (unit === undefined || another !== undefined)
     throw new OperationError('send one of "usd", "requests" and "tokens"');
   const name = nameCounted(config, { of: partsIn(wish), window: wish.window, unit: limitUnit(unit) });
   return { name, amount: amountIn(name.unit, wish[unit]!, least) };
+}
+
+/** The limits of gateway.yaml in words, and what they do today. */
+export function limitRuleOperations({ config, database, clock }: AdminOptions) {
+  const at = { config, database, clock };
+  return {
+    async listLimitRules(_: Asked, _nothing: object) {
+      const since = await startOfDay(at);
+      const [counts, refusals] = await Promise.all([countRules(at), limitRefusals(database, since)]);
+      const rules = Map.groupBy(counts, ({ limit }) => limit.name);
+      return {
+        since,
+        time_zone: timeZone(config),
+        rules: [...rules].map(([name, limits]) => {
+          const { rule: _rule, ...today } = refusals.find(({ rule }) => rule === name) ?? NONE_REFUSED;
+          return { ...describeRule(name, limits), ...today };
+        }),
+      };
+    },
+  };
+}
+
+const NONE_REFUSED = { rule: '', refused: 0, refused_people: 0, would_refuse: 0 };
+
+function describeRule(rule: string, counts: readonly RuleCount[]) {
+  const { mode, logic } = counts[0]!.limit;
+  return {
+    rule,
+    mode,
+    condition: logic === true ? null : formatCondition(logic),
+    limits: counts.map(({ limit, ...count }) => ({ ...writtenLimit(limit), words: describeLimit(limit), ...count })),
+  };
 }

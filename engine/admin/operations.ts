@@ -1,26 +1,85 @@
+import {
+  type AdminChange,
+  type ChangeFilter,
+  changeInWords,
+  countChanges,
+  listChanges,
+} from '../audit/admin-changes.ts';
 import { OperationError } from '../contract/operation-error.ts';
-import type { AdminOptions, Asked } from './asked.ts';
-import type { Caller } from './caller.ts';
-import { changeOperations } from './changes.ts';
-import { configOperations } from './config/operations.ts';
-import type { DescribedOperation } from './description.ts';
-import { homeOperations } from './home/operations.ts';
-import { checkInput, type Sent } from './input.ts';
-import { limitRuleOperations } from './limit-rules.ts';
-import { limitOperations } from './limits.ts';
-import { meOperations } from './me.ts';
-import { modelOperations } from './models.ts';
-import { peopleOperations } from './people.ts';
+import { jsonText } from '../kit/text/printable.ts';
+import {
+  type AdminOptions,
+  type Asked,
+  type Caller,
+  type ExportedList,
+  exportCsv,
+  exportLines,
+  pagesById,
+} from './calls.ts';
+import { configOperations } from './config.ts';
+import { checkInput, type DescribedOperation, pageOf, periodOf, type Sent } from './description.ts';
+import { homeOperations } from './home.ts';
+import { limitOperations, limitRuleOperations } from './limits.ts';
+import { meOperations, peopleOperations, refusedSignInOperations, sessionOperations } from './people.ts';
 import { policyOperations } from './policies.ts';
-import { refusedSignInOperations } from './refused-sign-ins.ts';
-import { requestOperations } from './requests/request-operations.ts';
-import { serviceTokenOperations } from './service-tokens.ts';
-import { sessionOperations } from './sessions.ts';
-import { tokenGroupOperations } from './token-groups.ts';
-import { tokenOperations } from './tokens.ts';
-import { upstreamTrafficOperations } from './upstream-traffic.ts';
-import { upstreamOperations } from './upstreams.ts';
+import { requestOperations } from './requests.ts';
+import { serviceTokenOperations, tokenGroupOperations, tokenOperations } from './tokens.ts';
+import { modelOperations, upstreamOperations, upstreamTrafficOperations } from './upstreams.ts';
 import { usageOperations } from './usage.ts';
+
+/** Which changes are asked for. */
+export interface ChangesAsked {
+  readonly since?: string;
+  readonly until?: string;
+  readonly actor?: string;
+  readonly action?: string;
+  readonly subject?: string;
+}
+
+/** A change with what it says in words. */
+export interface ToldChange extends AdminChange {
+  readonly words: string;
+}
+
+const TITLES = ['id', 'at', 'actor_kind', 'actor', 'action', 'subject', 'words', 'before', 'after'];
+
+function changeOperations({ config, database }: AdminOptions) {
+  const told = (change: AdminChange): ToldChange => ({
+    ...change,
+    words: changeInWords(change, config.spend_limits?.time_zone ?? 'UTC'),
+  });
+  const listOf = (asked: ChangesAsked): ExportedList<ToldChange> => {
+    const filter = filterOf(asked);
+    return {
+      name: 'changes',
+      titles: TITLES,
+      cells: cellsOf,
+      pages: () => pagesById(async (page) => (await listChanges(database, { ...filter, ...page })).map(told)),
+      count: (most) => countChanges(database, filter, most),
+    };
+  };
+  return {
+    async listChanges(_: Asked, asked: ChangesAsked & { readonly before?: number; readonly limit: number }) {
+      const { before, limit } = asked;
+      const page = pageOf(await listChanges(database, { ...filterOf(asked), before, limit: limit + 1 }), limit);
+      return { changes: page.entries.map(told), next: page.next };
+    },
+
+    exportChanges: (_: Asked, asked: ChangesAsked) => exportLines(listOf(asked)),
+    exportChangesCsv: (_: Asked, asked: ChangesAsked) => exportCsv(listOf(asked)),
+  };
+}
+
+function filterOf(asked: ChangesAsked): ChangeFilter {
+  const { actor, action, subject } = asked;
+  return { actor, action, subject, ...periodOf(asked) };
+}
+
+function cellsOf({ id, at, actor, action, subject, words, before, after }: ToldChange) {
+  const json = (value: object | null) => (value === null ? '' : jsonText(value));
+  const texts = [at.toISOString(), actor.kind, actor.name, action, subject, words, json(before), json(after)];
+  return [{ number: String(id) }, ...texts.map((text) => ({ text }))];
+}
 
 /** Every admin operation by the `operationId` of its description: what it does for whom, and with which input. */
 export function adminOperations(options: AdminOptions) {

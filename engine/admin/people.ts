@@ -1,6 +1,20 @@
 import { OperationError } from '../contract/operation-error.ts';
-import { deprovision } from '../identity/deprovisioning/deprovision.ts';
-import { rolesOf } from '../identity/deprovisioning/token-groups.ts';
+import {
+  deprovision,
+  endSession,
+  endSessionsOf,
+  OWN_TOKENS,
+  type OwnerStatus,
+  type OwnTokens,
+  ownTokens,
+  rolesOf,
+} from '../identity/deprovisioning/deprovision.ts';
+import {
+  countRefusals,
+  type ListedRefusal,
+  listRefusals,
+  type RefusalFilter,
+} from '../identity/provider/refused-sign-ins.ts';
 import {
   type KnownPerson,
   listPeople,
@@ -9,8 +23,68 @@ import {
   rebindAs,
 } from '../identity/sessions/bindings.ts';
 import { serviceTokensOf } from '../identity/tokens/service-tokens.ts';
-import type { AdminOptions, Asked } from './asked.ts';
-import { emailInPath } from './input.ts';
+import { tokenGroupsOpenTo } from '../identity/tokens/tokens.ts';
+import { isUnavailable } from '../store/store-errors.ts';
+import { noModelsBecause } from '../upstreams/models.ts';
+
+import {
+  type AdminOptions,
+  type Asked,
+  type Caller,
+  type ExportedList,
+  exportCsv,
+  exportLines,
+  ownerToList,
+  type PageAsked,
+  pagesById,
+} from './calls.ts';
+import { demandId, emailInPath, notInList, pageOf, periodOf } from './description.ts';
+
+/** What the database knows of the caller; the session token holds no more groups than decide something. */
+type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
+
+/** Who the caller is to this gateway, and what that allows. */
+export function meOperations({ config, models, database, clock }: AdminOptions) {
+  /** What the caller made; `null` while the database is away, without which all else here is known. */
+  const knownOf = async (principal_id: string): Promise<Known> => {
+    const now = clock.now();
+    try {
+      const [row] = await database.query<OwnerStatus & { own_tokens: number; groups: readonly string[] }>(
+        'own_tokens',
+        `select p.groups, ${OWN_TOKENS('$2')} from principals p where p.id = $1`,
+        [principal_id, new Date(now)],
+      );
+      if (row === undefined) return { own_tokens: 0, own_tokens_suspended: false, own_tokens_suspend_at: null };
+      const { groups, ...own } = row;
+      return { groups, ...ownTokens(own, now, config) };
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      return { own_tokens: null, own_tokens_suspended: null, own_tokens_suspend_at: null };
+    }
+  };
+  return {
+    async getMe({ caller }: Asked, _nothing: object) {
+      const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;
+      const asking = { kind: 'session', token_group: token.group, groups, email } as const;
+      const refusals = models.all.map((model) => models.refusal(asking, model));
+      const usable = models.all.filter((_, i) => refusals[i] === undefined);
+      return {
+        email,
+        name,
+        groups,
+        team,
+        project,
+        roles,
+        session_id: token.id,
+        token_group: token.group ?? null,
+        models: usable.map(({ id }) => id),
+        no_models_because: usable.length === 0 ? noModelsBecause(refusals, groups, config) : null,
+        may_make_tokens_in: tokenGroupsOpenTo({ is_admin: caller.is_admin, groups }, config),
+        ...(await knownOf(caller.principal.id)),
+      };
+    },
+  };
+}
 
 /** What administrators see of people and do to them. */
 export function peopleOperations({ config, database, clock }: AdminOptions) {
@@ -58,4 +132,101 @@ function unknown(user: string | undefined): OperationError {
     `nobody with ${address} has ever signed in here or had an access token; check the address`,
     'missing',
   );
+}
+
+/** Sessions of people who signed in: one's own, for administrators everybody's. */
+export function sessionOperations({ sessions }: AdminOptions) {
+  return {
+    async listSessions(
+      { caller }: Asked,
+      { user, ended, limit, after }: PageAsked & { readonly user?: string; readonly ended: 'true' | 'false' },
+    ) {
+      const owner = ownerToList(caller, user);
+      const all =
+        (await sessions?.list({ ...(owner !== undefined && { user: owner }), ended: ended === 'true' })) ?? [];
+      const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+      if (after !== undefined && start === 0) throw notInList();
+      const page = pageOf(all.slice(start), limit);
+      const current = caller.principal.token.id;
+      return {
+        sessions: page.entries.map((session) => ({ ...session, current: session.id === current })),
+        next: page.next,
+      };
+    },
+
+    async endSessions({ caller, by }: Asked, { user, keep }: { readonly user?: string; readonly keep?: 'current' }) {
+      const owner = ownerToList(caller, user) ?? caller.email;
+      const but = keep === 'current' ? caller.principal.token.id : undefined;
+      const sessions = await endSessionsOf(by, { user: owner, but, because: `ended ${whoEnds(caller)}` });
+      return { user: owner, sessions };
+    },
+
+    async endSession({ caller, by }: Asked, { id: given }: { readonly id: string }) {
+      const id = demandId(given, 'session');
+      const user = caller.is_admin ? undefined : caller.email;
+      if (await endSession(by, { id, because: `ended ${whoEnds(caller)}`, user })) return { id, ended: true };
+      const where = caller.is_admin ? '; "appscli sessions list" shows all' : ' among yours';
+      throw new OperationError(`there is no session ${id} to end${where}`, 'missing');
+    },
+  };
+}
+
+function whoEnds({ actor, is_admin }: Caller): string {
+  if (actor.kind === 'command') return 'at the command line';
+  return is_admin ? 'by an administrator' : 'by its owner';
+}
+
+/** Which refusals are asked for. */
+export interface RefusalsAsked {
+  readonly user?: string;
+  readonly since?: string;
+  readonly until?: string;
+}
+
+const TITLES = [
+  'id',
+  'at',
+  'email',
+  'refused',
+  'detail',
+  'groups',
+  'expected',
+  'client',
+  'client_address',
+  'request_id',
+  'subject',
+  'issuer',
+];
+
+/** Who was turned away at sign-in, when and why. */
+export function refusedSignInOperations({ database }: AdminOptions) {
+  const filterOf = (asked: RefusalsAsked): RefusalFilter => ({ user: asked.user, ...periodOf(asked) });
+  const listOf = (asked: RefusalsAsked): ExportedList<ListedRefusal> => {
+    const filter = filterOf(asked);
+    return {
+      name: 'refused-sign-ins',
+      titles: TITLES,
+      cells: cellsOf,
+      pages: () => pagesById((page) => listRefusals(database, filter, page)),
+      count: () => countRefusals(database, filter),
+    };
+  };
+  return {
+    async listRefusedSignIns(_: Asked, asked: RefusalsAsked & { readonly before?: number; readonly limit: number }) {
+      const { before, limit } = asked;
+      const page = pageOf(await listRefusals(database, filterOf(asked), { before, limit: limit + 1 }), limit);
+      return { refused_sign_ins: page.entries, next: page.next };
+    },
+
+    exportRefusedSignIns: (_: Asked, asked: RefusalsAsked) => exportLines(listOf(asked)),
+    exportRefusedSignInsCsv: (_: Asked, asked: RefusalsAsked) => exportCsv(listOf(asked)),
+  };
+}
+
+function cellsOf(refusal: ListedRefusal) {
+  const { id, at, groups, expected, subject, issuer, ...texts } = refusal;
+  const { email, refused, detail, client, client_address, request_id } = texts;
+  const about = [at.toISOString(), email, refused, detail, groups.join(', '), expected.join(', ')];
+  const where = [client, client_address, request_id, subject ?? '', issuer ?? ''];
+  return [{ number: String(id) }, ...[...about, ...where].map((text) => ({ text }))];
 }

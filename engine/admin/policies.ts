@@ -1,19 +1,23 @@
 import { basename, dirname, join } from 'node:path';
 import { OperationError } from '../contract/operation-error.ts';
-import { createManagedPolicies, layOver } from '../identity/policies/managed-policies.ts';
-import { settingOrigins } from '../identity/policies/origins.ts';
-import { type ApplyingPolicy, inOrder, policiesFor } from '../identity/policies/policy.ts';
+import {
+  type ApplyingPolicy,
+  createManagedPolicies,
+  inOrder,
+  layOver,
+  policiesFor,
+  settingOrigins,
+} from '../identity/policies/managed-policies.ts';
 import {
   countPolicyPeople,
   listPolicyPeople,
   type PolicyPersonKnown,
   policyPerson,
-} from '../identity/policies/policy-people.ts';
+} from '../identity/policies/policy-fetches.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { Policy } from '../source/spec.ts';
-import type { AdminOptions, Asked } from './asked.ts';
-import { ownerToList } from './caller.ts';
-import { emailInPath, showName } from './input.ts';
+import { type AdminOptions, type Asked, ownerToList } from './calls.ts';
+import { emailInPath, showName } from './description.ts';
 
 /** Whether the clients of somebody have the settings that are meant for them now. */
 type Fetched = 'current' | 'older' | 'never' | 'nothing_meant';

@@ -1,15 +1,31 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import { OperationError } from '../contract/operation-error.ts';
-import { verifiedDays } from '../identity/deprovisioning/suspension.ts';
-import { listTokens, type TokenFilter } from '../identity/tokens/list-tokens.ts';
-import { rotateToken } from '../identity/tokens/rotate-token.ts';
-import { tokenGroupsOpenTo } from '../identity/tokens/self-made-tokens.ts';
-import { showToken } from '../identity/tokens/shown-token.ts';
-import { createToken, findTokens, type KnownToken, revokeToken } from '../identity/tokens/tokens.ts';
+import { commonTokenGroup, verifiedDays } from '../identity/deprovisioning/deprovision.ts';
+import {
+  createServiceToken,
+  listServiceTokens,
+  MAX_SERVICE_TOKEN_DAYS,
+  revokeServiceToken,
+  rotateServiceToken,
+  showServiceToken,
+} from '../identity/tokens/service-tokens.ts';
+import {
+  countByGroup,
+  createToken,
+  findTokens,
+  type GroupCount,
+  type KnownToken,
+  listTokens,
+  revokeToken,
+  rotateToken,
+  showToken,
+  type TokenFilter,
+  tokenGroupsOpenTo,
+} from '../identity/tokens/tokens.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
-import type { AdminOptions, Asked, PageAsked } from './asked.ts';
-import { type Caller, ownerToList } from './caller.ts';
-import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './input.ts';
+import { callerWithToken } from '../upstreams/models.ts';
+import { type AdminOptions, type Asked, type Caller, ownerToList, type PageAsked } from './calls.ts';
+import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './description.ts';
 
 /** How many access tokens in force somebody may have made alone. */
 const MAX_SELF_MADE = 50;
@@ -149,4 +165,78 @@ function demandRight(caller: Caller, config: GatewayConfig, old: KnownToken, end
 
 function forbidden(message: string): OperationError {
   return new OperationError(message, 'forbidden');
+}
+
+const MAX_SECONDS = MAX_SERVICE_TOKEN_DAYS * 86_400;
+
+/** Service tokens: made, replaced and ended by administrators, never by one another. */
+export function serviceTokenOperations({ database, clock }: AdminOptions) {
+  const known = async (id: string) => showServiceToken((await listServiceTokens(database, id))[0]!, clock.now());
+  const endOf = (said: EndSaid) => endOfLife(said, clock, MAX_SECONDS) ?? undefined;
+  return {
+    async listServiceTokens(_: Asked, _nothing: object) {
+      const all = await listServiceTokens(database);
+      return { service_tokens: all.map((token) => showServiceToken(token, clock.now())) };
+    },
+
+    async createServiceToken(
+      { by }: Asked,
+      { name, scopes, ...end }: EndSaid & { readonly name: string; readonly scopes: readonly string[] },
+    ) {
+      const { token, id } = await createServiceToken(by, { name, scopes, expires_at: endOf(end) });
+      return { token, ...(await known(id)) };
+    },
+
+    async revokeServiceToken({ by }: Asked, { id: given }: { readonly id: string }) {
+      const id = demandId(given, 'service token');
+      await revokeServiceToken(by, id);
+      return known(id);
+    },
+
+    async rotateServiceToken(
+      { by }: Asked,
+      { id: old, overlap_seconds, ...end }: EndSaid & { readonly id: string; readonly overlap_seconds: number },
+    ) {
+      const rotation = { overlap_seconds, expires_at: endOf(end) };
+      const { token, id } = await rotateServiceToken(by, demandId(old, 'service token'), rotation);
+      return { token, ...(await known(id)) };
+    },
+  };
+}
+
+const NO_TOKENS: Omit<GroupCount, 'group'> = { in_force: 0, suspended: 0, last_used_at: null };
+
+/** Token groups: what they open, who may make tokens in them, and how many there are; for everybody but administrators their own. */
+export function tokenGroupOperations({ config, database, clock, models }: AdminOptions) {
+  const members = new Map(config.token_groups.map((group) => [group.name, group.members ?? []]));
+  const configured = config.token_groups.length === 0 ? ['all'] : [...members.keys()];
+  const opens = (group: string) =>
+    models.all.filter((model) => models.refusal(callerWithToken(group), model) === undefined).map(({ id }) => id);
+  return {
+    async listTokenGroups({ caller }: Asked, _nothing: object) {
+      const { is_admin, principal, email } = caller;
+      const states = { now: clock.now(), verified_days: verifiedDays(config) };
+      const counts = await countByGroup(database, { user: is_admin ? undefined : email }, states);
+      const open = tokenGroupsOpenTo({ is_admin, groups: principal.groups }, config);
+      const counted = counts.map(({ group }) => group);
+      const shown = is_admin ? configured : configured.filter((name) => open.includes(name) || counted.includes(name));
+      const token_groups = [...new Set([...shown, ...counted])].map((name) => {
+        const { group: _group, ...tokens } = counts.find(({ group }) => group === name) ?? {
+          group: name,
+          ...NO_TOKENS,
+        };
+        const who = members.get(name) ?? [];
+        return {
+          name,
+          is_configured: configured.includes(name),
+          models: opens(name),
+          members: is_admin ? who : who.filter((group) => principal.groups.includes(group)),
+          is_for_everybody_else: commonTokenGroup(config) === name,
+          may_make: open.includes(name),
+          tokens,
+        };
+      });
+      return { token_groups };
+    },
+  };
 }

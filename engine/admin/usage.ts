@@ -8,21 +8,27 @@ import {
   type UsageDimension,
   type UsageFilter,
 } from '../money/reports/usage.ts';
-import { usagePeriod } from '../money/reports/usage-period.ts';
-import { usageCsv, usageJson } from '../money/reports/usage-rows.ts';
 import {
   cacheHitRatio,
   readUsage,
   summarizeUsage,
   type UsageSummary,
   type UsageSums,
+  usageCsv,
+  usageJson,
+  usagePeriod,
 } from '../money/reports/usage-summary.ts';
 import { asStoreError } from '../store/store-errors.ts';
-import type { AdminOptions, Asked } from './asked.ts';
-import { type Caller, ownerToList } from './caller.ts';
-import type { Download } from './download.ts';
-import { showName } from './input.ts';
-import { endAsked, zoneAsked } from './period.ts';
+import {
+  type AdminOptions,
+  type Asked,
+  type Caller,
+  type Download,
+  endAsked,
+  ownerToList,
+  zoneAsked,
+} from './calls.ts';
+import { showName } from './description.ts';
 
 const MOST_DIMENSIONS = 4;
 /** More than anybody looks at, and not more than a browser holds. */

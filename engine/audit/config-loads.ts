@@ -1,7 +1,4 @@
-/**
- * What gateways loaded, in the database: each load, its files and rules, and what each replica runs.
- * @module
- */
+/** What gateways loaded, in the database: each load, its files and rules, and what each replica runs. @module */
 import type { Database } from '../store/database.ts';
 
 /** Why a configuration was loaded: the gateway started, its files changed, or a signal asked for it. */

@@ -11,15 +11,7 @@ export interface Listener {
   readonly after?: number | undefined;
   /** Is given every record that came, in order. */
   take(records: readonly RequestRecord[]): void;
-  /** The gateway stops. */
   end(): void;
-}
-
-/** New audit records of the database, whichever gateway wrote them. */
-export interface LiveRecords {
-  /** @returns what stops it; `undefined` where there are too many listeners already. Raises store_unavailable. */
-  listen(listener: Listener): Promise<(() => void) | undefined>;
-  close(): void;
 }
 
 const POLL_MS = 1000;
@@ -36,7 +28,7 @@ export function openLiveRecords(options: {
   readonly log: Log;
   readonly every: Every;
   readonly stopping: () => boolean;
-}): LiveRecords {
+}) {
   const { database, log, every, stopping } = options;
   const positions = new Map<Listener, number>();
   /** Those that have a place, and are not told anything yet. */
@@ -82,7 +74,8 @@ export function openLiveRecords(options: {
 
   const stop = every(POLL_MS, ask);
   return {
-    async listen(listener) {
+    /** @returns what stops it; `undefined` where there are too many listeners already. Raises store_unavailable. */
+    async listen(listener: Listener): Promise<(() => void) | undefined> {
       const all = [...positions.keys(), ...joining];
       const own = all.filter(({ caller }) => caller === listener.caller).length;
       if (stopping() || all.length >= LISTENERS_MAX || own >= LISTENERS_PER_CALLER) return undefined;
@@ -96,9 +89,12 @@ export function openLiveRecords(options: {
       }
       return () => void positions.delete(listener);
     },
-    close() {
+    close(): void {
       stop();
       endAll();
     },
   };
 }
+
+/** New audit records of the database, whichever gateway wrote them. */
+export type LiveRecords = ReturnType<typeof openLiveRecords>;

@@ -5,7 +5,6 @@ import { usdToNano } from '../kit/money.ts';
 type FromRecord = (value: never) => unknown;
 const same: FromRecord = (value) => value;
 
-/** Which fact a field of an audit record keeps. */
 const FIELDS: Readonly<Record<string, readonly [path: FactPath, convert: FromRecord]>> = {
   request_id: ['request.id', same],
   method: ['request.method', same],

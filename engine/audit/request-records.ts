@@ -1,10 +1,152 @@
-/**
- * Audit records of requests as lists ask for them.
- * @module
- */
+import { createHash } from 'node:crypto';
 import type { AuditRecord } from '../contract/services.ts';
 import type { Database } from '../store/database.ts';
-import { classesOf, comparedFields, type RequestFilter, wanted } from './request-filter.ts';
+
+/** One value, or several of which one must match. */
+type OneOf = string | readonly string[];
+
+/** Which requests are wanted; every field that is present must match. */
+export interface RequestFilter {
+  /** E-mail addresses in lower case. */
+  readonly user?: OneOf | undefined;
+  readonly team?: string | undefined;
+  readonly project?: string | undefined;
+  /** Id of an access token or session. */
+  readonly token?: string | undefined;
+  readonly token_group?: string | undefined;
+  /** Its id. */
+  readonly model?: OneOf | undefined;
+  readonly upstream?: string | undefined;
+  readonly client?: string | undefined;
+  /** Error code of the gateway. */
+  readonly error?: OneOf | undefined;
+  /** Three digits, or a class such as `4xx`. */
+  readonly status?: string | undefined;
+  /** `refused`: the gateway said no. `failed`: it ended with a status from 400 on, whoever said it. */
+  readonly outcome?: 'refused' | 'failed' | undefined;
+  /** What one of these did, or would have done were it not in shadow mode: see `rulesMatch`. */
+  readonly rules?: readonly string[] | undefined;
+  /** Something in shadow mode held; where there are names one of these. */
+  readonly shadow?: true | readonly string[] | undefined;
+  readonly since?: Date | undefined;
+  readonly until?: Date | undefined;
+}
+
+/** The field of a record that each filter is compared with. */
+const FIELDS = {
+  user: 'user',
+  team: 'team',
+  project: 'project',
+  token: 'token_id',
+  token_group: 'token_group',
+  model: 'model',
+  upstream: 'upstream',
+  client: 'client',
+  error: 'error',
+} as const satisfies Partial<Record<keyof RequestFilter, string>>;
+
+/** Values of fields; of a list what it must contain. */
+type Fields = Readonly<Record<string, string | number | readonly string[]>>;
+
+const asList = (value: OneOf): readonly string[] => (typeof value === 'string' ? [value] : value);
+
+/** The kinds of rules, as shadow marks begin, and where a record says that one of them decided. */
+const KINDS: Readonly<Record<string, (name: string) => Fields>> = {
+  access: (name) => ({ refused_by: `access rule ${name}` }),
+  spend: (name) => ({ spend_rule: name }),
+  routing: (name) => ({ route_rule: name }),
+};
+
+function shadowMarks(name: string): Fields[] {
+  const [kind = ''] = name.split(':', 1);
+  if (Object.hasOwn(KINDS, kind)) return [{ shadow: [name] }];
+  const { stage, ...pipeline } = stageNamed(name);
+  return [...Object.keys(KINDS).map((each) => `${each}:${name}`), stage].map((mark) => ({
+    shadow: [mark],
+    ...(mark === stage && pipeline),
+  }));
+}
+
+/** A stage by its id, or as `explain rules` writes it: with its pipeline. */
+function stageNamed(name: string): { readonly stage: string; readonly pipeline?: string } {
+  const slash = name.indexOf('/');
+  return slash < 0 ? { stage: name } : { pipeline: name.slice(0, slash), stage: name.slice(slash + 1) };
+}
+
+/**
+ * What a record has to hold to be about a rule: one of `access.rules`, `routing.rules` or `spend_limits`, by its name alone or as
+ * `access:<name>`; a stage that refused, by its id or as `<pipeline>/<id>`; or what refused a model, as the record has it.
+ */
+function rulesMatch(name: string): Fields[] {
+  const [kind = ''] = name.split(':', 1);
+  const own = Object.hasOwn(KINDS, kind) ? KINDS[kind]!(name.slice(kind.length + 1)) : undefined;
+  if (own !== undefined) return [own, ...shadowMarks(name)];
+  const decided = Object.values(KINDS).map((fieldsOf) => fieldsOf(name));
+  const models = ['policy', 'token group'].map((by) => ({ refused_by: `${by} ${name}` }));
+  return [...decided, ...models, { refused_by: name }, { ...stageNamed(name) }, ...shadowMarks(name)];
+}
+
+const isClass = (status: string) => status.endsWith('xx');
+
+interface Wanted {
+  /** All of it. */
+  readonly fields: Fields;
+  /** And one of each list. */
+  readonly choices: readonly (readonly Fields[])[];
+}
+
+/** What a record has to hold to be one of those that are wanted, apart from its time and the class of its status. */
+function wanted(filter: RequestFilter): Wanted {
+  const { status, rules, shadow } = filter;
+  const lists = Object.entries(FIELDS).flatMap(([name, field]) => {
+    const value = filter[name as keyof typeof FIELDS];
+    return value === undefined ? [] : [asList(value).map((each): Fields => ({ [field]: each }))];
+  });
+  const exact = status !== undefined && !isClass(status) ? [{ status: Number(status) }] : [];
+  const single = lists.flatMap((list) => (list.length === 1 ? list : []));
+  return {
+    fields: Object.assign({}, ...single, ...exact),
+    choices: [
+      ...lists.filter((list) => list.length !== 1),
+      ...(rules === undefined ? [] : [rules.flatMap(rulesMatch)]),
+      ...(Array.isArray(shadow) ? [shadow.flatMap(shadowMarks)] : []),
+    ],
+  };
+}
+
+/** How many fields have to be compared beside the one that an index leads to. */
+function comparedFields(filter: RequestFilter, found_by: 'user' | 'token' | undefined): number {
+  const { rules, status } = filter;
+  const fields = Object.keys(FIELDS).filter((name) => filter[name as keyof RequestFilter] !== undefined);
+  const is_exact = status !== undefined && !isClass(status);
+  const others = Number(is_exact) + Number(rules !== undefined) + Number(filter.shadow !== undefined);
+  return fields.filter((name) => name !== found_by).length + others;
+}
+
+/** First digits of the statuses that are wanted. */
+function classesOf({ status, outcome }: RequestFilter): string[] | null {
+  const by_outcome = { refused: ['4', '5'], failed: ['4', '5'] };
+  const of_status = status === undefined ? undefined : [status[0]!];
+  const of_outcome = outcome === undefined ? undefined : by_outcome[outcome];
+  if (of_status === undefined) return of_outcome ?? null;
+  return of_outcome === undefined ? of_status : of_status.filter((digit) => of_outcome.includes(digit));
+}
+
+/** Tells whether a record is one of those that are wanted, whenever it was. */
+export function fitter(filter: RequestFilter): (record: AuditRecord) => boolean {
+  const classes = classesOf(filter);
+  const { fields: all, choices } = wanted(filter);
+  const holds = (value: unknown, asked: Fields[string]) =>
+    typeof asked === 'object' ? Array.isArray(value) && asked.every((each) => value.includes(each)) : value === asked;
+  const hasAll = (record: AuditRecord, fields: Fields) =>
+    Object.entries(fields).every(([field, asked]) => holds(record[field], asked));
+  return (record) =>
+    hasAll(record, all) &&
+    choices.every((list) => list.some((fields) => hasAll(record, fields))) &&
+    (classes === null || classes.includes(String(record.status ?? '')[0] ?? '')) &&
+    (filter.outcome !== 'refused' || (record.error !== null && record.error !== undefined)) &&
+    (filter.shadow === undefined || (Array.isArray(record.shadow) && record.shadow.length > 0));
+}
 
 /** One row of the audit log. */
 export interface RequestRecord {
@@ -15,7 +157,7 @@ export interface RequestRecord {
 }
 
 /** A part of a list, and how far was looked for it. */
-export interface RecordPage {
+interface RecordPage {
   readonly records: readonly RequestRecord[];
   /** Where the next page begins: after this row; `null` where there is none. */
   readonly next: string | null;
@@ -187,7 +329,6 @@ export async function countToRead(database: Asking, filter: RequestFilter, most:
 
 /** Who sent requests, and what became of them. */
 export interface Senders {
-  /** E-mail address; `null` for requests of nobody known. */
   readonly person: string | null;
   readonly requests: number;
   /** Of those how many ended with an error of the gateway. */
@@ -238,4 +379,128 @@ export function recordsAfter(database: Asking, id: number, limit: number): Promi
     'select id, at, record from audit_log where id > $1 order by id limit $2',
     [id, limit],
   );
+}
+
+/** How often a limit of gateway.yaml decided over requests. */
+interface LimitRefusals {
+  readonly rule: string;
+  /** Requests it refused, and how many people sent those. */
+  readonly refused: number;
+  readonly refused_people: number;
+  /** Requests it would have refused if it were enforced. */
+  readonly would_refuse: number;
+}
+
+/**
+ * What limits refused since a moment, by the audit records, and what those in shadow mode would have refused since the hour
+ * it lies in. Raises store_unavailable.
+ */
+export function limitRefusals(database: Pick<Database, 'query'>, since: Date): Promise<LimitRefusals[]> {
+  return database.query<LimitRefusals>(
+    'limit_refusals',
+    `with enforced as (
+       select record ->> 'spend_rule' as rule, count(*)::integer as refused,
+         count(distinct record ->> 'user')::integer as refused_people
+       from audit_log
+       -- Told this way too, because there is an index of what did not go well.
+       where at >= $1 and left(record ->> 'status', 1) in ('4', '5')
+         and record ->> 'error' in ('spend_limit_exceeded', 'rate_limit_exceeded')
+       group by 1
+     ), shadow as (
+       select substr(name, length('spend:') + 1) as rule, sum(requests)::integer as would_refuse from shadow_hours
+       where hour >= date_trunc('hour', $1::timestamptz, 'UTC') and starts_with(name, 'spend:')
+       group by 1
+     )
+     select rule, coalesce(refused, 0) as refused, coalesce(refused_people, 0) as refused_people,
+       coalesce(would_refuse, 0) as would_refuse
+     from enforced full join shadow using (rule) where rule is not null`,
+    [since],
+  );
+}
+
+/** How many requests the gateway refused or gave up, by the code of its error. */
+interface RefusedRequests {
+  readonly error: string;
+  readonly requests: number;
+  readonly people: number;
+}
+
+/**
+ * Requests that ended with an error of the gateway since a moment, the most frequent error first. What an upstream answered is
+ * none of them. Raises store_unavailable.
+ */
+export function refusedRequests(database: Pick<Database, 'query'>, since: Date): Promise<RefusedRequests[]> {
+  return database.query<RefusedRequests>(
+    'refused_requests',
+    `select record ->> 'error' as error, count(*) as requests, count(distinct record ->> 'user') as people
+     from audit_log
+     where at >= $1 and left(record ->> 'status', 1) in ('4', '5') and record ->> 'error' is not null
+     group by 1 order by 2 desc, 1`,
+    [since],
+  );
+}
+
+/** A part of the log, with of each record what was asked for. */
+export interface FactPage {
+  readonly rows: readonly FactRow[];
+  readonly at: Date;
+}
+
+/** One record. */
+export interface FactRow {
+  /** A JSON object with the fields that were asked for, as text: many records have the same. */
+  readonly facts: string;
+  readonly person: string | null;
+  readonly is_known: boolean;
+}
+
+const PAGE = 5000;
+
+const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+
+/** PostgreSQL takes a hundred arguments of a function. */
+const PAIRS_MAX = 40;
+
+function object(pairs: readonly string[]): string {
+  const parts = [];
+  for (let i = 0; i < pairs.length; i += PAIRS_MAX)
+    parts.push(`jsonb_build_object(${pairs.slice(i, i + PAIRS_MAX).join(', ')})`);
+  return parts.join(' || ');
+}
+
+/** The text of an object with these fields of a record; those it lacks are left out. */
+function projection(fields: readonly string[], seen: readonly string[]): string {
+  const of_record = fields.map((field) => `${literal(field)}, record -> ${literal(field)}`);
+  const of_seen = seen.map((path) => `${literal(path)}, record -> 'seen' -> ${literal(path)}`);
+  const others = of_seen.length === 0 ? [] : [`'seen', ${object(of_seen)}`, `'found', record -> 'found'`];
+  return `jsonb_strip_nulls(${object([...of_record, ...others])})::text`;
+}
+
+/**
+ * Reads a time of the log from its beginning to its end, page by page, without holding anything between them.
+ * @param fields names of fields of records, and `seen` paths of facts. Raises store_unavailable.
+ */
+export async function* factPages(
+  database: Pick<Database, 'query'>,
+  { since, until }: { readonly since: Date; readonly until: Date },
+  { fields, seen }: { readonly fields: readonly string[]; readonly seen: readonly string[] },
+): AsyncIterable<FactPage> {
+  const facts = projection(fields, seen);
+  const name = `audit_facts_${createHash('sha256').update(facts).digest('hex').slice(0, 12)}`;
+  const text = `select id, at, at::text as moment, record ->> 'user' as person, record ->> 'principal' is not null as is_known,
+       ${facts} as facts
+     from audit_log where (at, id) > ($1::timestamptz, $2::bigint) and at < $3
+     order by at, id limit ${PAGE}`;
+  let after: readonly [moment: string, id: number] = [since.toISOString(), -1];
+  for (;;) {
+    const rows = await database.query<FactRow & { id: number; at: Date; moment: string }>(name, text, [
+      ...after,
+      until,
+    ]);
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    yield { rows, at: last.at };
+    if (rows.length < PAGE) return;
+    after = [last.moment, last.id];
+  }
 }

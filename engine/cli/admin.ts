@@ -1,8 +1,6 @@
-import { programCaller } from '../admin/caller.ts';
-import { operationOf } from '../admin/description.ts';
-import { splitInput } from '../admin/input.ts';
+import { programCaller, refusalOf } from '../admin/calls.ts';
+import { operationOf, splitInput } from '../admin/description.ts';
 import { type AdminApi, createRunOperation } from '../admin/operations.ts';
-import { refusalOf } from '../admin/problem.ts';
 import type { Fetch } from '../client/http.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StartError } from '../contract/start-error.ts';
@@ -12,8 +10,7 @@ import type { Database } from '../store/database.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
 import type { CommandContext } from './context.ts';
 import { adminAtGateway, exitCodeOf } from './gateway-admin.ts';
-import { operator } from './operator.ts';
-import { withDatabase } from './with-database.ts';
+import { operator, withDatabase } from './with-database.ts';
 
 /** Where a command works: at a running gateway when its address is given, else on the database of a configuration. */
 export interface Location {
@@ -56,6 +53,21 @@ export function adminAtDatabase(config: GatewayConfig, database: Database): Admi
   return async (name, input) => {
     const operation = operationOf(name);
     return JSON.parse(JSON.stringify(await run(operation, caller, splitInput(operation, input))));
+  };
+}
+
+/**
+ * What a command does that carries out admin operations where it works, and tells what came of them. `check` raises what is wrong
+ * with the command line before anything is asked.
+ */
+export function administering<Given extends Location & { readonly json?: true }, Answer>(
+  ask: (admin: AdminApi, given: Given) => Promise<Answer>,
+  tell: (context: CommandContext, answer: Answer, given: Given) => number,
+  check?: (given: Given) => void,
+): (context: CommandContext, given: Given, fetch?: Fetch) => Promise<number> {
+  return async (context, given, fetch) => {
+    check?.(given);
+    return tell(context, await withAdmin(context, given, (admin) => ask(admin, given), fetch), given);
   };
 }
 

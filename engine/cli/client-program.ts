@@ -1,15 +1,19 @@
 import { addClient } from './client/command.ts';
 import { addClientDoctor } from './doctor/client-command.ts';
 import { type CreateProgram, makeProgram } from './make-program.ts';
-import { addModels } from './models/command.ts';
-import { addSignIn } from './sign-in/command.ts';
-import { addGatewayUsage } from './usage/gateway-command.ts';
+import { MODELS, SIGN_IN } from './sign-in/words.ts';
 
 /** The command line in the package that a gateway serves: what a developer needs, and nothing of a gateway. */
 export const createClientProgram: CreateProgram = (options) =>
   makeProgram(options, {
     description: 'Sign in at a model gateway, and set up your coding clients for it.',
-    commands: [addSignIn, addModels, addGatewayUsage, addClient, addClientDoctor],
+    commands: [
+      ...SIGN_IN,
+      MODELS,
+      ['usage', 'your requests, tokens and cost, and what your limits leave', () => import('./usage/gateway-usage.ts')],
+      addClient,
+      addClientDoctor,
+    ],
     examples: [
       'appscli login                      sign in, in your browser',
       'appscli models                     the models you may use, with prices',

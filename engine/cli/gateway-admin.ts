@@ -1,6 +1,5 @@
 import type { AdminApi } from '../admin/operations.ts';
-import { createAdminApi } from '../client/admin-api.ts';
-import { openClient } from '../client/api-client.ts';
+import { createAdminApi, openClient } from '../client/api-client.ts';
 import type { Fetch } from '../client/http.ts';
 import type { Clock } from '../contract/services.ts';
 import type { CommandContext } from './context.ts';

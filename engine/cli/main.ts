@@ -16,8 +16,8 @@ export interface CommandLineOptions {
 /** Runs one command line; its exit code. A failure is one line on standard error. */
 export async function runCommandLine(arguments_: readonly string[], options: CommandLineOptions): Promise<number> {
   let exit_code = EXIT_OK;
-  const program = options.create({ ...options, finish: (code) => (exit_code = code) });
   try {
+    const program = await options.create({ ...options, arguments_, finish: (code) => (exit_code = code) });
     await program.parseAsync(arguments_, { from: 'user' });
     return exit_code;
   } catch (error) {

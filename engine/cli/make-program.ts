@@ -1,32 +1,42 @@
 import { Command } from 'commander';
 import { programVersion } from '../kit/package-root.ts';
 import { printableLine } from '../kit/text/printable.ts';
+import { addRows, type CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { chooseLocation, examples } from './options.ts';
 import { hint, programName } from './program-name.ts';
 
 type Finish = (exit_code: number) => void;
 
-/** Adds one command, or several, to a program. */
+/** A command, or a group of some, with its code, which is loaded for the one that is meant. */
+export type LazyCommand = readonly [
+  name: string,
+  about: string,
+  load: () => Promise<{ readonly commands: readonly CommandRow[] }>,
+];
+
+/** Adds a command whose words are light enough for every start. */
 type AddCommand = (program: Command, context: CommandContext, finish: Finish) => void;
+
+/** What a program is made with; all of its commands are loaded where no arguments are given. */
+export type ProgramOptions = CommandContext & { readonly finish: Finish; readonly arguments_?: readonly string[] };
 
 /**
  * Makes a command line. `finish` receives the exit code of a command that ran; a wrong command line rejects with CommanderError
  * after saying why, everything else with the command's error.
  */
-export type CreateProgram = (options: CommandContext & { finish: Finish }) => Command;
+export type CreateProgram = (options: ProgramOptions) => Promise<Command>;
 
 /** Makes a command line of some commands, in the order in which help lists them. */
-export function makeProgram(
-  options: CommandContext & { finish: Finish },
+export async function makeProgram(
+  { finish, arguments_, ...context }: ProgramOptions,
   what: {
     readonly description: string;
-    readonly commands: readonly AddCommand[];
+    readonly commands: readonly (LazyCommand | AddCommand)[];
     readonly examples: readonly string[];
   },
-): Command {
-  const { terminal, finish } = options;
-  const context: CommandContext = options;
+): Promise<Command> {
+  const { terminal } = context;
   const program = new Command(programName(terminal));
   // Before any command is added: they inherit both.
   program.exitOverride().configureOutput({
@@ -39,7 +49,15 @@ export function makeProgram(
     .helpOption('-h, --help', 'show this help')
     .helpCommand(false)
     .addHelpText('after', examples(...what.examples));
-  for (const add of what.commands) add(program, context, finish);
+  const meant = arguments_?.find((word) => !word.startsWith('-'));
+  for (const command of what.commands) {
+    if (typeof command === 'function') command(program, context, finish);
+    else {
+      const [name, about, load] = command;
+      const { commands } = arguments_ === undefined || name === meant ? await load() : { commands: [] };
+      addRows(program, name, about, commands, async (row, given) => finish(await row.run(context, given)));
+    }
+  }
   nameHelp(program, programName(terminal));
   program.hook('preAction', (_program, command) => chooseLocation(command, context));
   return program;

@@ -25,6 +25,22 @@ export const atGateway = () =>
 /** `--json`, with what it prints. */
 export const json = (what: string) => new Option('--json', what);
 
+/** Makes a value of a text; `before` is the value so far, of what may be repeated. */
+export type Parse = (text: string, before: never) => unknown;
+
+/** An option. */
+export function option(flags: string, about: string, parse?: Parse): Option {
+  const made = new Option(flags, about);
+  return parse === undefined ? made : made.argParser<unknown>(parse as (text: string) => unknown);
+}
+
+/** An option that must be given. */
+export const required = (...words: Parameters<typeof option>) => option(...words).makeOptionMandatory();
+
+/** An option with a choice of values. */
+export const choice = (flags: string, about: string, values: readonly string[]) =>
+  new Option(flags, about).choices([...values]);
+
 /** The examples at the end of a command's help. */
 export function examples(...lines: string[]): string {
   return `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`;

@@ -30,14 +30,8 @@ export function profileFilesInUse(given: string | undefined): readonly [string, 
   return [own, ...others.filter((file) => file !== own && !isDeepStrictEqual(profileOf(file), profileOf(own)))];
 }
 
-/** The names that may be in use here. Raises StartError. */
-export function profilesInUse(given: string | undefined): readonly Profile[] {
-  return profileFilesInUse(given).map(profileOf);
-}
-
 /** A coding client on this machine. */
 export interface InstalledClient {
-  /** What `appscli client` calls it. */
   readonly kind: string;
   readonly program: string;
 }

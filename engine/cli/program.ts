@@ -1,71 +1,88 @@
-import { addAudit } from './audit/command.ts';
-import { addCheck } from './check/command.ts';
 import { addClient } from './client/command.ts';
-import { addConfig } from './config/command.ts';
-import { addConsole } from './console/command.ts';
-import { addCreate } from './create/command.ts';
-import { addDiff } from './diff/command.ts';
 import { addDoctor } from './doctor/command.ts';
-import { addExplain } from './explain/command.ts';
-import { addGateway } from './gateway/command.ts';
-import { addInit } from './init/command.ts';
-import { addLedger } from './ledger/command.ts';
-import { addLimits } from './limits/command.ts';
 import { type CreateProgram, makeProgram } from './make-program.ts';
-import { addMigrate } from './migrate/command.ts';
-import { addModels } from './models/command.ts';
-import { addPeople } from './people/command.ts';
-import { addPolicy } from './policy/command.ts';
-import { addPrices } from './prices/command.ts';
 import { addSelfcheck } from './selfcheck/command.ts';
-import { addServiceTokens } from './service-tokens/command.ts';
-import { addSessions } from './sessions/command.ts';
-import { addSignIn } from './sign-in/command.ts';
-import { addStages } from './stages/command.ts';
-import { addStandIn } from './stand-in/command.ts';
-import { addTest } from './test/command.ts';
-import { addTokens } from './tokens/command.ts';
-import { addUpstreams } from './upstreams/command.ts';
-import { addUsage } from './usage/command.ts';
+import { MODELS, SIGN_IN } from './sign-in/words.ts';
 
-/** Every command, in the order help lists them. */
-const COMMANDS = [
-  addInit,
-  addGateway,
-  addMigrate,
-  addStandIn,
-  addCheck,
-  addExplain,
-  addTest,
-  addStages,
-  addTokens,
-  addServiceTokens,
-  addSessions,
-  addPeople,
-  addPolicy,
-  addUsage,
-  addModels,
-  addLimits,
-  addUpstreams,
-  addLedger,
-  addPrices,
-  addAudit,
-  addCreate,
-  addDiff,
-  addConfig,
-  addConsole,
-  addSignIn,
-  addClient,
-  addSelfcheck,
-  addDoctor,
-];
-
-/** The command line as a whole. Each command's code is loaded when it runs. */
+/** The command line as a whole, in the order in which help lists the commands. */
 export const createProgram: CreateProgram = (options) =>
   makeProgram(options, {
     description:
       'A self-hosted gateway for model requests: who may use which model, through which upstream, for how much.',
-    commands: COMMANDS,
+    commands: [
+      [
+        'init',
+        'begin a configuration: gateway.yaml with comments, a pipeline with a rule, its tests',
+        () => import('./init/init.ts'),
+      ],
+      [
+        'gateway',
+        'run the gateway until SIGTERM or Ctrl-C; SIGHUP reloads its configuration',
+        () => import('./gateway.ts'),
+      ],
+      ['migrate', 'bring the tables of the database up to date', () => import('./migrate.ts')],
+      [
+        'stand-in',
+        'play a provider until SIGTERM or Ctrl-C: it knows every model and key, and costs nothing',
+        () => import('./stand-in.ts'),
+      ],
+      [
+        'check',
+        'check a configuration and its tests without running them; exits 1 when there is something to fix',
+        () => import('./check.ts'),
+      ],
+      [
+        'explain',
+        'what a pipeline, a rule, a request or a word of the reference comes to',
+        () => import('./explain/explain.ts'),
+      ],
+      [
+        'test',
+        'run the tests of pipelines and rules: no network, no database, no waiting',
+        () => import('./test/test.ts'),
+      ],
+      ['stages', 'the stages a pipeline can name, your own included', () => import('./stages.ts')],
+      ['tokens', 'access tokens: one per person and client, each revocable alone', () => import('./tokens.ts')],
+      [
+        'service-tokens',
+        'credentials of programs for the admin API, which need no person',
+        () => import('./service-tokens.ts'),
+      ],
+      ['sessions', 'who is signed in where, or was refused and why; ending that', () => import('./sessions.ts')],
+      ['people', 'which account of the identity provider an e-mail address belongs to', () => import('./people.ts')],
+      [
+        'policy',
+        'managed policies: settings that the gateway hands to clients, by group and e-mail domain',
+        () => import('./policy.ts'),
+      ],
+      [
+        'usage',
+        'requests, tokens and cost per user, team, project, model and upstream',
+        () => import('./usage/usage.ts'),
+      ],
+      MODELS,
+      ['limits', 'limits at run time: what is in force, and changes of it', () => import('./limits.ts')],
+      ['upstreams', 'upstreams: how they are, and which get no new requests', () => import('./upstreams.ts')],
+      [
+        'ledger',
+        'whether the money adds up, what it should have cost, what the bill says',
+        () => import('./ledger/ledger.ts'),
+      ],
+      ['prices', 'what models cost, and what has no price', () => import('./prices.ts')],
+      ['audit', 'what was requested, and who changed what', () => import('./audit.ts')],
+      ['create', 'write a stage of your own to begin with', () => import('./create-stage.ts')],
+      [
+        'diff',
+        'what a new configuration changes for whom: models, policies, routes, limits, prices, pipelines',
+        () => import('./diff.ts'),
+      ],
+      ['config', 'what gateways loaded and run, and what differs', () => import('./config.ts')],
+      ['console', 'the address of the console in a browser, or a link that opens it', () => import('./console.ts')],
+      ...SIGN_IN,
+      addClient,
+      addSelfcheck,
+      addDoctor,
+    ],
     examples: [
       'appscli init                                  begin here',
       'appscli check --config gateway.yaml           is the configuration right?',

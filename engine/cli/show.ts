@@ -1,4 +1,4 @@
-import { jsonText, printableLines } from '../kit/text/printable.ts';
+import { jsonText, printable, printableLines } from '../kit/text/printable.ts';
 import { wrapText } from '../kit/text/wrap-text.ts';
 import type { CommandContext } from './context.ts';
 import { EXIT_OK } from './exit-codes.ts';
@@ -61,4 +61,25 @@ export function showList<Entry>(
     terminal.data(printableLines(formatList(columns, rows, how.width ?? terminal.table_columns)));
   }
   return EXIT_OK;
+}
+
+/** How many findings of a kind people are shown. */
+export const SHOWN = 20;
+
+/** Findings of a kind, the first of them one by one: none without any. @param others what is said of the rest. */
+export function describeFindings(
+  title: string,
+  findings: readonly string[],
+  remedy: string,
+  { total = findings.length, others = ' (--json shows all)' } = {},
+): string[] {
+  if (total === 0) return [];
+  const shown = findings.slice(0, SHOWN);
+  return [
+    ...wrapText(title, WIDTH),
+    ...shown.flatMap((text) => wrapText(printable(text), WIDTH, '  ', '    ')),
+    ...(total > shown.length ? [`  and ${total - shown.length} more${others}`] : []),
+    ...wrapText(remedy, WIDTH),
+    '',
+  ];
 }

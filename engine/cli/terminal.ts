@@ -9,7 +9,6 @@ export interface Terminal {
   data(text: string): void;
   /** Data that a program takes to the letter, such as the contents of a file. */
   verbatim(text: string): void;
-  /** Information for a person. */
   info(text: string): void;
   /** Writes over the line that was written last; an empty text takes it away. */
   rewrite(line: string): void;
@@ -23,9 +22,7 @@ export interface Terminal {
   readonly gateway?: string;
   /** Whether a person reads standard error at a terminal. */
   readonly interactive: boolean;
-  /** Whether standard output takes colours. */
   readonly data_color: boolean;
-  /** Whether standard error takes colours. */
   readonly info_color: boolean;
 }
 

@@ -1,9 +1,12 @@
+import { hostname, userInfo } from 'node:os';
+import type { Actor } from '../audit/admin-changes.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import type { Log } from '../contract/services.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
-import { loadToRead } from '../gateway/load-configuration.ts';
+import { loadToRead } from '../gateway/reload.ts';
 import { createLog } from '../kit/log.ts';
+import { printable } from '../kit/text/printable.ts';
 import { type Database, openDatabase } from '../store/database.ts';
 import { describeTrouble, isTrouble } from '../store/postgres-client.ts';
 import type { CommandContext } from './context.ts';
@@ -38,5 +41,21 @@ export async function withDatabase<T>(
     });
   } finally {
     await database.close();
+  }
+}
+
+const MAX_CHARS = 200;
+
+/** Whoever runs this command, as the list of changes names them: account and host. */
+export function operator(): Actor {
+  return { kind: 'command', name: printable(`${account()}@${hostname()}`).slice(0, MAX_CHARS) };
+}
+
+function account(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // An account without a name, as in many containers.
+    return `uid-${process.getuid?.() ?? 'unknown'}`;
   }
 }

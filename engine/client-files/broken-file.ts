@@ -35,6 +35,21 @@ export function isTable(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date);
 }
 
+/** The tables in a table, by name. */
+export function tablesIn(value: unknown): [name: string, table: Record<string, unknown>][] {
+  return Object.entries(isTable(value) ? value : {}).filter((entry): entry is [string, Record<string, unknown>] =>
+    isTable(entry[1]),
+  );
+}
+
+/** A value at a path; `undefined` where there is none. */
+export function valueAt(values: unknown, path: readonly string[]): unknown {
+  return path.reduce<unknown>(
+    (found, key) => (isTable(found) && Object.hasOwn(found, key) ? found[key] : undefined),
+    values,
+  );
+}
+
 /** A copy of what a user's file says with these values in it. Raises BrokenFile where a table is needed and something else stands. */
 export function overlay(found: Readonly<Record<string, unknown>>, values: Values): Record<string, unknown> {
   const result = { ...found };

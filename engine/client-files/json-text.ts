@@ -64,7 +64,6 @@ interface Member {
   readonly end: number;
 }
 
-/** The object that begins at an offset of a valid text. */
 function objectAt(text: string, start: number): { readonly members: readonly Member[]; readonly end: number } {
   const { children, length } = findNodeAtOffset(parseTree(text)!, start)!;
   const members = children!.map((node): Member => {

@@ -12,7 +12,6 @@ export function shellOf(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): Shel
 
 interface Dialect {
   quote(text: string): string;
-  /** A line that gives a variable a value, written as the shell writes values. */
   assign(name: string, value: string): string;
   /** The value of another variable. */
   reading(name: string): string;

@@ -1,6 +1,6 @@
 import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 import { printable } from '../kit/text/printable.ts';
-import type { FileChange } from './user-file.ts';
+import type { Draft } from './clients.ts';
 
 const CONTEXT_LINES = 3;
 
@@ -47,12 +47,12 @@ const literally = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** What a draft changes, as a unified diff in which no credential can be read. Only a credential that changes leaves a line. */
 export function showDiff(
-  { path, before, after }: FileChange,
+  { path, before, after }: Draft,
   hides: string | undefined | readonly string[],
   color: boolean,
 ): string {
   const from = before === undefined ? '/dev/null' : path;
-  const patch = createTwoFilesPatch(from, after === undefined ? '/dev/null' : path, before ?? '', after ?? '', '', '', {
+  const patch = createTwoFilesPatch(from, path, before ?? '', after, '', '', {
     context: CONTEXT_LINES,
     headerOptions: FILE_HEADERS_ONLY,
   });

@@ -20,7 +20,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { StartError } from '../contract/start-error.ts';
 import { failFile, makeDirectory, PRIVATE_FILE, SHARED_FILE } from '../kit/files/user-files.ts';
-import type { Draft } from './draft.ts';
+import type { Draft } from './clients.ts';
 
 const FILE_BYTES_MAX = 1024 * 1024;
 const BACKUPS_MAX = 10_000;
@@ -55,27 +55,21 @@ function decode(path: string, bytes: Buffer): string {
   }
 }
 
-/** A file of a user as it should be, or that should be there no more. */
-export interface FileChange extends Omit<Draft, 'after'> {
-  readonly after: string | undefined;
-}
-
 /** A draft on the disk, beside the file it will replace. */
 interface Prepared {
   /** The file itself, where the path is a link. */
   readonly target: string;
-  /** `undefined` where the file is to go. */
-  readonly draft: string | undefined;
+  readonly draft: string;
   readonly backup: string | undefined;
   readonly is_new: boolean;
 }
 
 /**
  * Puts drafts in the place of the files they were made from, each in one step, after a backup beside it: all of them, or
- * none when one can't be. A file that is to go is left as its backup. A link is followed. Returns the path of the
+ * none when one can't be.  A link is followed. Returns the path of the
  * backup of each, `undefined` for a new file and for one that only gets other rights. Raises StartError.
  */
-export function writeUserFiles(drafts: readonly FileChange[]): (string | undefined)[] {
+export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[] {
   const prepared: Prepared[] = [];
   let current = drafts[0]?.path ?? '';
   try {
@@ -94,8 +88,7 @@ export function writeUserFiles(drafts: readonly FileChange[]): (string | undefin
   }
   for (const [index, { target, draft }] of prepared.entries()) {
     try {
-      if (draft === undefined) rmSync(target);
-      else renameSync(draft, target);
+      renameSync(draft, target);
     } catch (error) {
       for (const done of prepared.slice(0, index)) putBack(done);
       for (const each of prepared.slice(index)) for (const path of [each.draft, each.backup]) remove(path);
@@ -115,14 +108,13 @@ function putBack({ target, backup, is_new }: Prepared): void {
   else if (is_new) remove(target);
 }
 
-function prepare({ path, before, after, secret, shared }: FileChange): Prepared {
+function prepare({ path, before, after, secret, shared }: Draft): Prepared {
   const is_new = before === undefined;
   if (is_new) makeDirectory(dirname(path), shared ? 'everybody' : 'owner');
   const target = is_new ? path : realpathSync(path);
   const old = is_new ? undefined : statSync(target);
   const mode = secret ? PRIVATE_FILE : (old?.mode ?? (shared ? SHARED_FILE : PRIVATE_FILE)) & 0o777;
   const backup = old === undefined || before === after ? undefined : makeBackup(target, secret);
-  if (after === undefined) return { target, draft: undefined, backup, is_new };
   const draft = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
   try {
     writeDraft(draft, after, mode, old);

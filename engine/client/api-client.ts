@@ -1,11 +1,14 @@
+import { type DescribedOperation, operationOf, splitInput } from '../admin/description.ts';
+
+import type { AdminApi } from '../admin/operations.ts';
 import type { Clock } from '../contract/services.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
 import { systemClock } from '../kit/clock.ts';
+import { fieldsOf, shapeAnswer } from './answers.ts';
 import { chooseBaseUrl } from './base-url.ts';
 import { openCredentials } from './credentials.ts';
-import { signInOver } from './errors.ts';
 import { freshCredentials } from './fresh-credentials.ts';
-import { createAsk, type Fetch } from './http.ts';
+import { createAsk, type Fetch, sentence, signInOver } from './http.ts';
 
 /** A gateway's answer: HTTP status, and its JSON body; `undefined` where there is none. */
 export interface ApiAnswer {
@@ -72,4 +75,23 @@ export async function openClient(options: {
       return again;
     },
   };
+}
+
+/** The admin operations of a running gateway. Raises StartError with what the gateway says when it refuses. */
+export function createAdminApi(client: ApiClient, exitCodeOf: (status: number) => number): AdminApi {
+  return async (name, input) => {
+    const operation = operationOf(name);
+    const sent = splitInput(operation, input);
+    const { status, body } = await client.request(operation.method, targetOf(operation, sent), sent.body);
+    if (status < 300) return shapeAnswer(operation.answer, body) as never;
+    const said = sentence(fieldsOf(fieldsOf(body).error).message);
+    const message = said ?? `${client.base_url} answered ${operation.method} ${operation.path} with status ${status}`;
+    throw new StartError(message, { exit_code: exitCodeOf(status) });
+  };
+}
+
+function targetOf({ path }: DescribedOperation, sent: ReturnType<typeof splitInput>): string {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(sent.path[name] ?? ''));
+  const query = new URLSearchParams(sent.query as Record<string, string>);
+  return query.size === 0 ? filled : `${filled}?${query}`;
 }

@@ -45,7 +45,7 @@ export function chooseBaseUrl(
 }
 
 /** What somebody may have copied behind the address of a gateway: the form of other clients, or the path of an API. */
-const API_PATH = /\/v1(?:\/(?:messages(?:\/count_tokens)?|chat\/completions|responses|models))?$/;
+export const API_PATH = /\/v1(?:\/(?:messages(?:\/count_tokens)?|chat\/completions|responses|models))?$/;
 
 /** The address of a gateway without the `/v1` or the path of an API that it was given with. */
 export function withoutApiPath(base_url: string): string {

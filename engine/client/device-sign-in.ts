@@ -1,10 +1,17 @@
+import { spawn } from 'node:child_process';
 import type { Clock } from '../contract/services.ts';
-import { StartError } from '../contract/start-error.ts';
-import { type DeviceCode, oauthError, readDeviceCode, readTokens, type Tokens, unexpected } from './answers.ts';
-import type { Endpoints } from './discovery.ts';
-import { EXIT_REFUSED, Unreachable } from './errors.ts';
-import type { Ask, HttpAnswer } from './http.ts';
-import { pause } from './pause.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import {
+  type DeviceCode,
+  fieldsOf,
+  oauthError,
+  readDeviceCode,
+  readTokens,
+  type Tokens,
+  unexpected,
+} from './answers.ts';
+import { sameOrigin } from './base-url.ts';
+import { type Ask, EXIT_REFUSED, type HttpAnswer, sentence, Unreachable } from './http.ts';
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** What slow_down adds to the interval (RFC 8628 section 3.5). */
@@ -115,4 +122,89 @@ function refusal({ code, text }: ReturnType<typeof oauthError>, answer: HttpAnsw
     return refused('the gateway does not know the code any more; was it used by another program? Start again');
   }
   return unexpected('sign-in', answer);
+}
+
+/** Waits; rejects with the signal's reason when that comes first. */
+export function pause(clock: Clock, milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      timer.close();
+      reject(signal!.reason);
+    };
+    const timer = clock.after(milliseconds, () => {
+      signal?.removeEventListener('abort', stop);
+      resolve();
+    });
+    if (signal?.aborted === true) stop();
+    else signal?.addEventListener('abort', stop, { once: true });
+  });
+}
+
+/** Whether a browser that this process opens would appear before the person who runs it. */
+export function hasBrowser(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): boolean {
+  const set = (name: string) => (env[name] ?? '') !== '';
+  if (set('SSH_CONNECTION') || set('SSH_CLIENT') || set('SSH_TTY')) return false;
+  // Without a display xdg-open takes the terminal for a browser that shows text.
+  return platform === 'darwin' || platform === 'win32' || set('DISPLAY') || set('WAYLAND_DISPLAY');
+}
+
+const OPENERS: Partial<Record<NodeJS.Platform, readonly string[]>> = {
+  darwin: ['open'],
+  // Not "start": that is a word of the shell, which would also read the address.
+  win32: ['rundll32', 'url.dll,FileProtocolHandler'],
+};
+
+/** Opens a page in the person's browser, without a shell. That it fails makes no difference: the address is shown as well. */
+export function openBrowser(url: string, platform: NodeJS.Platform = process.platform): void {
+  const [program = 'xdg-open', ...before] = OPENERS[platform] ?? ['xdg-open'];
+  const opener = spawn(program, [...before, url], { stdio: 'ignore', detached: true });
+  opener.on('error', () => {});
+  opener.unref();
+}
+
+/** Where a gateway takes what belongs to sign-in; all on its own origin. */
+export interface Endpoints {
+  readonly device_authorization: string;
+  readonly token: string;
+  /** `undefined` when tokens can't be revoked there. */
+  readonly revocation: string | undefined;
+}
+
+/**
+ * Reads the discovery document of a gateway (RFC 8414). Raises Unreachable when there is no answer, StartError when the
+ * answer is no document of this gateway: its issuer and all endpoints must have the address that was given.
+ */
+export async function discover(ask: Ask, base_url: string, signal?: AbortSignal): Promise<Endpoints> {
+  const url = `${base_url}/.well-known/oauth-authorization-server`;
+  const answer = await ask('GET', url, { signal });
+  const refuse = (what: string) => {
+    throw new StartError(`${base_url} can't be signed in at: ${what}`, { exit_code: EXIT_UNAVAILABLE });
+  };
+  if (answer.status >= 500 || answer.status === 429) {
+    throw new Unreachable(unexpected(`reading ${url}`, answer).message);
+  }
+  if (answer.status !== 200 || answer.kind !== 'json') {
+    return refuse(
+      `there is no discovery document at ${url} (status ${answer.status}); is it the address of a gateway?`,
+    );
+  }
+  const document = fieldsOf(answer.body);
+  const issuer = sentence(document.issuer);
+  if (issuer === undefined) return refuse(`the document at ${url} names no issuer`);
+  if (!URL.canParse(issuer) || new URL(issuer).href.replace(/\/+$/, '') !== base_url) {
+    return refuse(`the gateway calls itself ${issuer}; give that address if you trust it`);
+  }
+  const endpoint = (field: string): string => {
+    const value = document[field];
+    if (typeof value !== 'string') return refuse(`the document at ${url} has no ${field}`);
+    if (!sameOrigin(value, base_url)) return refuse(`its ${field} is at another address, which could be anybody's`);
+    return value;
+  };
+  const grants = document.grant_types_supported;
+  if (Array.isArray(grants) && !grants.includes(DEVICE_GRANT)) return refuse('it has no sign-in from a terminal');
+  return {
+    device_authorization: endpoint('device_authorization_endpoint'),
+    token: endpoint('token_endpoint'),
+    revocation: document.revocation_endpoint === undefined ? undefined : endpoint('revocation_endpoint'),
+  };
 }

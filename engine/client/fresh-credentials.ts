@@ -1,12 +1,9 @@
 import type { Clock } from '../contract/services.ts';
-import { StartError } from '../contract/start-error.ts';
+import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
 import { oauthError, readTokens, unexpected } from './answers.ts';
-import type { CredentialsFile } from './credentials.ts';
-import { type Credentials, credentialsFrom } from './credentials-text.ts';
-import { discover } from './discovery.ts';
-import { notSignedIn, SignInOver, signInOver, Unreachable } from './errors.ts';
-import type { Ask, HttpAnswer } from './http.ts';
-import { pause } from './pause.ts';
+import { type Credentials, type CredentialsFile, credentialsFrom } from './credentials.ts';
+import { discover, pause } from './device-sign-in.ts';
+import { type Ask, type HttpAnswer, notSignedIn, SignInOver, signInOver, Unreachable } from './http.ts';
 
 /**
  * A token is renewed in the last tenth of its life: for the usual hour the last six minutes, which is longer than clients
@@ -112,4 +109,21 @@ async function refresh({ ask, clock, base_url }: Renewal, refresh_token: string,
 function forget({ credentials, base_url }: Renewal, because: string): never {
   credentials.write(base_url, undefined);
   throw signInOver(base_url, because);
+}
+
+/**
+ * Ends a sign-in at the gateway (RFC 7009): the refresh token, and with it the session, then the access token. Raises
+ * StartError when the gateway can't be reached, or can't do it.
+ */
+export async function revokeCredentials(ask: Ask, base_url: string, held: Credentials): Promise<void> {
+  const { revocation } = await discover(ask, base_url);
+  if (revocation === undefined) {
+    throw new StartError(`${base_url} has no way to end a sign-in from here`, { exit_code: EXIT_UNAVAILABLE });
+  }
+  const tokens: [string, string][] = [['access_token', held.access_token]];
+  if (held.refresh_token !== undefined) tokens.unshift(['refresh_token', held.refresh_token]);
+  for (const [token_type_hint, token] of tokens) {
+    const answer = await ask('POST', revocation, { form: { token, token_type_hint } });
+    if (answer.status !== 200) throw unexpected(`ending the sign-in at ${base_url}`, answer);
+  }
 }

@@ -6,7 +6,7 @@ import { wayTo } from '../kit/net/way.ts';
 import { wholeResponse } from '../kit/net/whole-response.ts';
 import { programVersion } from '../kit/package-root.ts';
 import { readAll } from '../kit/read-all.ts';
-import { Unreachable } from './errors.ts';
+import { printable } from '../kit/text/printable.ts';
 
 const TIMEOUT_SECONDS = 10;
 const BODY_BYTES_MAX = 1024 * 1024;
@@ -132,4 +132,41 @@ function unreachable(url: string, error: unknown, timeout_seconds: number): Unre
     ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of the authority it comes from'
     : '';
   return new Unreachable(`no answer from ${new URL(url).origin}: ${reason}${remedy}`, { cause: error });
+}
+
+/** Exit code of a command that the gateway, or the person at the browser, said no to. */
+export const EXIT_REFUSED = 1;
+
+const TEXT_LENGTH_MAX = 300;
+
+/** A gateway that gives no answer at the moment: no connection, none in time, or an error of its own. */
+export class Unreachable extends StartError {
+  override readonly name = 'Unreachable';
+}
+
+/** A sign-in that is over: nothing but another one helps. */
+export class SignInOver extends StartError {
+  override readonly name = 'SignInOver';
+}
+
+/** The error of a sign-in that is over, with the reason in a few words. */
+export function signInOver(base_url: string, because: string): SignInOver {
+  return new SignInOver(
+    `you are not signed in at ${base_url} any more: ${because.replace(/\.$/, '')}. Run: appscli login --base-url ${base_url}`,
+    { exit_code: EXIT_REFUSED },
+  );
+}
+
+/** The error of somebody who has not signed in at a gateway. */
+export function notSignedIn(base_url: string): SignInOver {
+  return new SignInOver(`you are not signed in at ${base_url}. Run: appscli login --base-url ${base_url}`, {
+    exit_code: EXIT_REFUSED,
+  });
+}
+
+/** What a gateway says, as one line that is safe to show on a terminal; `undefined` when it says nothing. */
+export function sentence(text: unknown): string | undefined {
+  if (typeof text !== 'string') return undefined;
+  const line = printable(text.slice(0, TEXT_LENGTH_MAX).replace(/\s+/g, ' ').trim());
+  return line === '' ? undefined : line;
 }

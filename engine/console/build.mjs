@@ -67,7 +67,12 @@ const development = await Promise.all([import('vite'), import('@vitejs/plugin-re
 if (development === undefined) {
   console.error('The console is not built: that takes the development packages ("npm install" without --omit=dev).');
 } else {
-  const [{ build }, { default: react }] = development;
+  const [{ build, runnerImport }, { default: react }] = development;
+  const generator = join(root, '../../schemas/generate/console.ts');
+  // Vite takes this for development unless it is told, and then all that is built after it.
+  process.env.NODE_ENV = 'production';
+  const { module } = await runnerImport(generator, { configFile: false });
+  module.writeConsoleOperations();
   await build({
     root,
     configFile: false,

@@ -1,10 +1,19 @@
 import { CSPProvider } from '@base-ui/react/csp-provider';
-import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query';
-import { StrictMode } from 'react';
+import { MutationCache, QueryCache, QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query';
+import { createRootRoute, createRoute, createRouter, RouterProvider } from '@tanstack/react-router';
+import { StrictMode, useEffect } from 'react';
 import { createRoot } from 'react-dom/client';
-import { ProblemError } from './api/client.ts';
-import { Console } from './frame/console.tsx';
-import { chosenTheme, showTheme } from './frame/theme.ts';
+import {
+  CONSOLE_PATH,
+  type ConsoleSession,
+  type PageSearch,
+  ProblemError,
+  readSession,
+  SessionContext,
+} from './api.ts';
+import { ConnectionLine, chosenTheme, Frame, NotFound, PageFailed, SignInPage, showTheme } from './frame.tsx';
+import { PAGES } from './pages/list.ts';
+import { NoticeArea, ProblemBox, Skeleton } from './parts/basic.tsx';
 import './look/tokens.css';
 import './look/base.css';
 import './look/parts.css';
@@ -13,6 +22,94 @@ import './look/panels.css';
 import './look/forms.css';
 import './look/chart.css';
 import './look/frame.css';
+import './look/layout.css';
+import './look/pages.css';
+
+const root = createRootRoute({ component: Frame, notFoundComponent: NotFound, errorComponent: PageFailed });
+const routes = PAGES.map(({ path, load }) => {
+  // Not the router's own lazy component: that loads the whole console again where a file cannot be had, also while the
+  // gateway is away.
+  const route = createRoute({
+    getParentRoute: () => root,
+    path,
+    loader: load,
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: Number.POSITIVE_INFINITY,
+    component: function LoadedPage() {
+      const { Page } = route.useLoaderData() as Awaited<ReturnType<typeof load>>;
+      return <Page />;
+    },
+    pendingComponent: () => <Skeleton lines={8} label="The page is loading" />,
+    errorComponent: PageFailed,
+  });
+  return route;
+});
+
+/** Shows the page of the address. */
+const router = createRouter({
+  routeTree: root.addChildren(routes),
+  basepath: CONSOLE_PATH,
+  trailingSlash: 'never',
+  scrollRestoration: true,
+  defaultPendingMs: 50,
+  defaultPendingMinMs: 0,
+  // An address says what it says: "5" is no number, and nothing of JSON.
+  parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
+  stringifySearch: (search: PageSearch) => {
+    const pairs = Object.entries(search).flatMap(([key, value]) =>
+      value === undefined || value === '' ? [] : [[key, value]],
+    );
+    const text = new URLSearchParams(pairs).toString();
+    return text === '' ? '' : `?${text}`;
+  },
+});
+
+/** How often it is asked whether the session goes on; each answer is a sign of life of the gateway as well. */
+const SESSION_SECONDS = 30;
+
+/** The whole application: who is there decides whether pages are shown, or how to sign in. */
+function Console() {
+  const session = useQuery<ConsoleSession, ProblemError>({
+    queryKey: ['session'],
+    queryFn: readSession,
+    refetchInterval: ({ state }) => (state.status === 'error' ? 3000 : SESSION_SECONDS * 1000),
+    retry: false,
+  });
+  const { data, error, refetch } = session;
+  useEffect(() => {
+    const look = () => void refetch();
+    for (const event of ['offline', 'online']) window.addEventListener(event, look);
+    return () => {
+      for (const event of ['offline', 'online']) window.removeEventListener(event, look);
+    };
+  }, [refetch]);
+  useEffect(() => {
+    if (data !== undefined) document.title = data.name;
+  }, [data]);
+  if (data === undefined && error !== null) {
+    return (
+      <main className="lone stack">
+        <ProblemBox problem={error} onRetry={() => refetch()} />
+      </main>
+    );
+  }
+  if (data === undefined) {
+    return (
+      <main className="lone stack">
+        <Skeleton lines={6} label="The console is loading" />
+      </main>
+    );
+  }
+  if (data.person === null) return <SignInPage session={data} />;
+  return (
+    <SessionContext value={{ ...data, person: data.person }}>
+      <NoticeArea>
+        <ConnectionLine failing={error} answered_at={session.dataUpdatedAt} />
+        <RouterProvider router={router} />
+      </NoticeArea>
+    </SessionContext>
+  );
+}
 
 /** Whoever is signed out meanwhile is shown how to sign in, and whoever lost the gateway is told so. */
 const askWhoIsThere = (error: unknown, query?: { readonly queryKey: readonly unknown[] }) => {

@@ -75,7 +75,6 @@ export interface Profile {
       readonly key_name?: string;
       readonly auth_flag?: string;
       readonly key_variable?: string;
-      readonly base_url_key?: string;
       readonly built_in_providers?: readonly string[];
       readonly ignored_variables?: readonly string[];
     };
@@ -97,7 +96,6 @@ export interface Profile {
         readonly windows?: string;
       };
       readonly model_variable?: string;
-      readonly models_url_variable?: string;
       readonly overlay_variables?: readonly string[];
       readonly ignored_variables?: readonly string[];
     };

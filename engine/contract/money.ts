@@ -1,7 +1,4 @@
-/**
- * Counters, reservations and the ledger as stages see them.
- * @module
- */
+/** Counters, reservations and the ledger as stages see them. @module */
 import type { Window } from './config.ts';
 import type { AttemptRecord } from './forwarding.ts';
 

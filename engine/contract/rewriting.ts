@@ -1,9 +1,4 @@
 /**
- * What a stage replaces in the texts of an answer.
- * @module
- */
-
-/**
  * What a text of an answer is: what the model says, that it declines, what it thinks, what it calls a tool with, and everything
  * else, such as quoted sources, results of tools of the provider and messages of errors.
  */
@@ -26,7 +21,7 @@ export interface Rewriting {
   readonly replacements: readonly Replacement[];
   /**
    * Most characters of what is looked for, with what `find` looks at around it; 256 where absent, at most 4096. So much of a
-   * stream waits until it is clear that nothing begins in it.
+   * stream waits until it is clear that nothing begins in it; arguments of calls wait until they are whole.
    */
   readonly window_characters?: number;
   /** A character that nothing that is looked for has in it, such as `/\s/`: a text need not wait up to the last one. */

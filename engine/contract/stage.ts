@@ -1,7 +1,4 @@
-/**
- * What a stage is: its hooks, and all it is given of a request.
- * @module
- */
+/** What a stage is: its hooks, and all it is given of a request. @module */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { GatewayConfig } from './config.ts';
 import type { ErrorCode, StageError } from './errors.ts';

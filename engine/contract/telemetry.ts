@@ -60,7 +60,7 @@ export interface EndedRequest {
   readonly notes: RequestNotes;
 }
 
-/** Names of the spans of operations, as `telemetry/catalogue/operation-spans.ts` explains them. */
+/** Names of the spans of operations, as `telemetry/catalogue/spans.ts` explains them. */
 export type OperationName =
   | 'gateway.sign_in'
   | 'gateway.session'

@@ -10,7 +10,6 @@ export interface UpstreamResponse {
   readonly rawHeaders: readonly string[];
   /** Whether all of it has come. */
   readonly complete: boolean;
-  /** Whether its end was told. */
   readonly readableEnded: boolean;
   /** Whether it was given up, or broke off and that was told. */
   readonly destroyed: boolean;

@@ -1,21 +1,10 @@
-import { callsHelper, isHelperCall } from '../client-files/key-helper.ts';
-import { StartError } from '../contract/start-error.ts';
-import { examineBuildCli } from './clients/build-cli.ts';
-import { examineCodingCli } from './clients/coding-cli.ts';
+import { CLIENT_KINDS, CLIENTS, type ClientKind } from '../client-files/clients.ts';
+import { callsHelper, isHelperCall, quoteForSh } from '../client-files/key-helper.ts';
 import { isKeyAnywhere } from './clients/credential-text.ts';
-import { tryHelper } from './clients/key-helper.ts';
-import { examineMessages } from './clients/messages.ts';
-import { examineSignIn } from './clients/sign-in.ts';
-import { CLIENT_TITLES, type ClientKind, type Desk } from './desk.ts';
-import type { Connection, Diagnosis, Examination } from './diagnosis.ts';
+import { examineClient } from './clients/examine-client.ts';
+import { examineSignIn, tryHelper } from './clients/sign-in.ts';
+import type { Connection, Desk, Diagnosis, Examination } from './desk.ts';
 import { examineGateway } from './gateway/examine-gateway.ts';
-import { withWholeCommand } from './whole-command.ts';
-
-const EXAMINATIONS: readonly (readonly [ClientKind, (desk: Desk) => Examination])[] = [
-  ['messages', examineMessages],
-  ['coding-cli', examineCodingCli],
-  ['build-cli', examineBuildCli],
-];
 
 /** What to look at on a desk. */
 export interface DeskQuestion {
@@ -41,10 +30,10 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
   const { desks, only, root_url, is_offline } = question;
   const connections: Connection[] = [];
   let is_any_there = false;
-  for (const [kind, examine] of EXAMINATIONS) {
+  for (const kind of CLIENT_KINDS) {
     if (only !== undefined && only !== kind) continue;
     const found = desks.flatMap((desk) => {
-      const examination = examined(desk, kind, examine);
+      const examination = examined(desk, kind);
       return examination.is_there ? [{ desk, examination }] : [];
     });
     if (found.length > 0) is_any_there = true;
@@ -63,7 +52,7 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
         connections.push(connection);
         continue;
       }
-      onStep(`running the key helper of the ${CLIENT_TITLES[kind]}`);
+      onStep(`running the key helper of the ${CLIENTS[kind].title}`);
       const { diagnosis, token } = await tryHelper(desk, { ...connection, helper });
       yield whole(diagnosis);
       connections.push({ ...connection, token });
@@ -81,26 +70,13 @@ async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerat
   }
 }
 
-/** What is wrong with the files and variables of clients, asking nobody and running nothing. */
-export function examineFiles({ desks, only }: Pick<DeskQuestion, 'desks' | 'only'>): Diagnosis[] {
-  return EXAMINATIONS.filter(([kind]) => only === undefined || only === kind).flatMap(([kind, examine]) =>
-    desks.flatMap((desk) => examined(desk, kind, examine).diagnoses.map(withoutKeys)),
-  );
-}
-
-function examined(desk: Desk, client: ClientKind, examine: (desk: Desk) => Examination): Examination {
+function examined(desk: Desk, client: ClientKind): Examination {
   try {
-    return examine(desk);
+    return examineClient(desk, client);
   } catch (error) {
-    const id = `${idOf(client)}.files`;
-    const diagnosis = error instanceof StartError ? unreadable(id, error) : broken(id, CLIENT_TITLES[client], error);
+    const diagnosis = broken(`${idOf(client)}.files`, CLIENTS[client].title, error);
     return { client, is_there: true, diagnoses: [diagnosis], connection: undefined };
   }
-}
-
-function unreadable(id: string, { message }: StartError): Diagnosis {
-  const remedy = 'put that right: the client cannot read it either';
-  return { id, title: 'files', verdict: 'failed', found: message, remedy };
 }
 
 /** A look that broke says nothing about what it looked at, and keeps no other from being made. */
@@ -117,11 +93,7 @@ function broken(id: string, title: string, error: unknown): Diagnosis {
 
 const idOf = (client: ClientKind) => client.replaceAll('-', '_');
 
-function namesOf(desk: Desk, client: ClientKind) {
-  return { messages: desk.names.messages, 'coding-cli': desk.names.coding_cli, 'build-cli': desk.names.build_cli }[
-    client
-  ];
-}
+const programOf = ({ names }: Desk, client: ClientKind) => CLIENTS[client].files(names).program;
 
 /** A client that is told everything by names that are not its own. */
 function misnamed(
@@ -132,15 +104,15 @@ function misnamed(
     found,
   }: { readonly examination: Examination; readonly found: readonly Examination[] },
 ): Diagnosis[] {
-  const other = others.find((each) => each.find(namesOf(each, client).program) !== undefined);
+  const other = others.find((each) => each.find(programOf(each, client)) !== undefined);
   const is_set_up = found.some((each) => each.connection !== undefined && each.connection !== connection);
   if (desk !== neutral || connection === undefined) return [];
-  if (other === undefined || is_set_up || neutral.find(namesOf(neutral, client).program) !== undefined) return [];
-  const { program } = namesOf(other, client);
+  if (other === undefined || is_set_up || neutral.find(programOf(neutral, client)) !== undefined) return [];
+  const program = programOf(other, client);
   return [
     {
       id: `${idOf(client)}.names`,
-      title: `names of the ${CLIENT_TITLES[client]}`,
+      title: `names of the ${CLIENTS[client].title}`,
       verdict: 'warning',
       found: `files and variables have neutral names, which ${program} does not read`,
       remedy: withWholeCommand('appscli client', { ...connection, profile: other.profile }),
@@ -150,9 +122,9 @@ function misnamed(
 
 /** What a client is told, in a line. */
 function overview(desk: Desk, { client, connection }: Examination): Diagnosis {
-  const { program } = namesOf(desk, client);
+  const program = programOf(desk, client);
   const found_at = desk.find(program);
-  const title = CLIENT_TITLES[client];
+  const title = CLIENTS[client].title;
   const goes = connection === undefined ? 'it is told of no gateway' : `it goes to ${connection.root_url}`;
   const asks = connection?.model === undefined ? '' : ` and asks for ${connection.model}`;
   const there = found_at === undefined ? `there is no ${program} on the PATH` : `its program is ${found_at}`;
@@ -160,10 +132,10 @@ function overview(desk: Desk, { client, connection }: Examination): Diagnosis {
 }
 
 function notThere(client: ClientKind, { desks, root_url }: DeskQuestion): Diagnosis {
-  const programs = [...new Set(desks.map((desk) => namesOf(desk, client).program))].join(' or ');
+  const programs = [...new Set(desks.map((desk) => programOf(desk, client)))].join(' or ');
   return {
     id: idOf(client),
-    title: CLIENT_TITLES[client],
+    title: CLIENTS[client].title,
     verdict: 'failed',
     found: `it is not here: no file of it, no variable, and no ${programs} on the PATH`,
     remedy: `install it, then: ${setUp(client, desks, root_url)}`,
@@ -171,7 +143,7 @@ function notThere(client: ClientKind, { desks, root_url }: DeskQuestion): Diagno
 }
 
 function nothingThere({ desks, root_url }: DeskQuestion): Diagnosis {
-  const programs = EXAMINATIONS.flatMap(([kind]) => desks.map((desk) => namesOf(desk, kind).program));
+  const programs = CLIENT_KINDS.flatMap((kind) => desks.map((desk) => programOf(desk, kind)));
   return {
     id: 'clients',
     title: 'coding clients',
@@ -190,7 +162,7 @@ function setUp(client: ClientKind, desks: readonly Desk[], root_url = 'https://g
 function elsewhere({ client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
   return {
     id: `${idOf(client)}.other_gateway`,
-    title: `gateway of the ${CLIENT_TITLES[client]}`,
+    title: `gateway of the ${CLIENTS[client].title}`,
     verdict: 'warning',
     found: `it goes to ${goes_to} and not to ${root_url}`,
     remedy: `appscli client ${client} --base-url ${root_url}`,
@@ -240,4 +212,38 @@ function withoutKeys(diagnosis: Diagnosis): Diagnosis {
     ...(where !== undefined && { where: clean(where) }),
     ...(details !== undefined && { details: details.map(clean) }),
   };
+}
+
+/** What a command that sets a client up has to be told. */
+interface CommandFacts {
+  readonly client: ClientKind;
+  readonly root_url: string | undefined;
+  readonly model: string | undefined;
+  /** The file with the names of the client; without it files would be written that the client does not read. */
+  readonly profile: string | undefined;
+}
+
+/** The command as remedies name it, up to its first option. */
+const COMMAND = /appscli client(?: (?:messages|coding-cli|build-cli))?(?=$|[ :;,])/;
+
+/** Values that stand for what is not known. */
+const EXAMPLE = /(--base-url) https:\/\/gateway\.example\.com|(--model) MODEL/g;
+
+/** A remedy that names the command to set a client up, with all that makes the command work as it stands; others stay as they are. */
+export function withWholeCommand(remedy: string, { client, root_url, model, profile }: CommandFacts): string {
+  const options = {
+    '--base-url': root_url,
+    '--model': client === 'messages' ? undefined : model,
+    '--profile': profile,
+  };
+  const known = Object.entries(options).flatMap(([option, value]) =>
+    value === undefined ? [] : [{ option, value: quoteForSh(value) }],
+  );
+  // Where a remedy has an option, it has an example for its value, or one that is meant.
+  const told = remedy.replace(EXAMPLE, (whole, base_url, model) => {
+    const value = known.find((each) => each.option === (base_url ?? model))?.value;
+    return value === undefined ? whole : `${base_url ?? model} ${value}`;
+  });
+  const missing = known.flatMap(({ option, value }) => (remedy.includes(option) ? [] : [` ${option} ${value}`]));
+  return told.replace(COMMAND, () => `appscli client ${client}${missing.join('')}`);
 }

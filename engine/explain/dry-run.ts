@@ -1,16 +1,20 @@
-import type { GatewayConfig } from '../contract/config.ts';
-import type { FactView } from '../contract/services.ts';
-import { describeLimit, type SpendLimit, spendLimits } from '../money/limits/spend-limits.ts';
-import type { RequestAttempt } from '../money/reports/request-attempts.ts';
+import type { GatewayConfig, RouteUpstream, RoutingRuleConfig } from '../contract/config.ts';
+import type { DropReason } from '../contract/forwarding.ts';
+import { type Protocol, protocolOf } from '../contract/protocol.ts';
+import type { FactView, LimitChanges } from '../contract/services.ts';
+import { nanoToUsd } from '../kit/money.ts';
+import { type Counted, type DemandStatus, demandStatuses, type Needs, withCounters } from '../money/limits/room.ts';
+import { compileLimits, describeLimit, type SpendLimit, spendLimits } from '../money/limits/spend-limits.ts';
+import { modelOf } from '../money/prices/known-models.ts';
+import type { RequestAttempt } from '../money/reports/request-ledger.ts';
+import { compileCondition } from '../rules/compile.ts';
 import { accessRules, formatRoute, routingRules } from '../rules/config-rules.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import { formatCondition } from '../rules/format-condition.ts';
-import { type Reason, reasonsOf } from '../rules/reasons.ts';
-import { traceCondition } from '../rules/trace.ts';
+import { type Reason, reasonsOf, traceCondition } from '../rules/trace.ts';
 import type { Loaded, StageEntry } from '../source/spec.ts';
-import type { LimitStep } from './limits.ts';
+import { cacheChoice } from '../upstreams/routes/route.ts';
 import { ACCESS_EFFECT } from './rules.ts';
-import type { UpstreamStep } from './upstreams.ts';
 
 /** A condition as it turned out for a request. */
 export interface Decision {
@@ -32,7 +36,6 @@ export interface StageStep {
   readonly fate: 'runs' | 'skipped' | 'unreached' | 'unknown';
   /** Facts that the guard depends on and nobody knows any more. */
   readonly missing?: readonly string[];
-  /** Facts it wrote. */
   readonly wrote: Readonly<Record<string, unknown>>;
   /** What it refused the request with, or how it failed. */
   readonly raised?: { readonly code: string | undefined; readonly message: string };
@@ -43,9 +46,7 @@ export interface RuleStep extends Decision {
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
   readonly line: number | undefined;
-  /** Whether an earlier rule had decided already. */
   readonly after_decision: boolean;
-  /** What it leads to. */
   readonly effect: string;
 }
 
@@ -70,7 +71,6 @@ export interface PastRequest {
   /** Absent where its record is of a time when none was kept. */
   readonly trace_id?: string;
   readonly received_at: string;
-  /** Why it ended as it did. */
   readonly why: string;
   /** In order; none where it was not sent, or nobody knows any more. */
   readonly attempts: readonly RequestAttempt[];
@@ -90,7 +90,6 @@ export interface DryRun {
   readonly spending: readonly RuleStep[];
   readonly limits: readonly LimitStep[];
   readonly shadow: readonly string[];
-  /** Absent when the request would not leave the gateway. */
   readonly sent?: SentStep;
   /** What the gateway itself would answer; absent when the upstream's answer would be passed on. */
   readonly answer?: { readonly status: number; readonly error: string | undefined; readonly message: string };
@@ -113,54 +112,46 @@ export function entryStep(
   return { list, id: entry.id, stage: entry.definition.name, line: entry.position.line, mode: entry.mode };
 }
 
-/** Every routing rule in order, with what it said about these facts. */
+/** Rules of gateway.yaml in order, with what each said about these facts; those below the first that decides are not asked. */
+function stepsOf<R extends { index: number; name: string; mode: RuleStep['mode']; logic: unknown }>(
+  rules: readonly R[],
+  facts: FactView,
+  told: (rule: R) => Pick<RuleStep, 'line' | 'effect'>,
+): RuleStep[] {
+  let decided = false;
+  return rules.map((rule) => {
+    const { name, mode, logic } = rule;
+    const step = { ...decisionOf(logic, facts), name, mode, after_decision: decided, ...told(rule) };
+    decided ||= step.held && mode === 'enforce';
+    return step;
+  });
+}
+
+/** Every routing rule. */
 export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
-  let decided = false;
-  return routingRules(config).map((rule) => {
-    const { index, name, mode, logic } = rule;
-    const step: RuleStep = {
-      ...decisionOf(logic, facts),
-      name,
-      mode,
-      line: loaded.positionOf(`/routing/rules/${index}`)?.line,
-      after_decision: decided,
-      effect: `goes to ${formatRoute(rule)}`,
-    };
-    decided ||= step.held && mode === 'enforce';
-    return step;
-  });
+  return stepsOf(routingRules(config), facts, (rule) => ({
+    line: loaded.positionOf(`/routing/rules/${rule.index}`)?.line,
+    effect: `goes to ${formatRoute(rule)}`,
+  }));
 }
 
-/** Every access rule, with what it said about these facts; those below the first that refuses are not asked. */
+/** Every access rule. */
 export function accessSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
-  let decided = false;
-  return accessRules(config).map(({ index, name, mode, logic }) => {
-    const step: RuleStep = {
-      ...decisionOf(logic, facts),
-      name,
-      mode,
-      line: loaded.positionOf(`/access/rules/${index}`)?.line,
-      after_decision: decided,
-      effect: ACCESS_EFFECT,
-    };
-    decided ||= step.held && mode === 'enforce';
-    return step;
-  });
-}
-
-function isSet(facts: FactView, path: string): boolean {
-  return flatFacts(facts).some(([known]) => known === path);
+  return stepsOf(accessRules(config), facts, ({ index }) => ({
+    line: loaded.positionOf(`/access/rules/${index}`)?.line,
+    effect: ACCESS_EFFECT,
+  }));
 }
 
 /** What keeps the limits of a rule from a caller, although its condition holds. */
 function spared({ scopes, limit, by_group }: SpendLimit, facts: FactView): string[] {
   const principal = facts.principal as { readonly groups?: readonly string[] } | undefined;
-  const lacking = scopes.filter((scope) => scope === 'team' || scope === 'project');
+  const known = new Set(flatFacts(facts).map(([path]) => path));
+  const lacking = scopes.filter(
+    (scope) => (scope === 'team' || scope === 'project') && !known.has(`principal.${scope}`),
+  );
   const in_no_group = limit === undefined && !principal?.groups?.some((group) => Object.hasOwn(by_group ?? {}, group));
-  return [
-    ...lacking.filter((scope) => !isSet(facts, `principal.${scope}`)).map((scope) => `has no ${scope}`),
-    ...(in_no_group ? ['is in none of these groups'] : []),
-  ];
+  return [...lacking.map((scope) => `has no ${scope}`), ...(in_no_group ? ['is in none of these groups'] : [])];
 }
 
 /** What the limits of one spend rule allow, for whom. */
@@ -190,4 +181,156 @@ export function spendingSteps(
     after_decision: false,
     effect: spendingEffect(of_rule, facts),
   }));
+}
+
+/** A limit as the request would find it; amounts in the unit. */
+export interface LimitStep {
+  readonly rule: string;
+  readonly scope: string;
+  readonly key: string;
+  readonly window: string;
+  readonly unit: 'usd' | 'requests' | 'tokens';
+  readonly limit: number;
+  readonly spent: number;
+  readonly reserved: number;
+  readonly needed: number;
+  readonly room: boolean;
+  /** What administrators changed about it at run time; absent where nothing was. */
+  readonly changed?: ChangedStep;
+}
+
+/** Who set a limit and granted room on top of it; amounts in the unit of the limit, moments as ISO 8601. */
+interface ChangedStep {
+  readonly set: { readonly at: string; readonly by: string } | null;
+  readonly grants: readonly {
+    readonly amount: number;
+    readonly at: string;
+    readonly by: string;
+    readonly expires_at: string;
+  }[];
+}
+
+const isoTime = (at: number) => new Date(at).toISOString();
+
+function changedStep({ set, grants }: LimitChanges, shown: (amount: number) => number): ChangedStep {
+  return {
+    set: set && { at: isoTime(set.at), by: set.by },
+    grants: grants.map(({ amount, at, by, expires_at }) => ({
+      ...{ amount: shown(amount), at: isoTime(at), by, expires_at: isoTime(expires_at) },
+    })),
+  };
+}
+
+/** The limits among what a request is counted under; money in USD, for people. */
+export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
+  return statuses.flatMap((status) => {
+    const { rule, scope, key, window, unit, room, in_force, spent, reserved, needed, shadow, changes } = status;
+    // Counted, not limited.
+    if (in_force === null) return [];
+    const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
+    return {
+      ...{ rule, scope, key, window, unit: unit === 'nano_usd' ? ('usd' as const) : unit },
+      ...{ limit: shown(in_force), spent: shown(spent), reserved: shown(reserved), needed: shown(needed), room },
+      ...(changes !== undefined && shadow !== true && { changed: changedStep(changes, shown) }),
+    };
+  });
+}
+
+/**
+ * The limits that a request with these facts comes under, with what is spent and reserved now. What it would need is what it
+ * is likely to: the most depends on its body.
+ */
+export function limitsOfPast(
+  config: GatewayConfig,
+  facts: Readonly<Record<string, unknown>>,
+  view: FactView,
+  counted: Counted,
+  charge: 'full' | 'nothing' = 'full',
+): LimitStep[] {
+  const text = (path: string) => facts[path] as string | undefined;
+  const number = (path: string) => Number(facts[path] ?? 0);
+  const keys = {
+    user: text('principal.email'),
+    team: text('principal.team'),
+    project: text('principal.project'),
+    token: text('principal.token.id'),
+    model: text('request.model'),
+    upstream: text('route.upstream'),
+  };
+  const { spend_limits } = config;
+  const amount_nano_usd = number('route.worst_case_nano_usd') || number('route.estimate_nano_usd');
+  const likely: Needs = {
+    amount_nano_usd,
+    most_nano_usd: amount_nano_usd,
+    tokens: number('request.input_tokens_estimate') + number('request.max_tokens') * (number('request.choices') || 1),
+    ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
+  };
+  const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
+  const { demands } = compileLimits(config, compileCondition, { charge }).demandsOf(keys, groups, () => view);
+  return limitSteps(demandStatuses(withCounters(demands, counted, Date.now()), likely));
+}
+
+/** An upstream of the route of a request, and whether it can serve it. */
+export interface UpstreamStep {
+  readonly upstream: string;
+  readonly upstream_model: string;
+  readonly order: number;
+  readonly weight: number;
+  /** From 1, of those to be tried; absent where it is not asked. */
+  readonly turn?: number;
+  readonly dropped?: DropReason;
+  /** Whether it is asked all the same when all others have failed. */
+  readonly is_last_resort?: true;
+  readonly translated_into?: Protocol;
+  /** Whether the request would ask it for five minutes where the client asks for a prompt cache of an hour. */
+  readonly cache_downgraded?: true;
+}
+
+type Facts = Readonly<Record<string, unknown>>;
+
+/** The upstreams of a request's route: those that can serve it in the order to be tried, then the others. None where there is one. */
+export function upstreamSteps(config: GatewayConfig, facts: Facts): UpstreamStep[] {
+  const candidates = facts['route.candidates'] as readonly string[] | undefined;
+  if (candidates === undefined) return [];
+  const rule = config.routing.rules.find(({ name }) => name === facts['route.rule']);
+  const entries = rule?.upstreams ?? config.routing.default_upstreams;
+  const entryOf = (name: string) => entries.find(({ upstream }) => upstream === name)!;
+  const reasons = new Map(
+    ((facts['route.dropped'] ?? []) as readonly string[]).map((text) => text.split(': ') as [string, DropReason]),
+  );
+  const about = (name: string) => stepOf(entryOf(name), config, facts, rule);
+  return [
+    ...candidates.map((name, index) => {
+      const { step, changes } = about(name);
+      return { ...step, ...changes, turn: index + 1 };
+    }),
+    ...entries.flatMap(({ upstream: name }): UpstreamStep[] => {
+      const dropped = reasons.get(name);
+      if (dropped === undefined || candidates.includes(name)) return [];
+      const { step, changes, fate } = about(name);
+      if (dropped === 'cache' && fate !== 'refuse') return [{ ...step, ...changes, dropped, is_last_resort: true }];
+      // What would become of the request there never does.
+      return [{ ...step, dropped }];
+    }),
+  ];
+}
+
+function stepOf(
+  { upstream: name, order, weight }: RouteUpstream,
+  config: GatewayConfig,
+  facts: Facts,
+  rule: RoutingRuleConfig | undefined,
+) {
+  const upstream = config.upstreams.find((each) => each.name === name)!;
+  const model = modelOf(config, String(facts['request.model']))!;
+  const keeps_hour = upstream.supports.prompt_cache_1h && model.supports.prompt_cache_1h;
+  const { fate } = cacheChoice(facts['cache.requested_ttl'] as string | undefined, keeps_hour, upstream, rule);
+  const spoken = protocolOf(String(facts['request.protocol']));
+  const is_translated = spoken !== undefined && !upstream.protocols.includes(spoken);
+  const step: UpstreamStep = { upstream: name, upstream_model: model.upstream_ids[name] ?? model.id, order, weight };
+  const changes: Partial<UpstreamStep> = {
+    ...(is_translated && { translated_into: upstream.protocols[0]! }),
+    ...(fate === 'downgrade' && { cache_downgraded: true }),
+  };
+  return { step, changes, fate };
 }

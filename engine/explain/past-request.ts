@@ -4,8 +4,8 @@ import { heldBy } from '../contract/own-facts.ts';
 import type { AuditRecord, FactView } from '../contract/services.ts';
 import { StartError } from '../contract/start-error.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
-import type { Counted } from '../money/limits/counted.ts';
-import { type RequestAttempt, readRequestAttempts } from '../money/reports/request-attempts.ts';
+import type { Counted } from '../money/limits/room.ts';
+import { type RequestAttempt, readRequestAttempts } from '../money/reports/request-ledger.ts';
 import { readCounters, readRunTimeLimits } from '../money/reports/spending.ts';
 import { findAuditRecord } from '../money/reports/usage.ts';
 import { factView } from '../rules/fact-view.ts';
@@ -16,16 +16,15 @@ import {
   type DryRun,
   decisionOf,
   entryStep,
+  limitsOfPast,
   routingSteps,
   type StageStep,
   spendingSteps,
+  upstreamSteps,
 } from './dry-run.ts';
-import { limitsOfPast } from './limits.ts';
 import { pastRoute } from './past-route.ts';
 import { attemptsOf, traceOf } from './trace.ts';
-import { upstreamSteps } from './upstreams.ts';
 
-/** Facts of a request, by dotted path. */
 type Facts = Readonly<Record<string, unknown>>;
 
 const viewOf = (facts: Facts): FactView => factView(Object.entries(facts));
@@ -77,7 +76,6 @@ function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayCon
   return { stages: [...steps, ...last.map((entry) => stageStep(entry, 'finally', facts))], facts };
 }
 
-/** What an access rule in force would say to it. */
 function accessRefusal(loaded: Loaded, config: GatewayConfig, facts: Facts): StageStep['raised'] {
   const rule = accessSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
   if (rule === undefined) return undefined;
@@ -126,11 +124,6 @@ export async function recallRequest(
   return { record, attempts, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
 }
 
-/** The upstreams that were not asked, each as `name: reason`. */
-function droppedOf({ dropped }: AuditRecord): readonly string[] {
-  return Array.isArray(dropped) ? dropped.map(String) : [];
-}
-
 /** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
 export function replayRecord(
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
@@ -151,7 +144,7 @@ export function replayRecord(
       why: traceOf(record, { attempts }).why,
       // Those of the ledger say what may be billed, too.
       attempts: attempts.length > 0 ? attempts : attemptsOf(record),
-      dropped: droppedOf(record),
+      dropped: Array.isArray(record.dropped) ? record.dropped.map(String) : [],
     },
     facts,
     stages,

@@ -6,8 +6,8 @@ import { createManagedPolicies } from '../identity/policies/managed-policies.ts'
 import { factView } from '../rules/fact-view.ts';
 import type { Loaded, PipelineSpec } from '../source/spec.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
-import { modelFacts } from '../upstreams/route-facts.ts';
 import { type Choosing, chooseCandidates, createRoute, type Route } from '../upstreams/routes/index.ts';
+import { modelFacts } from '../upstreams/routes/route.ts';
 import { routingSteps } from './dry-run.ts';
 
 type Facts = Readonly<Record<string, unknown>>;
@@ -44,8 +44,7 @@ export function formatRefusal(refusal: ModelRefusal, id: string): string {
   return `the token group ${refusal.token_group} may not use ${id}`;
 }
 
-/** Why a request would have no route today. */
-export interface NoRoute {
+interface NoRoute {
   readonly code: string;
   readonly message: string;
 }
@@ -90,7 +89,6 @@ export function createPastRoutes(
   };
 }
 
-/** What `resolve-route` writes about what was chosen. */
 function routeFacts(
   chosen: ReturnType<typeof choose>,
   entries: readonly RouteUpstream[],

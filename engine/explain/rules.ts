@@ -15,7 +15,6 @@ export interface EffectiveRule {
   /** JSON-Logic after expansion; `true` for always. */
   readonly logic: unknown;
   readonly text: string;
-  /** What happens when it holds. */
   readonly effect: string;
   readonly file: string;
   readonly line: number;
@@ -24,64 +23,54 @@ export interface EffectiveRule {
 /** A rule as it is told; of a configuration that is no longer in force nobody knows the logic. */
 export type RuleInWords = Omit<EffectiveRule, 'kind' | 'logic'> & { readonly kind: string; readonly logic?: unknown };
 
-/** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
-export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: string): EffectiveRule[] {
-  const at = (position: SourcePosition | undefined) => ({
-    file: position === undefined ? 'gateway.yaml' : shownPath(position.file, cwd),
-    line: position?.line ?? 1,
-  });
-  const format = (logic: unknown) => (logic === true ? 'always' : formatCondition(logic));
-  const routing = routingRules(config).map((rule): EffectiveRule => {
-    const { index, name, mode, logic } = rule;
-    const position = loaded.positionOf(`/routing/rules/${index}`);
-    return {
-      kind: 'routing',
-      name,
-      mode,
-      logic,
-      text: format(logic),
-      effect: `goes to ${formatRoute(rule)}`,
-      ...at(position),
-    };
-  });
-  const otherwise: EffectiveRule = {
-    kind: 'routing',
-    name: 'default',
-    mode: 'enforce',
-    logic: true,
-    text: 'otherwise',
-    effect: `goes to ${formatUpstreams(config.routing.default_upstreams)}`,
-    ...at(loaded.positionOf('/routing/default_upstream') ?? loaded.positionOf('/routing/default_upstreams')),
-  };
-  const access = accessRules(config).map(({ index, name, mode, logic }): EffectiveRule => {
-    const position = loaded.positionOf(`/access/rules/${index}`);
-    return { kind: 'access', name, mode, logic, text: format(logic), effect: ACCESS_EFFECT, ...at(position) };
-  });
-  return [
-    ...routing,
-    otherwise,
-    ...access,
-    ...spendingRules(loaded, config, at, format),
-    ...pipelineRules(loaded, at, format),
-  ];
-}
-
 /** What becomes of a request for which an access rule holds. */
 export const ACCESS_EFFECT = 'refuses: 403 forbidden';
 
-type At = (position: SourcePosition | undefined) => { file: string; line: number };
-type FormatLogic = (logic: unknown) => string;
-
-function spendingRules(loaded: Loaded, config: GatewayConfig, at: At, format: FormatLogic): EffectiveRule[] {
-  return spendLimits(config).map((limit) => ({
-    kind: 'spend',
-    name: limit.name,
-    mode: limit.mode,
-    logic: limit.logic,
-    text: format(limit.logic),
-    effect: `at most ${describeLimit(limit, config.spend_limits?.time_zone)}`,
-    ...at(loaded.positionOf(limit.pointer)),
-  }));
+/** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
+export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: string): EffectiveRule[] {
+  const inForce = (
+    kind: EffectiveRule['kind'],
+    { name, logic, mode = 'enforce' }: { name: string; logic: unknown; mode?: EffectiveRule['mode'] },
+    effect: string,
+    position: SourcePosition | undefined,
+  ): EffectiveRule => ({
+    ...{ kind, name, mode, logic, text: logic === true ? 'always' : formatCondition(logic), effect },
+    file: position === undefined ? 'gateway.yaml' : shownPath(position.file, cwd),
+    line: position?.line ?? 1,
+  });
+  const at = (pointer: string) => loaded.positionOf(pointer);
+  const default_at = at('/routing/default_upstream') ?? at('/routing/default_upstreams');
+  const default_effect = `goes to ${formatUpstreams(config.routing.default_upstreams)}`;
+  return [
+    ...routingRules(config).map((rule) =>
+      inForce('routing', rule, `goes to ${formatRoute(rule)}`, at(`/routing/rules/${rule.index}`)),
+    ),
+    { ...inForce('routing', { name: 'default', logic: true }, default_effect, default_at), text: 'otherwise' },
+    ...accessRules(config).map((rule) => inForce('access', rule, ACCESS_EFFECT, at(`/access/rules/${rule.index}`))),
+    ...spendLimits(config).map((limit) =>
+      inForce('spend', limit, `at most ${describeLimit(limit, config.spend_limits?.time_zone)}`, at(limit.pointer)),
+    ),
+    ...loaded.pipelines.flatMap((pipeline) => [
+      ...pipeline.rules.map(({ name, logic, position }) =>
+        inForce('named', { name: `${pipeline.name}/${name}`, logic }, 'is a name for this condition', position),
+      ),
+      ...(['stages', 'on_error', 'finally'] as const).flatMap((list) =>
+        pipeline[list].flatMap((entry) => {
+          const errors = 'errors' in entry ? (entry.errors as readonly string[] | undefined) : undefined;
+          const { id, mode, when, position, when_position = position } = entry;
+          if (when === undefined && errors === undefined) return [];
+          const rule = { name: `${pipeline.name}/${id}`, mode, logic: when ?? true };
+          const handled = errors === undefined ? '' : ` for ${errors.join(', ')}`;
+          return inForce(
+            list === 'on_error' ? 'on_error' : 'guard',
+            rule,
+            `${effectOf(entry)}${handled}`,
+            when_position,
+          );
+        }),
+      ),
+    ]),
+  ];
 }
 
 /** What an entry does to the requests that its guard lets through. */
@@ -92,41 +81,6 @@ function effectOf({ definition, options, id }: StageEntry): string {
   }
   if (definition.name === 'answer') return `answers: ${given.status ?? 200}`;
   return definition.terminal ? `answers by ${id}` : `runs ${id}`;
-}
-
-function pipelineRules({ pipelines }: Loaded, at: At, format: FormatLogic): EffectiveRule[] {
-  return pipelines.flatMap((pipeline) => [
-    ...pipeline.rules.map(
-      ({ name, logic, position }): EffectiveRule => ({
-        kind: 'named',
-        name: `${pipeline.name}/${name}`,
-        mode: 'enforce',
-        logic,
-        text: format(logic),
-        effect: 'is a name for this condition',
-        ...at(position),
-      }),
-    ),
-    ...(['stages', 'on_error', 'finally'] as const).flatMap((list) =>
-      pipeline[list].flatMap((entry): EffectiveRule[] => {
-        const errors = 'errors' in entry ? (entry.errors as readonly string[] | undefined) : undefined;
-        if (entry.when === undefined && errors === undefined) return [];
-        const logic = entry.when ?? true;
-        const handled = errors === undefined ? '' : ` for ${errors.join(', ')}`;
-        return [
-          {
-            kind: list === 'on_error' ? 'on_error' : 'guard',
-            name: `${pipeline.name}/${entry.id}`,
-            mode: entry.mode,
-            logic,
-            text: format(logic),
-            effect: `${effectOf(entry)}${handled}`,
-            ...at(entry.when_position ?? entry.position),
-          },
-        ];
-      }),
-    ),
-  ]);
 }
 
 /** What rules of a kind do, as a title above them; in the order to be shown. */

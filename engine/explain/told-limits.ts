@@ -1,8 +1,8 @@
 import type { AuditRecord } from '../contract/services.ts';
-import { formatUsd, usdToNano } from '../kit/money.ts';
+import { usdToNano } from '../kit/money.ts';
+import type { LimitReader } from '../money/limits/limit-statuses.ts';
 import { describeCounter } from '../money/limits/spend-limits.ts';
-import type { LimitReader } from '../money/limits/written-limits.ts';
-import { formatInUtc } from './words.ts';
+import { describeAmount, formatInUtc } from './words.ts';
 
 /** A limit as a request found it and left it; amounts in the unit, money in USD. */
 export interface ToldLimit {
@@ -19,7 +19,6 @@ export interface ToldLimit {
   readonly after: number | null;
   /** ISO 8601; `null` for what counts only while it is under way. */
   readonly resets_at: string | null;
-  /** Whether this limit refused the request. */
   readonly refused: boolean;
   readonly words: string;
   /** Who set it and granted room on top of it at run time, and when, in sentences; `null` where it is as gateway.yaml has it. */
@@ -60,7 +59,7 @@ export function describeChanges(limit: Readonly<Record<string, unknown>>, reader
     ...(typeof set_at === 'string' ? [`Set at run time${byWhom(set_by, reader)}, ${moment(set_at)}.`] : []),
     ...grants.map(({ amount, granted_at, granted_by, expires_at }) => {
       const until = `${moment(granted_at)}, until ${moment(expires_at)}`;
-      return `${shownAmount(String(unit), Number(amount))} of it granted${byWhom(granted_by, reader)}, ${until}.`;
+      return `${describeAmount(String(unit), Number(amount))} of it granted${byWhom(granted_by, reader)}, ${until}.`;
     }),
   ];
   return sentences.length === 0 ? undefined : sentences.join(' ');
@@ -78,10 +77,6 @@ export function recordFor({ is_admin }: LimitReader, record: AuditRecord): Audit
   return { ...record, limits };
 }
 
-function shownAmount(unit: string, amount: number): string {
-  return unit === 'usd' ? `${formatUsd(usdToNano(amount))} USD` : `${amount} ${unit}`;
-}
-
 function tell(found: Record<string, unknown>, record: AuditRecord, reader: LimitReader): ToldLimit {
   const { rule, scope, key, window, unit } = Object.fromEntries(
     ['rule', 'scope', 'key', 'window', 'unit'].map((name) => [name, String(found[name])]),
@@ -91,7 +86,7 @@ function tell(found: Record<string, unknown>, record: AuditRecord, reader: Limit
   const cost = Number(record.cost_usd ?? Number.NaN);
   const is_usd = unit === 'usd';
   const after = refused || !is_usd || Number.isNaN(cost) ? null : (usdToNano(spent) + usdToNano(cost)) / 1e9;
-  const shown = (amount: number) => shownAmount(unit, amount);
+  const shown = (amount: number) => describeAmount(unit, amount);
   const per = window === 'open' ? 'at once' : `per ${window}`;
   const others = reserved > 0 ? `, ${shown(reserved)} reserved by other requests` : '';
   const then = after === null ? '' : `; ${shown(after)} with this request`;

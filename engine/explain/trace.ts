@@ -1,19 +1,48 @@
-/**
- * How a request of the past was decided, by its audit record: what happened, not what would happen now.
- * @module
- */
+/** How a request of the past was decided, by its audit record: what happened, not what would happen now. @module */
+
 import { RECORDED_FACTS, recordedFacts } from '../audit/recorded-facts.ts';
+import { ERRORS } from '../contract/errors.ts';
 import type { AuditRecord } from '../contract/services.ts';
-import type { LimitReader } from '../money/limits/written-limits.ts';
-import type { RequestAttempt } from '../money/reports/request-attempts.ts';
+import { formatUsd, usdToNano } from '../kit/money.ts';
+import type { LimitReader } from '../money/limits/limit-statuses.ts';
+import type { RequestAttempt } from '../money/reports/request-ledger.ts';
 import { factsRead } from '../rules/fact-paths.ts';
 import { factView } from '../rules/fact-view.ts';
 import { decisionOf } from './dry-run.ts';
 import type { RuleInWords } from './rules.ts';
-import type { ToldReason, ToldRule, ToldStage } from './told.ts';
 import { type ToldLimit, toldLimits } from './told-limits.ts';
-import { whyOf } from './why.ts';
 import { describeAttempt, describeDropped, describeReason } from './words.ts';
+
+/** A comparison that decided. */
+export interface ToldReason {
+  readonly held: boolean;
+  readonly words: string;
+}
+
+interface ToldPlace {
+  readonly file: string | null;
+  readonly line: number | null;
+}
+
+interface ToldStage extends ToldPlace {
+  readonly id: string;
+  readonly end: 'ran' | 'skipped' | 'shadow' | 'refused' | 'failed' | 'left_out' | 'answered';
+  readonly ms: number | null;
+  /** Of its guard. */
+  readonly condition: string | null;
+  readonly reasons: readonly ToldReason[];
+}
+
+interface ToldRule extends ToldPlace {
+  readonly kind: 'routing' | 'access' | 'spend';
+  readonly name: string;
+  readonly mode: 'enforce' | 'shadow';
+  /** `null`: it was not asked, because an earlier one had decided, or nobody knows. */
+  readonly held: boolean | null;
+  readonly condition: string;
+  readonly effect: string;
+  readonly reasons: readonly ToldReason[];
+}
 
 /** How a request was decided. */
 export interface Trace {
@@ -21,19 +50,15 @@ export interface Trace {
   readonly why: string;
   /** Version of the configuration that decided; `null` in records of a time when none was kept. */
   readonly config: string | null;
-  /** Whether the texts of its rules are known. */
   readonly rules_known: boolean;
   readonly pipeline: string | null;
   readonly stages: readonly ToldStage[];
   readonly rules: readonly ToldRule[];
   readonly limits: readonly ToldLimit[];
-  /** Each attempt in words. */
   readonly attempts: readonly { readonly n: number; readonly words: string }[];
-  /** Upstreams that were not asked, in words. */
   readonly dropped: readonly string[];
   /** What the gateway changed in the body on its way up, and in the answer, in words; `null` where nothing was sent. */
   readonly bytes: string | null;
-  /** What held in shadow mode. */
   readonly shadow: readonly string[];
 }
 
@@ -163,7 +188,6 @@ function holds(logic: unknown, facts: Facts): boolean | null {
 const rewrittenOf = ({ error_rewritten }: AuditRecord): string[] =>
   error_rewritten === true ? ["The upstream's error was written anew: the conversation is too long."] : [];
 
-/** What stages replaced in the answer, or would have. */
 function replacedOf({ replaced, shadow }: AuditRecord): string[] {
   if (typeof replaced !== 'object' || replaced === null) return [];
   const counts = Object.entries(replaced).filter(([, count]) => typeof count === 'number');
@@ -185,4 +209,101 @@ function bytesOf(record: AuditRecord): string | null {
   if (rewrites.length === 0) return 'Sent byte for byte as it came.';
   if (rewrites.includes('*')) return `Written anew by a stage${lost}.`;
   return `Sent as it came, but for ${rewrites.join(', ')}${lost}.`;
+}
+
+/** What the sentence is made of beside the record. */
+interface Known {
+  readonly attempts: readonly RequestAttempt[];
+  readonly stages: readonly ToldStage[];
+  readonly rules: readonly RuleInWords[] | undefined;
+  readonly reader: LimitReader;
+}
+
+const seconds = (ms: unknown) => {
+  const number = Number(ms ?? 0);
+  return number < 1000 ? `${Math.round(number)} ms` : `${(number / 1000).toFixed(1)} s`;
+};
+const ended = (text: string) => (/[.!?]$/.test(text) ? text : `${text}.`);
+
+function whyOf(record: AuditRecord, known: Known): string {
+  const { error, status } = record;
+  const code = Number(status ?? 0);
+  if (typeof error === 'string') return code < 500 ? refusal(record, error, known) : failure(record, error, known);
+  if (record.aborted === true) {
+    const read = record.drained === true ? ' The answer was read to its end for its bill.' : '';
+    return `The client went away after ${seconds(record.duration_ms)}, before the end of the answer.${read}`;
+  }
+  if (code >= 400) return `${String(record.upstream ?? 'The gateway')} answered ${code}, and the client was told so.`;
+  return served(record, known);
+}
+
+/** Where a spend rule, or the guard of a stage, is written. */
+function placeOf(name: unknown, kind: RuleInWords['kind'], rules: Known['rules']): string {
+  const rule = rules?.find((each) => each.kind === kind && each.name === name);
+  return rule === undefined ? '' : ` (${rule.file}:${rule.line})`;
+}
+
+/** Who changed the limit that refused a request at run time, beside the reason, which says when; empty where nobody did. */
+function changesOf({ limits, spend_rule }: AuditRecord, { is_admin }: LimitReader): string {
+  if (!Array.isArray(limits) || !is_admin) return '';
+  const refused = (limits as (Record<string, unknown> | null)[]).find((limit) => limit?.rule === spend_rule);
+  const grants = Array.isArray(refused?.grants) ? (refused.grants as Record<string, unknown>[]) : [];
+  const givers = [...new Set(grants.map(({ granted_by }) => String(granted_by)))];
+  return [
+    ...(typeof refused?.set_by === 'string' ? [` It was set by ${refused.set_by}.`] : []),
+    ...(givers.length > 0 ? [` The grant is by ${givers.join(' and ')}.`] : []),
+  ].join('');
+}
+
+function refusal(record: AuditRecord, error: string, { stages, rules, reader }: Known): string {
+  const { spend_rule, reason, refused_by, model, alias, stage } = record;
+  if (typeof reason === 'string') {
+    const place = placeOf(spend_rule, 'spend', rules);
+    const written = place === '' ? '' : ` It is written in${place.replace(/[()]/g, '')}.`;
+    return `Refused: ${ended(reason.replace(/\.$/, ''))}${written}${changesOf(record, reader)}`;
+  }
+  const meaning = meaningOf(error);
+  if (typeof spend_rule === 'string') {
+    return `Refused by the limit ${spend_rule}${placeOf(spend_rule, 'spend', rules)}: ${ended(meaning)}`;
+  }
+  if (typeof refused_by === 'string') {
+    return `Refused: the ${refused_by} does not let the caller use ${String(alias ?? model)}.`;
+  }
+  const by = stages.find(({ id }) => id === stage);
+  const because = by?.reasons.map(({ words }) => words).join(' and ') ?? '';
+  const where = by?.file == null ? '' : ` (${by.file}:${by.line})`;
+  const whom = typeof stage === 'string' ? ` by the stage ${stage}${where}` : '';
+  return `Refused${whom}${because === '' ? '' : ` because ${because}`}: ${ended(meaning)} (${error})`
+    .replace('. (', ' (')
+    .concat('.');
+}
+
+function meaningOf(error: string): string {
+  if (!Object.hasOwn(ERRORS, error)) return error;
+  const { meaning } = ERRORS[error as keyof typeof ERRORS];
+  return meaning[0]!.toLowerCase() + meaning.slice(1);
+}
+
+function failure({ stage, upstream }: AuditRecord, error: string, { attempts }: Known): string {
+  const tried = attempts.map(
+    (attempt) => `${attempt.upstream} (${attempt.outcome}${attempt.status === null ? '' : `, ${attempt.status}`})`,
+  );
+  const where = attempts.length > 0 ? ` Tried: ${tried.join(', then ')}.` : '';
+  const at =
+    typeof upstream === 'string' ? ` at ${upstream}` : typeof stage === 'string' ? ` in the stage ${stage}` : '';
+  return `Failed${at}: ${meaningOf(error)} (${error}).${where}`;
+}
+
+function served(record: AuditRecord, { attempts }: Known): string {
+  const { duration_ms, ttfb_ms, cost_usd, route_rule } = record;
+  const upstream = record.upstream ?? attempts.at(-1)?.upstream;
+  const took = duration_ms === undefined ? '' : ` in ${seconds(duration_ms)}`;
+  if (typeof upstream !== 'string') return `Answered by the gateway itself${took}.`;
+  const first = ttfb_ms === undefined ? '' : `, first byte after ${seconds(ttfb_ms)}`;
+  const failed = attempts.slice(0, -1).map((attempt) => `${attempt.upstream} (${attempt.outcome})`);
+  const after = failed.length === 0 ? '' : `, after ${failed.join(' and ')}`;
+  const cost = typeof cost_usd === 'number' ? ` It cost ${formatUsd(usdToNano(cost_usd))} USD.` : '';
+  const rule = route_rule === 'default' ? 'the default route' : `the rule ${String(route_rule)}`;
+  const by = typeof route_rule === 'string' ? rule : 'its pipeline';
+  return `Served by ${upstream}${took}${first}${after}, by ${by}.${cost}`;
 }

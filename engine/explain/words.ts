@@ -1,12 +1,9 @@
-/**
- * Facts, attempts and upstreams in words, for commands and pages alike.
- * @module
- */
+/** Facts, attempts and upstreams in words, for commands and pages alike. @module */
 import { ATTEMPT_REASONS, DROP_REASONS } from '../contract/forwarding.ts';
-import { formatUsd } from '../kit/money.ts';
+import { formatUsd, usdToNano } from '../kit/money.ts';
 import { jsonText } from '../kit/text/printable.ts';
-import type { RequestAttempt } from '../money/reports/request-attempts.ts';
-import type { Reason } from '../rules/reasons.ts';
+import type { RequestAttempt } from '../money/reports/request-ledger.ts';
+import type { Reason } from '../rules/trace.ts';
 
 /** How a moment is written. */
 export type FormatMoment = (moment: Date) => string;
@@ -26,6 +23,11 @@ export function describeValue(path: string, value: unknown, format: FormatMoment
 export function describeReason({ condition, saw }: Reason, format: FormatMoment = formatInUtc): string {
   const values = Object.entries(saw).map(([path, value]) => `${path} is ${describeValue(path, value, format)}`);
   return values.length === 0 ? condition : `${condition} (${values.join(', ')})`;
+}
+
+/** An amount of a limit, in its unit. */
+export function describeAmount(unit: string, amount: number): string {
+  return unit === 'usd' ? `${formatUsd(usdToNano(amount))} USD` : `${amount} ${unit}`;
 }
 
 function meaningOf(words: Readonly<Record<string, string>>, word: string): string {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { existsSync, type FSWatcher, readFileSync, readlinkSync, statSync, watch } from 'node:fs';
 import { dirname, join, resolve, sep } from 'node:path';
+import type { Clock, Log, Timer } from '../contract/services.ts';
 import { pipelineFiles, SHIPPED_PIPELINES } from '../load/pipelines.ts';
 import type { Loaded } from '../source/spec.ts';
 
@@ -9,9 +10,8 @@ export type ConfigurationParts = Pick<Loaded, 'files' | 'pipelines_directory'> &
   Partial<Pick<Loaded, 'policies_directory'>> & { readonly secret_files?: readonly string[] | undefined };
 
 /** Files by absolute path, each with a digest of its content or `missing`. */
-export type Digests = ReadonlyMap<string, string>;
+type Digests = ReadonlyMap<string, string>;
 
-/** Where the operator's pipelines, their fragments and policies are looked for. */
 function directories({ pipelines_directory: own, policies_directory: policies }: ConfigurationParts): string[] {
   const pipelines = own === undefined ? [] : [own, join(own, 'fragments')];
   return policies === undefined ? pipelines : [...pipelines, policies];
@@ -83,3 +83,78 @@ export function directoriesToWatch(parts: ConfigurationParts): ReadonlySet<strin
   for (const path of [...ownFiles(parts), ...directories(parts)]) follow(path);
   return found;
 }
+
+/** Editors write a file in several steps; they count as one when no more than this lies between them. */
+const QUIET_MS = 100;
+/** Longest a change waits for quiet, in a directory where something else is written all the time. */
+const PATIENCE_MS = 1000;
+
+/**
+ * Watches directories, not files: a file that is replaced or removed and made anew is still found there. Calls
+ * `onQuiet` when what happened in them is over; whether any of it matters is for the caller to find out.
+ * @param options.directories asked at the beginning and before each call, so that they can change
+ */
+export function watchDirectories(options: {
+  directories(): ReadonlySet<string>;
+  onQuiet(): void;
+  readonly clock: Clock;
+  readonly log: Log;
+}) {
+  const { directories, onQuiet, clock, log } = options;
+  const refused = new Set<string>();
+  let watchers: FSWatcher[] = [];
+  let timer: Timer | undefined;
+  let first_event_at = 0;
+  let closed = false;
+
+  /** A watcher sticks to the directory it was opened on, even when another one has taken its name. */
+  function open(): void {
+    const old = watchers;
+    watchers = [...directories()].flatMap((directory) => openOne(directory) ?? []);
+    for (const watcher of old) watcher.close();
+  }
+
+  function openOne(directory: string): FSWatcher | undefined {
+    try {
+      return watch(directory, { persistent: false }, look).on('error', look);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== 'ENOENT' && !refused.has(directory)) {
+        refused.add(directory);
+        log.warn({ directory, code }, 'this directory cannot be watched; after a change in it, send SIGHUP');
+      }
+      return undefined;
+    }
+  }
+
+  function look(): void {
+    if (closed) return;
+    if (timer === undefined) {
+      first_event_at = clock.monotonic();
+      timer = clock.after(QUIET_MS, settle);
+    } else if (clock.monotonic() - first_event_at < PATIENCE_MS) {
+      timer.refresh();
+    }
+  }
+
+  function settle(): void {
+    timer = undefined;
+    // Before the caller looks at the files, so that no change falls in between.
+    open();
+    onQuiet();
+  }
+
+  open();
+  return {
+    /** Looks again soon, as after an event. */
+    look,
+    close(): void {
+      closed = true;
+      timer?.close();
+      for (const watcher of watchers) watcher.close();
+    },
+  };
+}
+
+/** Directories under watch. */
+export type DirectoryWatch = ReturnType<typeof watchDirectories>;

@@ -1,23 +1,138 @@
+import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import type { OpenAuditLog } from '../audit/audit-log.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { UPSTREAM_STATES, type UpstreamState } from '../contract/forwarding.ts';
-import type { UpstreamStates } from '../contract/services.ts';
+import type { Clock, Health, Log, UpstreamStates } from '../contract/services.ts';
 import type { GatewayServer } from '../http/server.ts';
+import type { OpenRevocations } from '../identity/sessions/sessions.ts';
+import type { AccessTokens } from '../identity/tokens/access-tokens.ts';
 import { programVersion } from '../kit/package-root.ts';
 import type { DatabaseLedger } from '../money/ledger/ledger.ts';
 import { overshootBound } from '../money/limits/overshoot.ts';
 import { spendLimits } from '../money/limits/spend-limits.ts';
 import type { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
+import { servesWithoutReservations } from '../money/spool/without-store.ts';
 import type { PipelineSpec } from '../source/spec.ts';
-import type { ReloadState } from '../store/health.ts';
+import type { Database } from '../store/database.ts';
+import { createHealth, type ReloadState } from '../store/health.ts';
 import { configHash } from '../telemetry/config-hash.ts';
-import type { Metrics, Reading } from '../telemetry/metrics.ts';
-import { observeProcess } from '../telemetry/process-readings.ts';
-import { tellUpstreams } from '../upstreams/states/told-states.ts';
+import type { Metrics, Reading } from '../telemetry/metric-registry.ts';
+import { tellUpstreams } from '../upstreams/states/upstream-states.ts';
+import type { Reloader } from './reload.ts';
+
+/** How often it is looked how late the event loop is, in milliseconds. */
+const RESOLUTION_MS = 20;
+const WINDOW_MS = 60_000;
+
+type DelayHistogram = ReturnType<typeof monitorEventLoopDelay>;
+type DelayMetric = 'nodejs.eventloop.delay.p50' | 'nodejs.eventloop.delay.p99' | 'nodejs.eventloop.delay.max';
+type Delays = Readonly<Record<DelayMetric, number>>;
+
+/** Tells what the runtime knows about this process. Nothing is watched before somebody reads it for the first time. */
+function observeProcess(metrics: Metrics): void {
+  metrics.observe('process.uptime', () => [{ value: process.uptime() }]);
+  metrics.observe('process.memory.usage', () => [{ value: process.memoryUsage.rss() }]);
+  metrics.observe('process.cpu.time', () => {
+    const { user, system } = process.cpuUsage();
+    return [
+      { value: user / 1e6, labels: { 'cpu.mode': 'user' } },
+      { value: system / 1e6, labels: { 'cpu.mode': 'system' } },
+    ];
+  });
+  metrics.observe('v8js.memory.heap.used', () =>
+    getHeapSpaceStatistics().map(({ space_name, space_used_size }) => ({
+      value: space_used_size,
+      labels: { 'v8js.heap.space.name': space_name },
+    })),
+  );
+  metrics.observe('gateway.heap.limit', () => [{ value: getHeapStatistics().heap_size_limit }]);
+  metrics.observe('nodejs.eventloop.time', () => {
+    const { active, idle } = performance.eventLoopUtilization();
+    return [
+      { value: active / 1000, labels: { 'nodejs.eventloop.state': 'active' } },
+      { value: idle / 1000, labels: { 'nodejs.eventloop.state': 'idle' } },
+    ];
+  });
+  const delays = watchDelays();
+  for (const name of [
+    'nodejs.eventloop.delay.p50',
+    'nodejs.eventloop.delay.p99',
+    'nodejs.eventloop.delay.max',
+  ] as const)
+    metrics.observe(name, () => delays(name));
+}
+
+/**
+ * How late the event loop is: of this minute and the last the higher value, so that no reader misses a peak, however many there are
+ * and however often they read.
+ */
+function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
+  let histogram: DelayHistogram | undefined;
+  let last: Delays | undefined;
+  let began_at = 0;
+  return (name) => {
+    const now = performance.now();
+    if (histogram === undefined) {
+      histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+      histogram.enable();
+      began_at = now;
+    }
+    if (histogram.count === 0 && last === undefined) return [];
+    const current = delaysOf(histogram);
+    const value = Math.max(current[name], last?.[name] ?? 0);
+    if (histogram.count > 0 && now - began_at >= WINDOW_MS) {
+      last = current;
+      histogram.reset();
+      began_at = now;
+    }
+    return [{ value }];
+  };
+}
+
+function delaysOf(histogram: DelayHistogram): Delays {
+  // What is measured is the whole time between two looks, in nanoseconds.
+  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - RESOLUTION_MS / 1000);
+  return {
+    'nodejs.eventloop.delay.p50': seconds(histogram.percentile(50)),
+    'nodejs.eventloop.delay.p99': seconds(histogram.percentile(99)),
+    'nodejs.eventloop.delay.max': seconds(histogram.max),
+  };
+}
+
+/** Readiness of a running gateway, whose configuration a reload can change. */
+export function createGatewayHealth(parts: {
+  readonly database: Pick<Database, 'check'>;
+  readonly ledger: Pick<DatabaseLedger, 'sayAlive'>;
+  readonly spooling: Pick<SpoolingLedger, 'probe'>;
+  readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
+  readonly revocations: Pick<OpenRevocations, 'known'>;
+  readonly upstreams: Pick<UpstreamStates, 'list'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  reloader(): Reloader;
+  stopping(): boolean;
+}): Health {
+  const { database, ledger, spooling, access_tokens, revocations, upstreams, clock, log, reloader, stopping } = parts;
+  const signsIn = () => reloader().config().auth?.oidc !== undefined;
+  return createHealth({
+    clock,
+    log,
+    stopping,
+    reloads: () => reloader().state(),
+    upstreams: () => tellUpstreams(upstreams.list()),
+    tries: {
+      write: () => ledger.sayAlive(),
+      read: database.check,
+      spool: () => spooling.probe(),
+      knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
+      servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
+      pipelines: () => reloader().storeNeeds(),
+    },
+  });
+}
 
 const NANO = 1e9;
-const MEMORY = { 'gateway.waiting.place': 'memory' } as const;
-const SPOOL = { 'gateway.waiting.place': 'spool' } as const;
 
 /** Tells of what waits to be written, and of upstreams, whenever somebody reads the metrics. */
 export function observeServices(
@@ -31,33 +146,24 @@ export function observeServices(
   },
 ): void {
   const { ledger, spooling, audit, upstreams } = services;
+  const waiting = (memory: number, spool: number) => [
+    { value: memory, labels: { 'gateway.waiting.place': 'memory' } as const },
+    { value: spool, labels: { 'gateway.waiting.place': 'spool' } as const },
+  ];
   metrics.observe('gateway.database.up', () => [{ value: ledger.is_alive ? 1 : 0 }]);
-  metrics.observe('gateway.ledger.waiting', () => [
-    { value: ledger.waiting, labels: MEMORY },
-    { value: spooling.depth.requests, labels: SPOOL },
-  ]);
-  metrics.observe('gateway.ledger.lag', () => [
-    { value: ledger.lag_ms / 1000, labels: MEMORY },
-    { value: spooling.depth.lag_ms / 1000, labels: SPOOL },
-  ]);
+  metrics.observe('gateway.ledger.waiting', () => waiting(ledger.waiting, spooling.depth.requests));
+  metrics.observe('gateway.ledger.lag', () => waiting(ledger.lag_ms / 1000, spooling.depth.lag_ms / 1000));
   metrics.observe('gateway.reservations', () => {
     const counts = ledger.lease_counts;
-    if (counts === undefined) return [];
-    return (['leased', 'waited'] as const).map((path) => {
-      return { value: counts[path], labels: { 'gateway.reservation.path': path } };
-    });
+    const paths = counts === undefined ? [] : (['leased', 'waited'] as const);
+    return paths.map((path) => ({ value: counts![path], labels: { 'gateway.reservation.path': path } }));
   });
   metrics.observe('gateway.leases', () => {
     const counts = ledger.lease_counts;
-    if (counts === undefined) return [];
-    return (['taken', 'refused', 'recalled'] as const).map((event) => {
-      return { value: counts[event], labels: { 'gateway.lease.event': event } };
-    });
+    const events = counts === undefined ? [] : (['taken', 'refused', 'recalled'] as const);
+    return events.map((event) => ({ value: counts![event], labels: { 'gateway.lease.event': event } }));
   });
-  metrics.observe('gateway.audit.waiting', () => [
-    { value: audit.waiting, labels: MEMORY },
-    { value: spooling.depth.records, labels: SPOOL },
-  ]);
+  metrics.observe('gateway.audit.waiting', () => waiting(audit.waiting, spooling.depth.records));
   metrics.observe('gateway.audit.lost', () => [{ value: audit.lost }]);
   metrics.observe('gateway.spool.size', () => [{ value: spooling.depth.bytes }]);
   metrics.observe('gateway.spool.limit', () => [{ value: spooling.depth.max_bytes }]);
@@ -76,7 +182,6 @@ export function observeGateway(
   gateway: {
     readonly server: Pick<GatewayServer, 'load'>;
     reloads(): ReloadState;
-    /** The configuration in force, and its pipelines. */
     plan(): { readonly config: GatewayConfig; readonly pipelines: readonly PipelineSpec[] };
   },
 ): void {

@@ -3,11 +3,35 @@ import { constants } from 'node:os';
 import { isatty } from 'node:tty';
 import type { Log } from '../contract/services.ts';
 import { strayStage } from '../kit/strays.ts';
-import { asError } from '../run/contained/stage-failure.ts';
+import { asError } from '../run/contained/result.ts';
+
+/** One thing to close, and how long that may take. */
+export interface ClosingStep {
+  readonly name: string;
+  readonly seconds: number;
+  close(): Promise<void>;
+}
+
+/** Closes one after the other; a step that fails or takes too long is logged and doesn't keep the others from closing. */
+export async function closeInTurn(steps: readonly ClosingStep[], log: Log): Promise<void> {
+  for (const step of steps) {
+    const patience = Promise.withResolvers<void>();
+    const timer = setTimeout(
+      () => patience.reject(new Error(`not closed after ${step.seconds} s`)),
+      step.seconds * 1000,
+    );
+    try {
+      await Promise.race([step.close(), patience.promise]);
+    } catch (err) {
+      log.error({ err, part: step.name }, 'a part of the gateway did not close');
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
 
 /** What runs until a signal ends it. */
 export interface Closable {
-  /** `signal` is what asked for it, if a signal did. */
   close(signal?: NodeJS.Signals): Promise<void>;
   /** What SIGHUP asks for; without it SIGHUP ends what runs, like the other signals. Never rejects. */
   reload?(): Promise<void>;

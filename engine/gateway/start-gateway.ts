@@ -1,71 +1,165 @@
 import { dirname, resolve } from 'node:path';
+import type { Router } from 'express';
+import type { AdminOptions } from '../admin/calls.ts';
 import { OpenAuditLog } from '../audit/audit-log.ts';
 import { type LiveRecords, openLiveRecords } from '../audit/live-records.ts';
 import { clientCommand } from '../contract/client-package.ts';
-import type { GatewayConfig } from '../contract/config.ts';
-import { DEFAULT_RETENTION } from '../contract/config.ts';
-import type { Clock, Services } from '../contract/services.ts';
+import { DEFAULT_RETENTION, type GatewayConfig } from '../contract/config.ts';
+import type { Clock, Services, SharedServices } from '../contract/services.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
+import { adminRoutes } from '../http/admin.ts';
 import { type ServedPlan, servePlan } from '../http/app.ts';
+import { clientPackageRoute } from '../http/client-package.ts';
+import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
+import { consoleFiles } from '../http/console-files.ts';
 import { GatewayServer } from '../http/server.ts';
-import { startAccountChecks } from '../identity/deprovisioning/account-checks.ts';
-import { type EndedGrants, startEndedGrants } from '../identity/deprovisioning/ended-grants.ts';
-import { verifiedDays } from '../identity/deprovisioning/suspension.ts';
-import { openPolicyFetches } from '../identity/policies/policy-fetches.ts';
-import type { DecidingGroups } from '../identity/provider/deciding-groups.ts';
+import {
+  consoleSessionRoutes,
+  createConsoleCallers,
+  frontRoute,
+  protocolRoute,
+  signInOff,
+  signInRoutes,
+} from '../http/sign-in/index.ts';
+import { verifiedDays } from '../identity/deprovisioning/deprovision.ts';
+import { startEndedGrants } from '../identity/deprovisioning/ended-grants.ts';
+import { startAccountChecks } from '../identity/deprovisioning/recheck-session.ts';
+import { createIdentity, type Identity, type IdentityFoundation } from '../identity/index.ts';
+import { createManagedPolicies } from '../identity/policies/managed-policies.ts';
+import { openPolicyFetches, type PolicyFetches } from '../identity/policies/policy-fetches.ts';
+import { type DecidingGroups, decidingGroups } from '../identity/provider/deciding-groups.ts';
 import { startHousekeeping } from '../identity/sessions/housekeeping.ts';
 import { openKeyHolders } from '../identity/sessions/key-holders.ts';
-import { openRevocations } from '../identity/sessions/revocations.ts';
-import { openSightings } from '../identity/sessions/sightings.ts';
-import { AccessTokens } from '../identity/tokens/access-tokens.ts';
+import { openRevocations, openSightings } from '../identity/sessions/sessions.ts';
+import { AccessTokens, createBearerTokens } from '../identity/tokens/access-tokens.ts';
+
 import { everyInBackground, systemClock } from '../kit/clock.ts';
 import { explainListenError } from '../kit/net/listen-error.ts';
 import { configuredWay, describeWay, wayTo } from '../kit/net/way.ts';
+import { programVersion } from '../kit/package-root.ts';
 import { waitAtMost } from '../kit/wait-at-most.ts';
 import { DatabaseLedger } from '../money/ledger/ledger.ts';
 import { startRetention } from '../money/ledger/retention.ts';
 import { startUsageSums } from '../money/ledger/usage-sums.ts';
 import { createLimitsInForce } from '../money/limits/limits-in-force.ts';
-import type { WriteRecords } from '../money/spool/spooled-records.ts';
+import type { WriteRecords } from '../money/spool/spool.ts';
 import { SpoolingLedger } from '../money/spool/spooling-ledger.ts';
 import { goesOnWithoutStore } from '../money/spool/without-store.ts';
 import { compileCondition } from '../rules/compile.ts';
 import type { RequestContext } from '../run/context.ts';
-import { buildPlan } from '../run/plan.ts';
+import { buildPlan, type Plan } from '../run/plan.ts';
 import type { Loaded } from '../source/spec.ts';
 import { type Database, openDatabase } from '../store/database.ts';
 import { databasePlace } from '../store/database-server.ts';
 import { createSecrets, readSecretFiles } from '../store/secrets.ts';
 import type { ExportedLog } from '../telemetry/export/exports.ts';
 import { type GatewayTelemetry, openTelemetry } from '../telemetry/open-telemetry.ts';
-import { type OpenModelLists, openModelLists } from '../upstreams/lists/model-lists.ts';
+import { type ModelLists, openModelLists } from '../upstreams/lists/model-lists.ts';
+import { createModelCatalog } from '../upstreams/models.ts';
 import { type OpenUpstreamStates, openUpstreamStates } from '../upstreams/states/open-upstream-states.ts';
-import { type ClosingStep, closeInTurn } from './close-in-turn.ts';
-import { configInForce } from './config-in-force.ts';
-import { createGatewayHealth } from './gateway-health.ts';
-import { observeGateway, observeServices } from './gateway-metrics.ts';
-import { loadToRun } from './load-configuration.ts';
-import { openLoadRecord } from './loads/load-record.ts';
-import { createNoteLoad } from './loads/note-loads.ts';
-import { createPlanServices, type Foundation, type LastingServices, type PlanParts } from './plan-services.ts';
-import { createReloader, logFinding, type Reloader } from './reload.ts';
-import { routesOf } from './served-routes.ts';
-import { createStartPhases, type StartPhases } from './start-phases.ts';
-import { tellStarted } from './tell-operations.ts';
+import { createGatewayHealth, observeGateway, observeServices } from './gateway-metrics.ts';
+import { createNoteLoad, openLoadRecord } from './loads.ts';
+import { configInForce, createReloader, loadToRun, logFinding, type Reloader, tellStarted } from './reload.ts';
+import { type ClosingStep, closeInTurn } from './signals.ts';
 
-/** A gateway that accepts requests. */
-export interface RunningGateway {
-  /** Where it listens, as a client on this machine reaches it. */
-  readonly url: string;
+interface StartPhases {
+  /** Ends a part: what went by since the one before, in milliseconds, is its. */
+  end(name: string): void;
+  /** Milliseconds by part, in order, and the whole as `total`. */
+  readonly durations_ms: Readonly<Record<string, number>>;
+}
+
+/** Begins with the start of the process: what went by until now is that of `program`, reading the program itself. */
+function createStartPhases(): StartPhases {
+  const durations_ms: Record<string, number> = {};
+  let last = 0;
+  const end = (name: string) => {
+    const now = performance.now();
+    durations_ms[name] = Math.round(now - last);
+    durations_ms.total = Math.round(now);
+    last = now;
+  };
+  end('program');
+  return { end, durations_ms };
+}
+
+/** Services that follow from one configuration; a reload makes them anew. */
+type PlanServices = Pick<SharedServices, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
+
+/** Services that stay for as long as the gateway runs, whatever its configuration. */
+type LastingServices = Omit<SharedServices, keyof PlanServices>;
+
+/** What the services of a configuration are made of beside the configuration. */
+interface Foundation extends IdentityFoundation {
+  readonly access_tokens: AccessTokens;
+  readonly policy_fetches: PolicyFetches;
+  readonly model_lists: ModelLists;
+}
+
+interface PlanParts extends Pick<Loaded, 'pipelines'> {
+  readonly config: GatewayConfig;
+  readonly services: PlanServices;
+  readonly identity: Identity | undefined;
+  readonly groups: DecidingGroups;
+}
+
+/**
+ * Makes the services of a configuration without errors, and sign-in where it has that.
+ * Raises StartError for a secret that can't be used, RangeError for a price that is not exact.
+ */
+function createPlanServices(
+  config: GatewayConfig,
+  loaded: Pick<Loaded, 'policies' | 'pipelines'>,
+  secret: (name: string) => string,
+  foundation: Foundation,
+): PlanParts {
+  const groups = decidingGroups(config, loaded);
+  const identity = createIdentity(config, secret, foundation, groups);
+  const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
+  const policies = createManagedPolicies(config, loaded.policies, foundation.policy_fetches.note);
+  const models = createModelCatalog(config, policies, foundation.model_lists);
+  const { pipelines } = loaded;
+  return { config, pipelines, services: { config, models, policies, secret, tokens }, identity, groups };
+}
+
+interface Served extends Pick<Loaded, 'pipelines' | 'policies'> {
+  readonly plan: Plan;
+  readonly identity: Identity | undefined;
   readonly database: Database;
-  /** Puts the configuration in force as its files now are. Never rejects: a bad one is logged, and the one before stays. */
-  reload(): Promise<void>;
-  /**
-   * Lets running requests finish, writes down what is still in memory, lets go of everything. After SIGTERM, which
-   * supervisors send, it first goes on accepting for `server.drain.accept_seconds`. Never rejects.
-   */
-  close(signal?: NodeJS.Signals): Promise<void>;
+  readonly foundation: Pick<Foundation, 'catchUp'>;
+  readonly upstreams: OpenUpstreamStates;
+  readonly live: LiveRecords;
+  readonly explained: AdminOptions['explained'] & object;
+  readonly telemetry: GatewayTelemetry;
+}
+
+/** What serves the paths that belong to no pipeline, in the order in which they are tried. */
+function routesOf(served: Served): Router[] {
+  const { plan, pipelines, policies, identity, database, foundation, telemetry } = served;
+  const { upstreams, live, explained } = served;
+  const { config, services } = plan;
+  const { clock, log, models, tokens } = services;
+  const verify = (token: string) => tokens.verify(token);
+  const { catchUp } = foundation;
+  const { sessions } = identity ?? {};
+  const common = { config, database, clock, log, telemetry };
+  const console_callers = createConsoleCallers({ ...common, identity });
+  return [
+    frontRoute({ config, clock, log }),
+    protocolRoute({ config, pipelines, version: programVersion(), clock, log }),
+    identity === undefined
+      ? signInOff({ branding: config.branding, clock, log })
+      : signInRoutes({ ...common, identity }),
+    consoleSessionRoutes({ ...common, identity }, console_callers),
+    clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
+    clientPackageRoute(config),
+    consoleFiles(config.server.public_url),
+    adminRoutes({
+      ...common,
+      ...{ policies, sessions, catchUp, verify, models, upstreams, live, explained, console: console_callers },
+    }),
+  ];
 }
 
 /** Longest the start waits for lists: of ended sessions, without which it serves access tokens alone at first, of drained upstreams, of models. */
@@ -78,9 +172,8 @@ const STEP_SECONDS = 8;
 const DRAIN_GRACE_SECONDS = 10;
 
 /**
- * Starts a gateway: loads and checks the configuration, opens the services, compiles the plan, listens.
- * The database may still be away; requests get 503 until it is there.
- * Raises StartError, after letting go of whatever was opened.
+ * Starts a gateway: loads and checks the configuration, opens the services, compiles the plan, listens. The database
+ * may still be away; requests get 503 until it is there. Raises StartError, after letting go of whatever was opened.
  */
 export async function startGateway(options: {
   readonly config_file: string;
@@ -92,7 +185,7 @@ export async function startGateway(options: {
   readonly watch?: boolean;
   /** `host:port` to listen on, whatever gateway.yaml says. */
   readonly listen?: string | undefined;
-}): Promise<RunningGateway> {
+}) {
   const { config_file, stages, log, clock = systemClock, watch = false } = options;
   const load = () =>
     loadToRun(config_file, { stages, env: options.env, environment: 'required', listen: options.listen });
@@ -206,7 +299,18 @@ export async function startGateway(options: {
     if (!(await opened.database.check()).ok) {
       log.warn({}, 'the gateway starts without its database, and refuses requests until it is there');
     }
-    return { url, database: opened.database, reload: () => reloader.reload('signal'), close };
+    return {
+      /** Where it listens, as a client on this machine reaches it. */
+      url,
+      database: opened.database,
+      /** Puts the configuration in force as its files now are. Never rejects: a bad one is logged, and the one before stays. */
+      reload: () => reloader.reload('signal'),
+      /**
+       * Lets running requests finish, writes down what is still in memory, lets go of everything. After SIGTERM, which
+       * supervisors send, it first goes on accepting for `server.drain.accept_seconds`. Never rejects.
+       */
+      close,
+    };
   } catch (error) {
     await close();
     if (error instanceof StartError) throw error;
@@ -218,6 +322,9 @@ export async function startGateway(options: {
     });
   }
 }
+
+/** A gateway that accepts requests. */
+export type RunningGateway = Awaited<ReturnType<typeof startGateway>>;
 
 /** Opens what stages may ask for whatever the configuration is, and notes how to close each of them. */
 async function openServices(
@@ -233,15 +340,7 @@ async function openServices(
     stopping(): boolean;
   },
   closing: ClosingStep[],
-): Promise<{
-  readonly lasting: LastingServices;
-  readonly foundation: Foundation & { readonly model_lists: OpenModelLists };
-  readonly database: Database;
-  readonly ended_grants: EndedGrants;
-  readonly upstreams: OpenUpstreamStates;
-  readonly live: LiveRecords;
-  readonly telemetry: GatewayTelemetry;
-}> {
+) {
   const { config, log, clock, env, secret, phases, reloader, keysInForce, groups, stopping } = given;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
     closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
@@ -259,7 +358,7 @@ async function openServices(
   const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
   const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
   opened('retention', { close: stop });
-  opened('sums of usage', startUsageSums({ database, clock, log, every: everyInBackground }));
+  opened('sums of usage', startUsageSums({ database, log, every: everyInBackground }));
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
   const upstreams = opened(
@@ -334,15 +433,7 @@ async function openServices(
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
     decisions: (ctx, told) => (ctx as unknown as RequestContext).decisions(told),
   };
-  return {
-    lasting,
-    foundation,
-    database,
-    ended_grants,
-    upstreams,
-    live,
-    telemetry,
-  };
+  return { lasting, foundation, database, ended_grants, upstreams, live, telemetry };
 }
 
 async function listen(server: GatewayServer, config: GatewayConfig, place: string | undefined): Promise<string> {

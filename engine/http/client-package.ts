@@ -8,12 +8,54 @@ import { type Request, type Response, Router } from 'express';
 import { CLIENT_PACKAGE_PATH } from '../contract/client-package.ts';
 import type { GatewayConfig, Profile } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
-import { issuerOf } from '../identity/provider/issuer.ts';
-import { tar } from '../kit/files/tar.ts';
+import { issuerOf } from '../identity/provider/provider.ts';
 import { PACKAGE_ROOT, programVersion } from '../kit/package-root.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
 import { identityOf } from './request-identity.ts';
-import { sendError } from './send-error.ts';
+import { methodNotAllowed, sendError } from './send-error.ts';
+
+export interface TarFile {
+  /** At most 100 characters, with slashes. */
+  readonly path: string;
+  readonly bytes: Buffer;
+  readonly is_program?: boolean;
+}
+
+const BLOCK = 512;
+/** No date: the same files are the same bytes. npm itself writes this one, as some programs refuse 1970. */
+const MODIFIED_SECONDS = Date.UTC(1985, 9, 26, 8, 15) / 1000;
+
+/** An archive in the ustar format (POSIX.1-1988), of these files in this order. The same files give the same bytes. */
+function tar(files: readonly TarFile[]): Buffer {
+  const parts = files.flatMap(({ path, bytes, is_program = false }) => [
+    header(path, bytes.length, is_program ? 0o755 : 0o644),
+    bytes,
+    Buffer.alloc((BLOCK - (bytes.length % BLOCK)) % BLOCK),
+  ]);
+  return Buffer.concat([...parts, Buffer.alloc(2 * BLOCK)]);
+}
+
+function header(path: string, size: number, mode: number): Buffer {
+  if (path.length > 100) throw new RangeError(`${path} is too long a path for an archive`);
+  const block = Buffer.alloc(BLOCK);
+  const octal = (value: number, at: number, digits: number) =>
+    block.write(value.toString(8).padStart(digits, '0'), at, 'latin1');
+  block.write(path, 0, 'latin1');
+  octal(mode, 100, 7);
+  octal(0, 108, 7);
+  octal(0, 116, 7);
+  octal(size, 124, 11);
+  octal(MODIFIED_SECONDS, 136, 11);
+  block.write('        0', 148, 'latin1');
+  block.write('ustar\u000000', 257, 'latin1');
+  octal(
+    block.reduce((sum, byte) => sum + byte, 0),
+    148,
+    6,
+  );
+  block[154] = 0;
+  return block;
+}
 
 /** The program for developers as `engine/console/build.mjs` makes it, of one file. */
 const PROGRAM = join(PACKAGE_ROOT, 'dist/client/appscli.mjs');
@@ -101,11 +143,9 @@ export function clientPackageRoute(config: Config): Router {
   const router = Router({ caseSensitive: true, strict: true });
   router.all(CLIENT_PACKAGE_PATH, async (req, res) => {
     const found = await clientPackage(config);
-    if (req.method !== 'GET' && req.method !== 'HEAD') {
-      const problem = `This path takes GET, HEAD, not ${req.method}.`;
-      sendError(res, req.path, new StageError('method_not_allowed', problem, { headers: { allow: 'GET, HEAD' } }));
-    } else if (found === undefined) sendError(res, req.path, NOT_BUILT);
-    else send(req, res, found);
+    const is_read = req.method === 'GET' || req.method === 'HEAD';
+    if (is_read && found !== undefined) send(req, res, found);
+    else sendError(res, req.path, is_read ? NOT_BUILT : methodNotAllowed(req, 'GET, HEAD'));
   });
   return router;
 }

@@ -1,18 +1,68 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Router } from 'express';
+import { LRUCache } from 'lru-cache';
 import { EXPORT_BYTES_MAX, SIGNALS, type Signal } from '../contract/client-telemetry.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import type { BearerTokens, Clock, Log } from '../contract/services.ts';
 import { mediaType } from '../kit/media-type.ts';
+import { atMost } from '../kit/memory.ts';
 import { verifyCaller } from '../kit/net/credentials.ts';
-import { sendWhole } from '../run/answer/send-whole.ts';
-import { BodyBudget, HeldBytes } from '../run/body-budget.ts';
-import { receiveContent } from '../run/content-encoding.ts';
+import { sendWhole } from '../run/answer.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
-import { CallerRates } from '../telemetry/caller-rates.ts';
+import { BodyBudget, HeldBytes } from '../run/holdings.ts';
+import { receiveContent } from '../run/receive-body.ts';
 import type { TelemetryRelay } from '../telemetry/relay.ts';
+import { methodNotAllowed, typeNotTaken } from './send-error.ts';
+
+/** What a caller may send at once, and what it may send again for each second, in bytes after decompression. */
+const BURST_BYTES = 32 * 1024 * 1024;
+const BYTES_PER_SECOND = 512 * 1024;
+/** What a request counts beside its bytes: thirty-two empty ones a second are as many as anybody may send. */
+const REQUEST_BYTES = 16 * 1024;
+/** Callers that are remembered; whoever is forgotten may send as much as one who sent nothing. */
+const CALLERS_MAX = 20_000;
+
+export class CallerRates {
+  readonly #clock: Clock;
+  readonly #callers = new LRUCache<string, { left: number; at: number }>(atMost(CALLERS_MAX));
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a request. Raises rate_limit_exceeded when the caller has sent too much. */
+  begin(caller: string): void {
+    const known = this.#refilled(caller);
+    if (known.left <= 0) {
+      const seconds = Math.max(1, Math.ceil((REQUEST_BYTES - known.left) / BYTES_PER_SECOND));
+      throw new StageError(
+        'rate_limit_exceeded',
+        `You have sent more telemetry than ${BYTES_PER_SECOND} bytes a second; send the next in ${seconds} seconds.`,
+        { headers: { 'retry-after': String(seconds) } },
+      );
+    }
+    known.left -= REQUEST_BYTES;
+  }
+
+  /** Counts what a request that was begun has brought. */
+  count(caller: string, bytes: number): void {
+    this.#refilled(caller).left -= bytes;
+  }
+
+  #refilled(caller: string): { left: number } {
+    const now = this.#clock.monotonic();
+    let known = this.#callers.get(caller);
+    if (known === undefined) {
+      known = { left: BURST_BYTES, at: now };
+      this.#callers.set(caller, known);
+    }
+    known.left = Math.min(BURST_BYTES, known.left + ((now - known.at) / 1000) * BYTES_PER_SECOND);
+    known.at = now;
+    return known;
+  }
+}
 
 /** What the telemetry of clients is taken with. */
 export interface ClientTelemetryOptions {
@@ -79,13 +129,10 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
   const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = config.server.timeouts;
   const limits = { max_bytes: EXPORT_BYTES_MAX, total_seconds, silence_seconds };
   return async (signal: Signal, type: string | undefined, req: IncomingMessage): Promise<string | undefined> => {
-    if (req.method !== 'POST') {
-      const message = `This path takes POST, not ${req.method}.`;
-      throw new StageError('method_not_allowed', message, { headers: { allow: 'POST' } });
-    }
+    if (req.method !== 'POST') throw methodNotAllowed(req, 'POST');
     const principal = await verifyCaller(req.headers, verify);
     if (type === undefined) {
-      throw notTaken(
+      throw typeNotTaken(
         'The body must be an OTLP export request in protobuf ("content-type: application/x-protobuf") or JSON.',
       );
     }
@@ -110,10 +157,6 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
 function nothingSaid(signal: Signal, { telemetry }: GatewayConfig): string | undefined {
   if (telemetry.forward_to.some((destination) => destination[signal])) return undefined;
   return `the gateway passes them on to nobody: telemetry.forward_to has no destination for ${signal}`;
-}
-
-function notTaken(message: string): StageError {
-  return new StageError('invalid_request', message, { status: 415 });
 }
 
 function refuse(

@@ -1,13 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
 import type { Socket } from 'node:net';
+import type { NextFunction, Request, Response } from 'express';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
+import { jsonText } from '../kit/text/printable.ts';
 import { definitionOf, definitionOfPath } from '../protocols/definitions.ts';
 import type { ProtocolErrors } from '../protocols/errors.ts';
-import { endSocket, isUnheard, sendWhole } from '../run/answer/send-whole.ts';
+import { endSocket, isUnheard, sendWhole } from '../run/answer.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
-import { identityOf } from './request-identity.ts';
+import { identityOf, pathOf } from './request-identity.ts';
 
 type Limits = GatewayConfig['server']['limits'];
 
@@ -28,6 +30,39 @@ export function sendError(res: http.ServerResponse, path: string, error: StageEr
   const { headers, body } = compose(definitionOfPath(path, res.req?.headers).errors, error, identity.request_id);
   sendWhole(res, error.status, headers, body);
   return error;
+}
+
+/** What a path that takes other methods answers. */
+export function methodNotAllowed({ method }: Pick<http.IncomingMessage, 'method'>, allow: string): StageError {
+  return new StageError('method_not_allowed', `This path takes ${allow}, not ${method}.`, { headers: { allow } });
+}
+
+/** What a body of a type that is not taken is answered. */
+export function typeNotTaken(message: string): StageError {
+  return new StageError('invalid_request', message, { status: 415 });
+}
+
+/** Answers an error that a route of Express raised; trouble of the gateway's own is left to what logs it as well. */
+export function answerOrPass(problem: unknown, req: Request, res: Response, next: NextFunction): void {
+  if (!(problem instanceof StageError) || problem.status >= 500 || res.headersSent) next(problem);
+  else sendError(res, pathOf(req.originalUrl), problem);
+}
+
+/** Headers of an answer that nobody keeps. */
+export function answerHeaders(res: http.ServerResponse, type: string) {
+  return {
+    'content-type': type,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    [REQUEST_ID_HEADER]: identityOf(res).request_id,
+  };
+}
+
+/** Answers with JSON. */
+export function sendJson(res: http.ServerResponse, status: number, body: object, more: Record<string, string> = {}) {
+  const bytes = Buffer.from(jsonText(body));
+  const headers = { ...answerHeaders(res, 'application/json'), 'content-length': bytes.length, ...more };
+  res.writeHead(status, headers).end(bytes);
 }
 
 /**

@@ -10,22 +10,14 @@ import { StageError } from '../contract/errors.ts';
 import type { Clock, Log } from '../contract/services.ts';
 import type { Telemetry } from '../contract/telemetry.ts';
 import { parseListenAddress } from '../kit/net/addresses.ts';
-import { Connections } from '../run/answer/connections.ts';
-import { framingProblem } from '../run/answer/framing.ts';
-import { giveUpOn } from '../run/answer/give-up.ts';
-import { isUnheard } from '../run/answer/send-whole.ts';
-import { Bag } from '../run/bag.ts';
-import { BodyBudget } from '../run/body-budget.ts';
+import { Connections, framingProblem, giveUpOn, isUnheard } from '../run/answer.ts';
 import type { CompiledPipeline } from '../run/compiled.ts';
-import { RequestContext } from '../run/context.ts';
-import type { RequestEnvironment } from '../run/environment.ts';
-import { Occupancy } from '../run/occupancy.ts';
+import { RequestContext, type RequestEnvironment } from '../run/context.ts';
+import { Bag, BodyBudget, Occupancy } from '../run/holdings.ts';
 import { runAfterwards, runRequest } from '../run/run.ts';
 import type { ServedPlan } from './app.ts';
-import { createClientNotes, noteAnswered } from './client.ts';
-import { type AdmitPages, createCors } from './cors.ts';
-import { belowPrefix, pathOf, prefixOf } from './path.ts';
-import { identityOf } from './request-identity.ts';
+import { type AdmitPages, createClientNotes, createCors, noteAnswered } from './client.ts';
+import { belowPrefix, identityOf, pathOf, prefixOf } from './request-identity.ts';
 import { answerClientError, sendError, wantsWebSocket, webSocketRefusal, writeErrorResponse } from './send-error.ts';
 import { isConsoleFile } from './sign-in/paths.ts';
 
@@ -74,17 +66,6 @@ export interface GatewayServerOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-}
-
-/** What a server has to do now, and the most it takes. */
-export interface ServerLoad {
-  /** Requests of pipelines that are under way. */
-  readonly requests: number;
-  readonly connections: number;
-  readonly connections_max: number;
-  /** Bytes of bodies that are held. */
-  readonly held_bytes: number;
-  readonly held_bytes_max: number;
 }
 
 /** The HTTP side of the gateway: one listening socket in front of a plan. */
@@ -143,12 +124,11 @@ export class GatewayServer {
     return { host, port: typeof address === 'object' && address !== null ? address.port : port };
   }
 
-  /** Whether `drain` was called. */
   get stopping(): boolean {
     return this.#draining;
   }
 
-  get load(): ServerLoad {
+  get load() {
     const { held_bytes, limit_bytes } = this.#budget;
     const { connections } = this.#plan.config.server.limits;
     return {

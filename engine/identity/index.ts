@@ -4,8 +4,7 @@ import type { Way } from '../kit/net/way.ts';
 import type { Database } from '../store/database.ts';
 import { type Admission, admit, isVerified, mayStay, type Person } from './provider/admit.ts';
 import type { DecidingGroups } from './provider/deciding-groups.ts';
-import { CALLBACK_PATH, issuerOf, redirectUriOf } from './provider/issuer.ts';
-import type { Claims, IdentityProvider } from './provider/provider.ts';
+import { CALLBACK_PATH, type Claims, type IdentityProvider, issuerOf, redirectUriOf } from './provider/provider.ts';
 import { OpenIdProvider } from './provider/provider-client.ts';
 import type { SignInScopes } from './provider/scopes.ts';
 import { type AttemptLimits, createAttemptLimits } from './sessions/attempt-limits.ts';
@@ -14,12 +13,10 @@ import { type ConsoleSessions, createConsoleSessions } from './sessions/console-
 import { createDeviceGrants, type DeviceGrants } from './sessions/device-grants.ts';
 import type { KeyHolders } from './sessions/key-holders.ts';
 import { createSessionTokens, type Revocations, type SessionTokens } from './sessions/session-tokens.ts';
-import { createSessions, type Sessions } from './sessions/sessions.ts';
-import type { Sightings } from './sessions/sightings.ts';
+import { createSessions, type Sessions, type Sightings } from './sessions/sessions.ts';
 
 export { CALLBACK_PATH, issuerOf };
 
-/** Sign-in as one configuration wants it. */
 export interface Identity {
   readonly provider: IdentityProvider;
   readonly tokens: SessionTokens;
@@ -29,23 +26,19 @@ export interface Identity {
   readonly attempts: AttemptLimits;
   /** Whether somebody the identity provider knows may use the gateway; the scopes are those of the sign-in. */
   admit(claims: Claims, scopes?: SignInScopes): Admission;
-  /** Whether an account may have the address it tells; `undefined` when it may. Raises store_unavailable. */
   claimProblem(person: Person): Promise<ClaimProblem | undefined>;
   /** Resolves when what was ended by now is refused by this process; the others follow within a second. */
   catchUp(): Promise<void>;
-  /** Whether a session comes from the identity provider of this configuration. */
   isVerified(person: Pick<Person, 'issuer'>): boolean;
 }
 
 /** Requests to the provider that a refresh can take: discovery document, token endpoint, keys, userinfo endpoint. */
 const REFRESH_REQUESTS = 4;
-/** What a refresh may take beside those, in seconds. */
 const REFRESH_REST_SECONDS = 20;
 
 /** `auth` of a configuration that has sign-in. */
 export type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
 
-/** What sign-in needs that outlives a configuration. */
 export interface IdentityFoundation {
   readonly database: Pick<Database, 'query'>;
   readonly revocations: Revocations;
@@ -61,8 +54,7 @@ export interface IdentityFoundation {
 
 /**
  * Makes sign-in; `undefined` where the configuration has none.
- * @param groups what the configuration goes by; absent: all groups.
- * Raises StartError for a key that can't be used.
+ * @param groups what the configuration goes by; absent: all groups. Raises StartError for a key that can't be used.
  */
 export function createIdentity(
   config: GatewayConfig,

@@ -8,7 +8,6 @@ export const systemClock: Clock = {
   frozen: false,
 };
 
-/** A clock that only moves when told to. */
 export interface FrozenClock extends Clock {
   /** Moves time on; tasks whose time comes run on the way, in order. */
   advance(milliseconds: number): void;

@@ -6,9 +6,7 @@ const ZSTD_WINDOW_LOG_MAX = 23;
 
 const ZLIB_HEADER_BYTES = 2;
 
-/** How content is decompressed. */
 export interface Decompression {
-  /** Bytes that are given out at a time. */
   readonly chunkSize?: number;
 }
 
@@ -24,7 +22,6 @@ class Inflate extends Duplex {
     this.#options = options;
   }
 
-  /** Bytes of the content that were read. */
   get bytesWritten(): number {
     return this.#stream?.bytesWritten ?? 0;
   }
@@ -82,7 +79,6 @@ const DECOMPRESSORS = {
 /** A content encoding that is known here, by its registered name. */
 export type ContentEncoding = keyof typeof DECOMPRESSORS;
 
-/** All of them. */
 export const CONTENT_ENCODINGS = Object.keys(DECOMPRESSORS) as readonly ContentEncoding[];
 
 /** The content encoding of this name, in any case; `undefined` for one that is not known here. */

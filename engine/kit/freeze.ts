@@ -1,4 +1,3 @@
-/** Freezes a value and everything below it. */
 export function deepFreeze<T>(value: T): T {
   if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
     Object.freeze(value);

@@ -8,7 +8,6 @@ export function mediaType(content_type: string | undefined): string {
   return (end < 0 ? content_type : content_type.slice(0, end)).trim().toLowerCase();
 }
 
-/** Whether a Content-Type header says server-sent events. */
 export function isEventStream(content_type: string | undefined): boolean {
   return mediaType(content_type) === 'text/event-stream';
 }

@@ -1,6 +1,5 @@
 import type { Log } from '../contract/services.ts';
 
-/** The most things that are remembered as told. */
 const TOLD_MAX = 1000;
 
 /** Warns of things that go on for as long as nobody changes the configuration: once of each that has the same fields. */

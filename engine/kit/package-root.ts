@@ -19,7 +19,6 @@ function readPackage(): { readonly version: string; readonly gateway?: string } 
   return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8'));
 }
 
-/** Version of this program, as package.json says it. */
 export function programVersion(): string {
   return readPackage().version;
 }

@@ -1,6 +1,5 @@
 /** Retry hints of servers: `retry-after` and its kin in headers, and `retryDelay` in errors. */
 
-/** The headers of an answer, by their names in lower case. */
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /** Numbers from here on are points in time: in seconds since the epoch, and in milliseconds. */

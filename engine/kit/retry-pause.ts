@@ -14,7 +14,9 @@ export function createRetryPause() {
     reset() {
       next_ms = FIRST_RETRY_MS;
     },
-    wait(): Promise<void> {
+    /** Pauses, unless it is over. */
+    async wait(): Promise<void> {
+      if (over) return;
       pause ??= new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, next_ms);
         wake = () => {

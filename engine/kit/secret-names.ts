@@ -25,7 +25,6 @@ export class SecretFileError extends Error {
   }
 }
 
-/** The name of the secret in a file. */
 export function secretInFile(path: string): string {
   return FILE + path;
 }

@@ -1,5 +1,4 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { syncBuiltinESMExports } from 'node:module';
 
 const running = new AsyncLocalStorage<{ readonly id: string; readonly request: object | undefined }>();
 
@@ -22,29 +21,4 @@ export function strayRequest(): object | undefined {
  */
 export function strayStage(): string | undefined {
   return running.getStore()?.id;
-}
-
-const ENDS = ['exit', 'abort', 'reallyExit', 'kill', 'execve'] as const;
-/** What `process.kill` takes for this process, or for all that were started with it. */
-const isThisProcess = (pid: unknown): boolean => Number(pid) === process.pid || Number(pid) <= 0;
-let contained = false;
-
-/** Makes `process.exit` and its like an error where a stage calls them: the process belongs to everybody's requests. */
-export function containExits(): void {
-  if (contained) return;
-  contained = true;
-  const own = process as unknown as Partial<Record<(typeof ENDS)[number], (...args: unknown[]) => unknown>>;
-  for (const name of ENDS) {
-    // Not every system has all of them.
-    if (own[name] === undefined) continue;
-    const original = own[name].bind(process);
-    own[name] = (...args: unknown[]) => {
-      const stage = strayStage();
-      const is_own = name !== 'kill' || isThisProcess(args[0]);
-      if (stage === undefined || !is_own) return original(...args);
-      throw new Error(`the stage called process.${name}, and a gateway does not end for a stage; raise a StageError`);
-    };
-  }
-  // Those who import `exit` from node:process get the same.
-  syncBuiltinESMExports();
 }

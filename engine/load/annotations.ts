@@ -3,16 +3,15 @@ import { basename, dirname } from 'node:path';
 import { ERRORS } from '../contract/errors.ts';
 import { isAddressRange, isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../kit/net/addresses.ts';
 import { readSecretFile, type SecretFileError, secretKeys } from '../kit/secret-names.ts';
-import { closest, didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
+import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
-import { keyName, quote } from '../source/describe.ts';
+import { DIAGNOSTICS } from '../source/diagnostics/codes.ts';
 import { isEnvironmentName, looksSecret } from '../source/diagnostics/secrets.ts';
-import { namesBeside } from '../source/find-files.ts';
 import type { Findings } from '../source/findings.ts';
-import { isWritten, type Node, nodeAt, pointerTokens } from '../source/node.ts';
-import { reportLiteralSecret } from '../source/schema-wording.ts';
-import type { Validated } from '../source/validate.ts';
-import type { Annotation } from '../source/validator.ts';
+import { childOf, entriesOf, isWritten, keyName, type Node, nodeAt, pointerTokens, quote } from '../source/node.ts';
+import { namesBeside } from '../source/read-text.ts';
+import { reportLiteralSecret } from '../source/schema-errors.ts';
+import type { Annotation, Validated } from '../source/validate.ts';
 import { reportExclusive } from './link/link-keys.ts';
 
 /** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
@@ -31,13 +30,6 @@ export interface AnnotationContext {
   readonly names?: KnownNames;
   readonly conditions: ConditionChecker;
 }
-
-const REFERENCES = {
-  upstream: ['C4004', 'upstream'],
-  model: ['C4019', 'model'],
-  'token-group': ['C4020', 'token group'],
-  'error-code': ['C4003', 'error code'],
-} as const;
 
 /** Acts on every annotated value of a validated node: secrets, references, paths, URLs, conditions. */
 export function checkAnnotations(node: Node, validated: Validated, context: AnnotationContext): void {
@@ -153,13 +145,13 @@ function secretInFile({ value }: Annotation, node: Node, { findings, environment
 }
 
 function reference({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
-  const kind = parameter as keyof typeof REFERENCES;
+  const kind = parameter as keyof KnownNames | 'error-code';
   const name = String(value);
   const known = kind === 'error-code' ? Object.keys(ERRORS) : context.names?.[kind];
   if (known === undefined || known.includes(name)) return;
-  const [code, word] = REFERENCES[kind];
+  const word = kind.replace('-', ' ');
   const help = oneOf(name, known, `${word}s`);
-  context.findings.report(code, node.mark, `there is no ${word} ${quote(name)}`, { help });
+  context.findings.report('C4004', node.mark, `there is no ${word} ${quote(name)}`, { help });
 }
 
 /** Whether a file name ends like a module that can be imported. */
@@ -233,25 +225,18 @@ function address({ parameter, value }: Annotation, node: Node, { findings }: Ann
   const is_single = parameter === 'single';
   if (isAddressRange(String(value)) && !(is_single && String(value).includes('/'))) return;
   const expected = is_single ? 'an IP address' : 'an IP address or a range such as 10.0.0.0/8';
-  findings.report('C4018', node.mark, `${quote(String(value))} is not an address`, { expected });
+  findings.report('C3006', node.mark, `${quote(String(value))} is not an address`, { expected });
 }
 
 function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {
   if (isTimeZone(String(value))) return;
   const expected = 'a name of the IANA database, such as UTC or Europe/Berlin';
-  const help = timeZoneMeant(String(value));
-  findings.report('C4017', node.mark, `there is no time zone ${quote(String(value))}`, { expected, help });
-}
-
-/** People know the city; the name of its zone begins with a continent. */
-function timeZoneMeant(text: string): string | undefined {
-  if (/^[A-Z]{3,4}$/.test(text)) return 'an abbreviation is not enough: write a place, such as Europe/Berlin';
   const zones = Intl.supportedValuesOf('timeZone');
-  const wanted = text.trim().replaceAll(' ', '_');
-  const cities = new Map(zones.map((zone) => [zone.slice(zone.lastIndexOf('/') + 1), zone]));
-  const city = closest(wanted.slice(wanted.lastIndexOf('/') + 1), cities.keys());
-  const meant = closest(wanted, zones) ?? (city === undefined ? undefined : cities.get(city));
-  return meant === undefined ? undefined : `did you mean \`${meant}\`?`;
+  // People know the city; the name of its zone begins with a continent.
+  const city = String(value).toLowerCase().replaceAll(' ', '_');
+  const meant = zones.find((zone) => zone.toLowerCase().endsWith(`/${city}`));
+  const help = didYouMean(String(value), zones) ?? (meant && `did you mean \`${meant}\`?`);
+  findings.report('C3006', node.mark, `there is no time zone ${quote(String(value))}`, { expected, help });
 }
 
 /** Puts a value at a JSON pointer of a plain value. */
@@ -262,4 +247,19 @@ function replaceAt(root: unknown, pointer: string, value: unknown): void {
   let owner = root as Record<string, unknown>;
   for (const token of tokens) owner = owner[token] as Record<string, unknown>;
   owner[last] = value;
+}
+
+/**
+ * Silences the warnings that a file allows under `allow:`.
+ * @param more files that it extends.
+ */
+export function allowWarnings(root: Node, findings: Findings, more: readonly string[] = []): void {
+  for (const { key, key_mark } of entriesOf(childOf(root, 'allow'))) {
+    findings.allow(key_mark, key, more);
+    // The schema refuses what has not even the form of a code.
+    if (Object.hasOwn(DIAGNOSTICS, key) || !/^W\d{4}$/.test(key)) continue;
+    findings.report('C3004', key_mark, `there is no warning ${keyName(key)}`, {
+      expected: 'a code as the warning shows it, such as W7008',
+    });
+  }
 }

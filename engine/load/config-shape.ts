@@ -5,8 +5,7 @@ import type { Protocol } from '../contract/protocol.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { decidingVariable } from '../kit/net/way.ts';
 import { secretFile, secretInFile } from '../kit/secret-names.ts';
-import { shapeModel } from '../money/prices/known-models.ts';
-import { namesMeant } from '../money/prices/model-names.ts';
+import { namesMeant, shapeModel } from '../money/prices/known-models.ts';
 import { isWritten, type MapNode } from '../source/node.ts';
 import { checksSignatures, type LoadedProfiles } from './profile.ts';
 

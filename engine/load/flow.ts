@@ -4,9 +4,8 @@ import type { FactPath } from '../contract/facts.ts';
 import { HEADER_FACTS } from '../contract/own-facts.ts';
 import type { Capability, StageDefinition } from '../contract/stage.ts';
 import { excludes, implies } from '../rules/guards.ts';
-import { quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
-import type { Mark } from '../source/node.ts';
+import { type Mark, quote } from '../source/node.ts';
 import type { StageEntry } from '../source/spec.ts';
 import type { LinkedStage } from './link/link-stages.ts';
 
@@ -272,7 +271,7 @@ function checkClauses({ on_error }: LinkedPipeline, findings: Findings): void {
   for (const { entry, mark } of on_error) {
     const codes = entry.errors ?? ['*'];
     if (handled.has('*') || codes.every((code) => handled.has(code))) {
-      findings.report('W7006', mark, 'the clause is never reached: an earlier one handles the same errors');
+      findings.report('W7014', mark, 'the clause is never reached: an earlier one handles the same errors');
     }
     if (entry.when === undefined && entry.mode === 'enforce') for (const code of codes) handled.add(code);
   }

@@ -6,18 +6,14 @@ import type { Findings } from '../source/findings.ts';
 import { childOf, itemsOf, type MapNode, textOf } from '../source/node.ts';
 import { GATEWAY_SCHEMA } from '../source/schemas.ts';
 import { type Validated, validate } from '../source/validate.ts';
-import { allowWarnings } from './allow.ts';
-import { type AnnotationContext, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
+import { type AnnotationContext, allowWarnings, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
-import type { StageSet } from './custom-stages.ts';
-import { linkGroups } from './link/known-groups.ts';
-import { factNames } from './link/known-names.ts';
-import { linkGateway } from './link/link-gateway.ts';
+import { factNames, linkGroups } from './link/known-names.ts';
+import { checkRoutes, linkGateway, linkWays } from './link/link-gateway.ts';
 import { checkPrices } from './link/link-money.ts';
-import { checkRoutes } from './link/link-routes.ts';
-import { linkWays } from './link/link-ways.ts';
 import { type PolicySource, policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
+import type { StageSet } from './stage-modules.ts';
 
 /** gateway.yaml with its form validated, before anything in it is looked up. */
 export interface ValidGateway {

@@ -11,19 +11,14 @@ import {
   type SourcePosition,
   scalarsAt,
 } from '../source/node.ts';
-import { readSource } from '../source/read-source.ts';
+import { readSource } from '../source/source.ts';
 import type { Policy } from '../source/spec.ts';
 import { type Loaded, type PipelineSpec, positionOf } from '../source/spec.ts';
-import { loadStages, type StageSet } from './custom-stages.ts';
 import { type CheckedGateway, checkGateway, validateGateway } from './gateway.ts';
-import { lintFoundModels } from './lint/lint-found-models.ts';
-import { lintGroups } from './lint/lint-groups.ts';
-import { lintPrices } from './lint/lint-prices.ts';
-import { lintRoutes } from './lint/lint-routes.ts';
-import { lintTranslation } from './lint/lint-translation.ts';
-import { lintRouting } from './lint/lints.ts';
+import { lintFoundModels, lintPrices, lintRoutes, lintRouting, lintTranslation } from './lints.ts';
 import { compileOtherRequests, loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
 import { loadPolicies } from './policies.ts';
+import { loadStages, type StageSet } from './stage-modules.ts';
 
 /** How to load a configuration. */
 export interface LoadOptions {
@@ -76,7 +71,6 @@ export async function loadInto(
   if (config !== undefined) shared_conditions.reportUnused();
   if (config !== undefined) lintTranslation(config, compiled, root, findings);
   const policies = loadPolicies(gateway.policy_source, config, findings);
-  if (config !== undefined) lintGroups(config, { pipelines: compiled, policies }, root, findings);
   return { ...gateway, root, compiled, other_requests, policies, stages };
 }
 

@@ -3,15 +3,15 @@ import { basename, dirname, join, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
-import { filesAt, namesBeside } from '../source/find-files.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
-import { readSource } from '../source/read-source.ts';
+import { filesAt, namesBeside } from '../source/read-text.ts';
+import { readSource } from '../source/source.ts';
 import type { PipelineSpec } from '../source/spec.ts';
-import { loadStages } from './custom-stages.ts';
 import { readFragment } from './fragments.ts';
 import { type LoadedGateway, type LoadOptions, loadInto } from './index.ts';
 import { compilePipeline, pipelineFiles, pipelinesOf, SHIPPED_PIPELINES } from './pipelines.ts';
 import { readPolicy } from './policies.ts';
+import { loadStages } from './stage-modules.ts';
 import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from './tests/test-file.ts';
 
 /** What a check of files and directories found. */

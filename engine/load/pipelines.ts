@@ -3,29 +3,108 @@ import { basename, dirname, join } from 'node:path';
 import type { StageDefinition } from '../contract/stage.ts';
 import { deepFreeze } from '../kit/freeze.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
+import { listed } from '../kit/text/suggest.ts';
 import { type ConditionChecker, createConditionChecker } from '../rules/check.ts';
-import { quote } from '../source/describe.ts';
-import { filesIn } from '../source/find-files.ts';
-import { childOf, entriesOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../source/node.ts';
-import { readSource } from '../source/read-source.ts';
+import { OPERATORS } from '../rules/operators.ts';
+import type { Findings } from '../source/findings.ts';
+import {
+  childOf,
+  entriesOf,
+  itemsOf,
+  keyName,
+  type MapNode,
+  type Mark,
+  type Node,
+  quote,
+  textOf,
+} from '../source/node.ts';
+import { filesIn } from '../source/read-text.ts';
 import { PIPELINE_SCHEMA } from '../source/schemas.ts';
+import { readSource } from '../source/source.ts';
 import { type NamedRule, type PipelineSpec, positionOf } from '../source/spec.ts';
 import { validate } from '../source/validate.ts';
-import { allowWarnings } from './allow.ts';
-import { checkEverywhere, expandEverywhere, withEverywhere } from './compose/everywhere.ts';
-import { applyExtensions, type Extension, isExtension } from './compose/extend.ts';
-import { type PipelineSource, splitPipelines } from './compose/split.ts';
-import { expand, expandList } from './expand.ts';
+import { allowWarnings } from './annotations.ts';
+import {
+  applyExtensions,
+  checkEverywhere,
+  type Extension,
+  isExtension,
+  type PipelineSource,
+  splitPipelines,
+  withEverywhere,
+} from './compose.ts';
 import { checkFlow } from './flow.ts';
-import { createFragmentLibrary } from './fragments.ts';
+import { createFragmentLibrary, expand } from './fragments.ts';
+import { repeated } from './link/link-keys.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link/link-stages.ts';
-import { lintCopies } from './lint/lint-copies.ts';
-import { lintProtocols } from './lint/lint-protocols.ts';
-import { lintUnknownCost } from './lint/lint-unknown-cost.ts';
-import { lintPipeline } from './lint/lints.ts';
-import { nestOptions } from './misplaced-options.ts';
-import { repeated } from './repeated.ts';
+import { lintCopies, lintGuards, lintPipeline, lintProtocols } from './lints.ts';
 import { isName } from './stage-definition.ts';
+
+const LISTS: readonly string[] = ['stages', 'on_error', 'finally'];
+
+const { definitions } = PIPELINE_SCHEMA as unknown as {
+  definitions: Readonly<Record<'entry' | 'clause', { properties: object }>>;
+};
+const OWN_KEYS = new Set([definitions.entry, definitions.clause].flatMap(({ properties }) => Object.keys(properties)));
+
+/**
+ * Reports options that stand beside `stage` instead of under `options`, and conditions beside an empty `when`.
+ * @returns the pipeline with them in their place, so that later passes find what was meant.
+ */
+function nestOptions(pipeline: MapNode, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): MapNode {
+  const entries = pipeline.entries.map((entry) => {
+    if (!LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
+    const items = entry.value.items.map((item) => nested(item, stages, findings));
+    return { ...entry, value: { ...entry.value, items } };
+  });
+  return { ...pipeline, entries };
+}
+
+/** An entry `- read-body:` as the `- stage: read-body` it is meant to be. */
+function withStage(item: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  if (item.kind !== 'map' || childOf(item, 'stage') !== undefined || childOf(item, 'use') !== undefined) return item;
+  const named = item.entries.find(({ key, value }) => stages.has(key) && (isNothing(value) || value.kind === 'map'));
+  if (named === undefined) return item;
+  const { key, key_mark, value } = named;
+  findings.report('C3001', key_mark, `unknown key ${keyName(key)}`, {
+    expected: 'an entry that begins with `stage:`',
+    help: `write \`stage: ${key}\`${value.kind === 'map' ? ', and its options under `options`' : ''}`,
+  });
+  const stage: Node = { kind: 'scalar', value: key, mark: key_mark, range: [0, 0] };
+  const options = value.kind === 'map' ? [{ ...named, key: 'options' }] : [];
+  const others = item.entries.filter((entry) => entry !== named);
+  return { ...item, entries: [{ key: 'stage', key_mark, value: stage }, ...options, ...others] };
+}
+
+function nested(given: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  const item = withStage(given, stages, findings);
+  const known = Object.keys(stages.get(textOf(childOf(item, 'stage')) ?? '')?.options.properties ?? {});
+  const with_options = moved(item, 'options', (key) => known.includes(key), findings);
+  const is_empty = isNothing(childOf(item, 'when'));
+  return moved(with_options, 'when', (key) => is_empty && (Object.hasOwn(OPERATORS, key) || key === 'rule'), findings);
+}
+
+const isNothing = (node: Node | undefined): boolean => node?.kind === 'scalar' && node.value === null;
+
+/** An entry with the keys that belong into a mapping of it in there, reported as one mistake. */
+function moved(item: Node, home: string, belongs: (key: string) => boolean, findings: Findings): Node {
+  const inside = childOf(item, home);
+  const misplaced = entriesOf(item).filter(
+    ({ key }) => belongs(key) && !OWN_KEYS.has(key) && childOf(inside, key) === undefined,
+  );
+  const [first] = misplaced;
+  const has_room = inside === undefined || inside.kind === 'map' || isNothing(inside);
+  if (item.kind !== 'map' || first === undefined || !has_room) return item;
+  const names = listed(misplaced.map(({ key }) => keyName(key))).replace(/ or (\S+)$/, ' and $1');
+  const is_many = misplaced.length > 1;
+  findings.report('C3001', first.key_mark, `unknown key${is_many ? 's' : ''} ${names}`, {
+    help: `${is_many ? 'they belong' : 'it belongs'} under \`${home}\`, indented further`,
+  });
+  const entries = [...entriesOf(inside), ...misplaced];
+  const value: MapNode = { kind: 'map', entries, mark: inside?.mark ?? first.key_mark };
+  const others = item.entries.filter((entry) => entry.key !== home && !misplaced.includes(entry));
+  return { ...item, entries: [...others, { key: home, key_mark: first.key_mark, value }] };
+}
 
 /** Directory of the pipelines that ship with the gateway. */
 export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
@@ -106,6 +185,7 @@ export function loadPipelines(directory: string | undefined, given: PipelineCont
     return spec === undefined ? [] : [{ source, spec }];
   });
   lintCopies(compiled, context.shipped, given.findings);
+  lintGuards(compiled, context.shipped, given.findings);
   return compiled.map(({ spec }) => spec);
 }
 
@@ -160,8 +240,8 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   const { stages } = given.stages;
   const given_form = validate(PIPELINE_SCHEMA, nestOptions(source, stages, findings), dirname(file), findings);
   const { root: own, complete } = expand(given_form.node as MapNode, library, findings);
-  const section = expandEverywhere(given.everywhere, (list) => expandList(list, library, findings));
-  const expanded = withEverywhere(own, section, pipeline, sendsUpstream(own, stages), findings);
+  const edited = withEverywhere(own, given.everywhere, pipeline, sendsUpstream(own, stages), findings);
+  const { root: expanded } = complete ? expand(edited, library, findings) : { root: edited };
   const validated = validate(PIPELINE_SCHEMA, nestOptions(expanded, stages, findings), dirname(file), findings);
   const root = validated.node as MapNode;
   const { shared_conditions: shared } = given;
@@ -190,9 +270,8 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
     checkFlow(linked, given.stages.stages, findings);
     const { match } = validated.value as RawPipeline;
     const isShared = (mark: Mark) => mark.chain !== undefined || mark.file !== file || pipeline.family !== undefined;
-    lintPipeline(linked, match, isShared, findings);
+    lintPipeline(linked, match, isShared, given.config, findings);
     lintProtocols(linked, match.protocol, given.config, findings);
-    lintUnknownCost(linked, given.config, findings);
   }
   const extended = itemsOf(childOf(root, 'stages')).map(({ mark }) => mark.chain?.[0]?.file ?? mark.file);
   allowWarnings(root, findings, pipeline.extended ? extended : []);
@@ -209,12 +288,9 @@ export function compileOtherRequests(given: PipelineContext): PipelineSpec | und
   const written = childOf(everywhere, 'finally');
   if (written === undefined || conditions === undefined) return undefined;
   const directories = [...(given.own === undefined ? [] : [given.own]), given.shipped];
-  const value = expandList(written, createFragmentLibrary(directories, findings), findings);
-  const root: MapNode = {
-    kind: 'map',
-    mark: written.mark,
-    entries: [{ key: 'finally', key_mark: written.mark, value }],
-  };
+  const { mark } = written;
+  const given_root: MapNode = { kind: 'map', mark, entries: [{ key: 'finally', key_mark: mark, value: written }] };
+  const { root } = expand(given_root, createFragmentLibrary(directories, findings), findings);
   const last = linkStages(root, 'finally', { ...given, conditions });
   const raw = {
     pipeline: OTHER_REQUESTS,
@@ -223,7 +299,7 @@ export function compileOtherRequests(given: PipelineContext): PipelineSpec | und
     match: { methods: [], paths: [], protocol: 'none' as const },
     limits: {},
   };
-  return shapePipeline(raw, written.mark.file, { stages: [], on_error: [], finally: last }, []);
+  return shapePipeline(raw, mark.file, { stages: [], on_error: [], finally: last }, []);
 }
 
 /** Whether a stage of the pipeline answers with what an upstream says. */
@@ -249,7 +325,7 @@ function reportSameIds(
     const which = mark.file === other.mark.file ? 'the first one is in' : 'the other one is in';
     const place =
       mark.file === other.mark.file ? `line ${other.mark.line}` : `${basename(other.mark.file)}:${other.mark.line}`;
-    findings.report('C4006', mark, `there are two stages with the id ${quote(entry.id)}`, {
+    findings.report('C4005', mark, `there are two stages with the id ${quote(entry.id)}`, {
       help: `${which} ${place}; give this one an id: id: ${entry.id}-2`,
     });
   }

@@ -2,11 +2,10 @@ import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { Profile } from '../contract/config.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
-import { quote } from '../source/describe.ts';
 import type { Findings } from '../source/findings.ts';
-import { childOf, itemsOf, type MapNode, type Node, textOf } from '../source/node.ts';
-import { readSource } from '../source/read-source.ts';
+import { childOf, itemsOf, type MapNode, type Node, quote, textOf } from '../source/node.ts';
 import { PROFILE_SCHEMA } from '../source/schemas.ts';
+import { readSource } from '../source/source.ts';
 import { validate } from '../source/validate.ts';
 import type { AnnotationContext } from './annotations.ts';
 
@@ -74,7 +73,7 @@ export function loadProfiles(
  * The profile of the vendor that answers at an address: its own hosts, and those of clouds, which put it into the host or
  * the path, as in `/anthropic/v1/messages`.
  */
-export function profileOfAddress(base_url: string | undefined): Profile | undefined {
+function profileOfAddress(base_url: string | undefined): Profile | undefined {
   if (base_url === undefined || !URL.canParse(base_url)) return undefined;
   const { hostname, pathname } = new URL(base_url);
   const host = hostname.replace(/\.$/, '');

@@ -3,7 +3,7 @@ import { ERRORS } from '../contract/errors.ts';
 import { FACTS } from '../contract/facts.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
-import { schemaProblem } from '../source/validator.ts';
+import { schemaProblem } from '../source/validate.ts';
 
 const CAPABILITIES = [
   'raw-body',

@@ -1,15 +1,23 @@
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { readFileSync, realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { type ResolveFnOutput, registerHooks } from 'node:module';
 import { basename, extname } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { containExits, runAsStage } from '../kit/strays.ts';
+import type { FactPath } from '../contract/facts.ts';
+import type { FactSpec, StageFacts } from '../contract/own-facts.ts';
+import type { StageDefinition } from '../contract/stage.ts';
+import { runAsStage } from '../kit/strays.ts';
+import { hideSecrets } from '../source/diagnostics/secrets.ts';
+import type { Findings } from '../source/findings.ts';
+import { type Mark, quote } from '../source/node.ts';
+import { definitionProblem, NOT_DEFINED } from './stage-definition.ts';
 
 const ENGINE_URL = new URL('..', import.meta.url).href;
 const API_URL = new URL(`../api${extname(import.meta.url)}`, import.meta.url).href;
 
 /** Marks the URL of an operator's module and says which reading of its file it is; Node keeps modules by URL. */
-export const READING = '?appscli=';
+const READING = '?appscli=';
 
 /** A file of the operator's code as it was imported last. */
 interface Module {
@@ -140,7 +148,6 @@ async function withinPatience<T>(importing: Promise<T>, patience_ms: number): Pr
  */
 export async function importModule(file: string, patience_ms = PATIENCE_MS): Promise<{ readonly default?: unknown }> {
   hookResolution();
-  containExits();
   const root = realPath(file);
   forgetChanged(root);
   try {
@@ -157,4 +164,156 @@ export async function importModule(file: string, patience_ms = PATIENCE_MS): Pro
 /** The file of an operator's module and of everything of the operator's that it imports, as far as that is known. */
 export function filesOfModule(file: string): readonly string[] {
   return [...new Set([file, ...closureOf(realPath(file))])];
+}
+
+// Where a stage module of the operator's broke when it was loaded.
+
+/** Longest that looking for a mistake in one file may take, in milliseconds. */
+const CHECK_MS = 5000;
+
+const IN_MODULE = new RegExp(`(file://[^\\s()]+?)${READING.replace('?', '\\?')}\\d+:(\\d+)(?::(\\d+))?`);
+const IN_FILE = /^(\/.+):(\d+)$/m;
+
+/** Node marks the mistake on a line of its own, below the code. */
+function marked(text: string): Pick<Mark, 'column' | 'length'> {
+  const line = /^( *)(\^+)$/m.exec(text);
+  return line === null ? { column: 1, length: 1 } : { column: line[1]!.length + 1, length: line[2]!.length };
+}
+
+function inStack(stack: string): Mark | undefined {
+  const [, url, line, column] = IN_MODULE.exec(stack) ?? [];
+  if (url === undefined) return undefined;
+  const at = column === undefined ? marked(stack) : { column: Number(column), length: 1 };
+  return { file: fileURLToPath(url), line: Number(line), ...at, pointer: '' };
+}
+
+/** An import that fails does not tell where JavaScript is broken; Node's own check of a file does. */
+function inFile(file: string): Mark | undefined {
+  const { stderr } = spawnSync(process.execPath, ['--check', file], { encoding: 'utf8', timeout: CHECK_MS });
+  const [, checked, line] = IN_FILE.exec(stderr ?? '') ?? [];
+  return checked === undefined ? undefined : { file: checked, line: Number(line), ...marked(stderr), pointer: '' };
+}
+
+/** Where a module is imported that is not there. */
+function importOf({ message }: Error): Mark | undefined {
+  const [, name = '', file = ''] = /^Cannot find (?:module|package) '(.+)' imported from (\/.+)$/.exec(message) ?? [];
+  if (name === '' || !existsSync(file)) return undefined;
+  const end = name.startsWith('/') ? basename(name) : name;
+  const lines = readFileSync(file, 'utf8').split('\n');
+  const line = lines.findIndex((text) => /\b(?:import|from)\b/.test(text) && text.includes(end));
+  if (line < 0) return undefined;
+  const column = lines[line]!.indexOf(end);
+  return { file, line: line + 1, column: column + 1, length: end.length, pointer: '' };
+}
+
+/**
+ * The place that an error of importing a module is about; `undefined` when nothing tells it.
+ * @param files the module and what it imports, absolute.
+ */
+function placeOfError(error: unknown, files: readonly string[]): Mark | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const missing = importOf(error);
+  if (missing !== undefined) return missing;
+  const place = inStack(String(error.stack));
+  if (place !== undefined || !(error instanceof SyntaxError)) return place;
+  return files.map(inFile).find((found) => found !== undefined);
+}
+
+async function importStage(file: string, findings: Findings): Promise<StageDefinition | undefined> {
+  let module: { default?: unknown };
+  try {
+    module = await importModule(file);
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    const place = placeOfError(error, filesOfModule(file));
+    if (place !== undefined) findings.read(place.file, hideSecrets(readFileSync(place.file, 'utf8')));
+    findings.report('C4012', place ?? { file }, 'the stage module does not load', {
+      // Where it is imported is shown.
+      found: hideSecrets((message.split('\n')[0] ?? '').replace(/ imported from .+$/, '')),
+    });
+    return undefined;
+  }
+  if (module.default === undefined) {
+    findings.report('C4013', { file }, 'the stage module has no default export', {
+      expected: 'export default defineStage({ ... })',
+    });
+    return undefined;
+  }
+  const problem = definitionProblem(module.default) ?? reservedProblem(module.default as StageDefinition);
+  if (problem === undefined) return writingItsFacts(module.default as StageDefinition);
+  const is_defined = problem !== NOT_DEFINED;
+  findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
+    expected: is_defined ? undefined : 'export default defineStage({ ... })',
+    help: is_defined ? 'correct it in the call of `defineStage`' : undefined,
+  });
+  return undefined;
+}
+
+/** A stage that says of its own facts, too, that it writes them. */
+function writingItsFacts(definition: StageDefinition): StageDefinition {
+  const paths = [...factsOf(definition).keys()] as FactPath[];
+  return paths.length === 0 ? definition : { ...definition, writes: [...definition.writes, ...paths] };
+}
+
+/** The facts of a stage's own, by path. */
+function factsOf({ name, facts = {} }: StageDefinition): StageFacts {
+  return new Map(
+    Object.entries(facts).map(([fact, { type, description, values }]): [string, FactSpec] => {
+      const kind = type === 'integer' ? 'number' : type;
+      return [`${name}.${fact}`, { kind, meaning: description, ...(values && { values }) }];
+    }),
+  );
+}
+
+/** What only shipped stages may do: the engine trusts a converter with the stream itself. */
+function reservedProblem({ needs }: StageDefinition): string | undefined {
+  if (!needs.includes('convert-response')) return undefined;
+  return '`needs`: "convert-response" is for stages that ship with the gateway; yours can observe a response and change its head';
+}
+
+/** The stages a configuration can name. */
+export interface StageSet {
+  readonly stages: ReadonlyMap<string, StageDefinition>;
+  /** Whether every module is known and loaded; otherwise a name that is missing may be one of theirs. */
+  readonly complete: boolean;
+  /** Absolute paths of their modules and of what these import. */
+  readonly files: readonly string[];
+  /** Names of the operator's own. */
+  readonly own: ReadonlySet<string>;
+  /** What these find out. */
+  readonly facts: StageFacts;
+}
+
+/**
+ * Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code.
+ * @param complete whether `files` are all that gateway.yaml means to name.
+ */
+export async function loadStages(
+  shipped: readonly StageDefinition[],
+  files: readonly string[],
+  findings: Findings,
+  complete = true,
+): Promise<StageSet> {
+  const stages = new Map(shipped.map((stage) => [stage.name, stage]));
+  const own = new Set<string>();
+  let all_loaded = complete;
+  for (const file of files) {
+    // A file that is missing was reported where gateway.yaml names it.
+    const stage = existsSync(file) ? await importStage(file, findings) : undefined;
+    if (stage === undefined) {
+      all_loaded = false;
+    } else if (stages.has(stage.name)) {
+      // It was meant to have a name that pipelines may use.
+      all_loaded = false;
+      const whose = shipped.some(({ name }) => name === stage.name) ? 'a shipped stage' : 'another of your stages';
+      findings.report('C4005', { file }, `${quote(stage.name)} is already the name of ${whose}`, {
+        help: 'give your stage another name',
+      });
+    } else {
+      stages.set(stage.name, stage);
+      own.add(stage.name);
+    }
+  }
+  const facts = new Map([...own].flatMap((name) => [...factsOf(stages.get(name)!)]));
+  return { stages, complete: all_loaded, files: files.flatMap(filesOfModule), own, facts };
 }

@@ -1,14 +1,11 @@
-/**
- * The protocols of model requests. One more is a folder and a line here.
- * @module
- */
+/** The protocols of model requests. One more is a folder and a line here. @module */
 
 import { type Protocol, protocolOf } from '../contract/protocol.ts';
 import { chatProtocol } from './chat/index.ts';
 import type { ProtocolDefinition } from './definition.ts';
 import { messagesProtocol } from './messages/index.ts';
 import { responsesProtocol } from './responses/index.ts';
-import { type AnswerTexts, unknownTexts } from './rewriting/answer-texts.ts';
+import { type AnswerTexts, unknownTexts } from './rewriting.ts';
 
 /** Each protocol by its name. */
 export const DEFINITIONS: Readonly<Record<Protocol, ProtocolDefinition>> = {

@@ -1,8 +1,365 @@
 import { createParser } from 'eventsource-parser';
 import { tryParseBounded } from '../kit/json/bounded.ts';
-import { type ErrorWords, NAME_MAX } from './error-meanings.ts';
-import { isObject } from './read-json.ts';
-import type { Json } from './translation/adapter.ts';
+import { isObject, own } from './read-json.ts';
+import type { Json } from './translation/conversation.ts';
+
+/**
+ * What the errors of upstreams mean: one table for every decision that reads an upstream's words. A new server is a row.
+ */
+
+export type Meaning = keyof typeof MEANINGS;
+
+interface MeaningRow {
+  /** The status it stands for, where an error came without one. */
+  readonly status: number;
+  /** What the Messages protocol calls it. */
+  readonly messages: string;
+  /** The row of the failover table; absent: the status decides. */
+  readonly outcome?: 'caller' | 'payment' | 'model_missing' | 'overloaded' | 'limited' | 'credential';
+  /** Statuses at which a name counts more than the status; absent: at none. */
+  readonly by_name?: (status: number) => boolean;
+  /** The same of a phrase; a text may repeat what a caller wrote. */
+  readonly by_phrase?: (status: number) => boolean;
+}
+
+const always = () => true;
+const below500 = (status: number) => status < 500;
+const from500 = (status: number) => status >= 500;
+
+/** Each meaning with what follows from it. Of two that an error names, the first holds. */
+export const MEANINGS = {
+  /** The conversation is longer than the model reads. Every upstream would refuse it; clients compact it and go on. */
+  context_full: {
+    status: 400,
+    messages: 'invalid_request_error',
+    outcome: 'caller',
+    by_name: always,
+    // Who has too little credit for so long a prompt is told its length, too.
+    by_phrase: (status) => status !== 402,
+  },
+  payment: { status: 402, messages: 'billing_error', outcome: 'payment', by_name: always, by_phrase: below500 },
+  model_missing: {
+    status: 404,
+    messages: 'not_found_error',
+    outcome: 'model_missing',
+    by_name: always,
+    by_phrase: below500,
+  },
+  overloaded: { status: 503, messages: 'overloaded_error', outcome: 'overloaded', by_name: always, by_phrase: from500 },
+  limited: { status: 429, messages: 'rate_limit_error', outcome: 'limited', by_name: always, by_phrase: below500 },
+  credential: {
+    status: 401,
+    messages: 'authentication_error',
+    outcome: 'credential',
+    by_name: below500,
+    by_phrase: below500,
+  },
+  permission: { status: 403, messages: 'permission_error' },
+  not_found: { status: 404, messages: 'not_found_error' },
+  caller: { status: 400, messages: 'invalid_request_error' },
+  conflict: { status: 409, messages: 'conflict_error' },
+  too_large: { status: 413, messages: 'request_too_large' },
+  unsupported: { status: 501, messages: 'not_supported' },
+  unavailable: { status: 503, messages: 'api_error' },
+  late: { status: 504, messages: 'timeout_error' },
+  failed: { status: 500, messages: 'api_error' },
+} as const satisfies Record<string, MeaningRow>;
+
+/** Names of errors: what servers put into `type`, `code`, `status` and the like, by the server that is known for them. */
+const NAMES: readonly (readonly [meaning: Meaning, server: string, names: string])[] = [
+  ['context_full', 'OpenAI, Azure, Groq, Cerebras, OpenRouter', 'context_length_exceeded'],
+  ['context_full', 'llama.cpp', 'exceed_context_size_error'],
+  ['context_full', 'GitHub Copilot', 'model_max_prompt_tokens_exceeded max_prompt_tokens_exceeded'],
+  ['context_full', 'GitHub Models', 'tokens_limit_reached'],
+  ['context_full', 'Z.ai', 'model_context_window_exceeded'],
+  ['context_full', 'Volcengine', 'outofcontexterror'],
+  ['context_full', 'LMDeploy', 'input_length_error'],
+  ['context_full', 'LiteLLM', 'contextwindowexceedederror context_window_exceeded'],
+  ['context_full', 'others', 'context_window_exceeded_error context_size_exceeded prompt_too_long input_too_long'],
+
+  ['payment', 'Messages API', 'billing_error'],
+  ['payment', 'OpenAI', 'insufficient_quota billing_hard_limit_reached billing_not_active credit_balance_exhausted'],
+  ['payment', 'OpenAI', 'organization_spend_limit_exceeded project_spend_limit_exceeded'],
+  ['payment', 'OpenAI', 'organization_usage_limit_exceeded usage_limit_reached usage_not_included'],
+  ['payment', 'Moonshot', 'exceeded_current_quota_error'],
+  ['payment', 'DashScope', 'arrearage'],
+  ['payment', 'Volcengine', 'accountoverdueerror'],
+  ['payment', 'others', 'insufficient_balance insufficient_credits payment_required'],
+
+  ['model_missing', 'OpenAI, Groq, DashScope', 'model_not_found'],
+  ['model_missing', 'Azure', 'deploymentnotfound'],
+  ['model_missing', 'Mistral', 'invalid_model'],
+  ['model_missing', 'Volcengine', 'modelnotopen invalidendpointormodel.notfound'],
+
+  ['overloaded', 'Messages API', 'overloaded_error'],
+  ['overloaded', 'OpenAI', 'server_is_overloaded slow_down'],
+  ['overloaded', 'Moonshot', 'engine_overloaded_error'],
+  ['overloaded', 'Bedrock', 'serviceunavailableexception modelnotreadyexception'],
+  ['overloaded', 'Mistral', 'service_tier_capacity_exceeded'],
+
+  ['limited', 'Messages API', 'rate_limit_error'],
+  ['limited', 'OpenAI, Groq', 'rate_limit_exceeded'],
+  ['limited', 'Moonshot', 'rate_limit_reached_error'],
+  ['limited', 'Mistral', 'rate_limited'],
+  ['limited', 'GitHub Models', 'ratelimitreached'],
+  ['limited', 'Gemini', 'resource_exhausted ratelimitexceeded'],
+  ['limited', 'Bedrock', 'throttlingexception toomanyrequestsexception'],
+  ['limited', 'DashScope', 'throttling throttling.ratequota throttling.allocationquota'],
+  ['limited', 'LiteLLM', 'throttling_error ratelimiterror'],
+  ['limited', 'others', 'too_many_requests'],
+
+  ['credential', 'Messages API', 'authentication_error'],
+  ['credential', 'OpenAI', 'invalid_api_key'],
+  ['credential', 'Gemini', 'api_key_invalid unauthenticated'],
+  ['credential', 'Moonshot', 'invalid_authentication_error incorrect_api_key_error'],
+  ['credential', 'DashScope', 'invalidapikey'],
+  ['credential', 'Bedrock', 'unrecognizedclientexception expiredtokenexception'],
+  ['credential', 'LiteLLM', 'auth_error'],
+
+  ['permission', 'Messages API', 'permission_error'],
+  ['permission', 'Gemini', 'permission_denied'],
+  ['permission', 'Bedrock', 'accessdeniedexception'],
+  ['not_found', 'Messages API', 'not_found_error'],
+  ['not_found', 'Gemini', 'not_found'],
+  ['conflict', 'Messages API', 'conflict_error'],
+  ['too_large', 'Messages API', 'request_too_large'],
+  ['caller', 'Messages API, OpenAI', 'invalid_request_error'],
+  ['caller', 'OpenAI', 'invalid_prompt string_above_max_length data_residency_mismatch'],
+  ['caller', 'OpenAI', 'bio_policy cyber_policy misalignment_policy_violation'],
+  ['caller', 'OpenAI', 'invalid_image invalid_image_format invalid_base64_image invalid_image_url'],
+  ['caller', 'OpenAI', 'invalid_image_mode image_too_large image_too_small image_parse_error'],
+  ['caller', 'OpenAI', 'image_content_policy_violation image_file_too_large image_file_not_found'],
+  ['caller', 'OpenAI', 'empty_image_file unsupported_image_media_type failed_to_download_image'],
+  ['caller', 'Gemini', 'invalid_argument failed_precondition'],
+  ['caller', 'Bedrock', 'validationexception'],
+  ['caller', 'vLLM, SGLang', 'badrequesterror'],
+  ['unsupported', 'this gateway', 'not_supported'],
+  ['unsupported', 'Gemini', 'unimplemented'],
+  ['limited', 'OpenAI', 'requests tokens'],
+  ['unavailable', 'others', 'service_unavailable unavailable'],
+  ['late', 'Messages API', 'timeout_error'],
+  ['late', 'Gemini, Bedrock', 'deadline_exceeded modeltimeoutexception'],
+  ['failed', 'Messages API', 'api_error'],
+  ['failed', 'OpenAI', 'server_error internal_server_error'],
+  ['failed', 'Gemini, Bedrock', 'internal internalserverexception'],
+];
+
+/** Names that say less than the status they come with. */
+const WEAK_NAMES: ReadonlySet<string> = new Set(['requests', 'tokens']);
+
+/**
+ * What servers write, by the server it was read at. Every expression is linear: the texts are an upstream's, and long.
+ * Sources are the servers' own code and the tables of clients that recover from them (pi, opencode, LiteLLM).
+ */
+export const PHRASES: readonly (readonly [meaning: Meaning, server: string, phrase: RegExp])[] = [
+  [
+    'context_full',
+    'Messages API, Vertex, Fireworks, Ollama, Baidu',
+    /\bprompt (?:tokens? )?(?:is |are )?too (?:long|large)\b/i,
+  ],
+  ['context_full', 'Messages API', /input length and `?max_tokens`? exceed (?:the )?context limit/i],
+  ['context_full', 'Bedrock, Databricks', /\binputs? (?:is|are) too (?:long|large)\b/i],
+  ['context_full', 'Bedrock', /\btoo many input tokens\b/i],
+  [
+    'context_full',
+    'OpenAI',
+    /\bcontext[ _-](?:length|window|size)[ _-](?:limit )?(?:(?:is|was|has been) )?exceeded\b/i,
+  ],
+  ['context_full', 'OpenAI', /\bexceed(?:s|ed|ing)? [^\n]{0,60}\bcontext[ _-](?:length|window|size|limit)/i],
+  [
+    'context_full',
+    'OpenAI, Azure, DeepSeek, vLLM, OpenRouter',
+    /\bmaximum context\b|\bmax context (?:length )?(?:is |was )?(?:reached|exceeded)/i,
+  ],
+  ['context_full', 'vLLM', /\bmodel's context length is only \d/i],
+  ['context_full', 'vLLM, Together, SGLang', /\b(?:longer|greater|larger) than the (?:model's )?(?:maximum )?context/i],
+  [
+    'context_full',
+    'Gemini, Azure, Copilot, Nova, SGLang, Triton, TabbyAPI, Volcengine',
+    /\b(?:input|prompt) (?:tokens?|token count|length)\b[^\n]{0,50}\b(?:exceed(?:s|ed)?|(?<!(?:must|should) be )(?:greater|longer|larger) than)\b/i,
+  ],
+  [
+    'context_full',
+    'Perplexity, DeepInfra, Mistral, Databricks',
+    /\b(?:input|prompt)\b[^\n]{0,60}\bexceeds? (?:the )?(?:model(?:'s)?|max(?:imum)?) (?:\w+ ){0,3}(?:of )?\d+ tokens\b/i,
+  ],
+  ['context_full', 'Perplexity', /\btokens \(prompt \+ max_tokens\) \d+ exceeds/i],
+  [
+    'context_full',
+    'SiliconFlow, Aphrodite, LMDeploy, MLX',
+    /\b(?:input|prompt)(?:_\w+)?\b[^\n]{0,80}\b(?:max_seq_len|max_model_len|max_input_len|session_len|n_ctx)\b/i,
+  ],
+  [
+    'context_full',
+    'Yandex, FriendliAI',
+    /\b(?:input|prompt) tokens\b[^\n]{0,40}\b(?:must|should) be (?:no more|less|fewer|at most)\b/i,
+  ],
+  ['context_full', 'SambaNova', /\bmaximum supported sequence length is\b/i],
+  ['context_full', 'DeepInfra', /\bmax(?:imum)? sequence length exceeded/i],
+  ['context_full', 'MLC', /\blarger than the model input length limit/i],
+  ['context_full', 'LMDeploy', /\binput_length_error\b/i],
+  ['context_full', 'Bedrock', /\bexpected maxLength: \d{5,}, actual:/i],
+  ['context_full', 'Baidu', /\bthe max input characters is \d/i],
+  ['context_full', 'Snowflake', /\bmax tokens of \d+ exceeded/i],
+  ['context_full', 'Volcengine', /\btotal tokens of image and text exceed/i],
+  ['context_full', 'GitHub Models', /\btoo large for [^\n]{1,80} model\. max size: \d+ tokens/i],
+  ['context_full', 'vLLM', /\blonger than the maximum model length\b/i],
+  ['context_full', 'Vertex', /\binput token count is \d+ but model only supports up to/i],
+  ['context_full', 'xAI', /\bmaximum prompt length is \d/i],
+  ['context_full', 'Groq, Cerebras', /\breduce the length of (?:the|your) (?:messages|prompt|input prompt|input)\b/i],
+  ['context_full', 'Cerebras', /\bcurrent length is \d+ while limit is \d/i],
+  ['context_full', 'TGI, Together', /`?inputs`? tokens \+ `?max_new_tokens`? must be/i],
+  ['context_full', 'TGI', /`inputs` must have less than \d+ tokens/i],
+  ['context_full', 'TensorRT-LLM', /\bsum of prompt length\b[^\n]{0,80}\bshould not exceed/i],
+  ['context_full', 'LM Studio', /\bcontext the overflows\b|\bcontext overflow\b|\bcontext length of only \d/i],
+  ['context_full', 'MiniMax', /\bcontext window exceeds limit/i],
+  ['context_full', 'Moonshot', /\bexceeded model token limit/i],
+  ['context_full', 'DashScope', /\brange of input length should be/i],
+  [
+    'context_full',
+    'Zhipu, Tencent',
+    /\bprompt exceeds (?:the )?max(?:imum)? length\b|(?:prompt|输入|上下文|提示词|请求内容)[^\n]{0,12}(?:超长|超过|超出|过长)/i,
+  ],
+  ['context_full', 'Zhipu', /\btokens in request more than max tokens allowed/i],
+  ['context_full', 'Cohere', /\btoo many tokens: (?:total )?(?:number of tokens in the prompt|size limit exceeded)/i],
+  ['context_full', 'watsonx', /\bnumber of input tokens \d+ cannot exceed/i],
+  ['context_full', 'DwarfStar', /\bprompt has [\d,]+ tokens?, but the configured context size is/i],
+  ['context_full', 'LiteLLM', /\bContextWindowExceededError\b/],
+  [
+    'context_full',
+    'others',
+    /\b(?:prompt|conversation|request|messages?) (?:(?:is|are) )?too (?:long|large) for (?:the|this) (?:model|context)/i,
+  ],
+
+  ['payment', 'Messages API', /\bcredit balance is too low\b/i],
+  ['payment', 'DeepSeek, Zhipu, MiniMax, Moonshot', /\binsufficient balance\b|余额不足|欠费/i],
+  ['payment', 'OpenRouter', /\binsufficient credits\b/i],
+  ['payment', 'xAI', /\bused all available credits\b/i],
+
+  ['model_missing', 'OpenAI, vLLM, xAI', /\bmodel:? ['"`]?[^\s'"`]{1,200}['"`]? (?:does not exist|(?:is )?not found)/i],
+  ['model_missing', 'DeepSeek', /^model not exist$/i],
+  ['model_missing', 'OpenRouter', /\bis not a valid model id\b/i],
+  ['model_missing', 'Bedrock', /\bprovided model identifier is invalid\b/i],
+
+  ['overloaded', 'Messages API, Gemini, Moonshot', /\b(?:is|are) (?:currently |temporarily )?overloaded\b/i],
+
+  ['limited', 'OpenAI, Groq', /\brate limit (?:reached|exceeded)\b/i],
+
+  ['credential', 'Gemini', /\bapi key not valid\b/i],
+  ['credential', 'OpenAI, xAI', /\bincorrect api key provided\b/i],
+];
+
+/** Words of limits over time: what they say of contexts is no full one. */
+const OVER_TIME =
+  /\bper[ -](?:second|minute|min|hour|day)\b|\b(?:hourly|daily|weekly|monthly)\b|\b[TR]P[SMHD]\b|\brate[ _-]?limit|\bquota|\btoo many requests|\bthrottl/i;
+
+/** Bounds of the answer that a model does not have, where nothing is said of what it reads. */
+const OF_OUTPUT = /^\W*max_(?:\w+_)?tokens\b/i;
+const OF_INPUT = /\b(?:inputs?|prompts?|messages?|conversation|request has)\b/i;
+
+/** An answer that alone is longer than the window: the conversation is not what is too long. */
+const LONG_OUTPUT: readonly RegExp[] = [
+  /\bmax(?:_completion)?_tokens'? is too large: (?<output>\d+)\. This model's maximum context length is (?<window>\d+)/i,
+  /\bmaximum context length is (?<window>\d+) tokens[^\n]{0,80}\(\d+ in (?:the messages|your prompt)[,;] (?<output>\d+) (?:in|for) the completion/i,
+  /\bexceed (?:the )?context limit: \d+ \+ (?<output>\d+) > (?<window>\d+)/i,
+  /\bmust be <= (?<window>\d+)\. Given: \d+ `?inputs`? tokens and (?<output>\d+) `?max_new_tokens/i,
+];
+
+const MEANING_OF_NAME: ReadonlyMap<string, Meaning> = new Map(
+  NAMES.flatMap(([meaning, , names]) => names.split(' ').map((name) => [name, meaning] as const)),
+);
+
+/** `error.type` of the Messages protocol, with the status each has. */
+export const MESSAGES_STATUS: Readonly<Record<string, number>> = {
+  invalid_request_error: 400,
+  authentication_error: 401,
+  billing_error: 402,
+  permission_error: 403,
+  not_found_error: 404,
+  conflict_error: 409,
+  request_too_large: 413,
+  rate_limit_error: 429,
+  api_error: 500,
+  not_supported: 501,
+  timeout_error: 504,
+  overloaded_error: 529,
+};
+
+const ORDER = Object.keys(MEANINGS) as Meaning[];
+
+const PHRASES_OF: ReadonlyMap<Meaning, typeof PHRASES> = Map.groupBy(PHRASES, ([meaning]) => meaning);
+
+/** Names and texts of an error, as far as its meaning goes by them. */
+interface ErrorWords {
+  /** What it calls itself, the most precise name first. */
+  readonly names: readonly string[];
+  /** What it says, in full. */
+  readonly texts: readonly string[];
+}
+
+/** The longest name of an error, in UTF-16 units; anything longer is a text. */
+const NAME_MAX = 100;
+
+/** A name as the table has it: in lower case, without the namespace that some clouds put before it. */
+function plainName(name: string): string {
+  return name.length > NAME_MAX ? '' : name.replace(/^.*#|:.*$/g, '').toLowerCase();
+}
+
+function meaningOfName(name: string): Meaning | undefined {
+  return MEANING_OF_NAME.get(plainName(name));
+}
+
+function isOfOutput(text: string): boolean {
+  if (OF_OUTPUT.test(text) && !OF_INPUT.test(text)) return true;
+  return LONG_OUTPUT.some((form) => {
+    const { output, window } = form.exec(text)?.groups ?? {};
+    return output !== undefined && Number(output) >= Number(window);
+  });
+}
+
+/** A reason stands at the beginning of an error or, below a stack of calls, at its end; what is between may be a whole request. */
+const HEAD_CHARS = 4000;
+const TAIL_CHARS = 1000;
+
+/** Where validators repeat what they were given: pydantic, FastAPI, vLLM. */
+const ECHO = /['"]input['"]\s*:|\binput_value=/;
+
+function ownWords(text: string): string {
+  const echo = text.search(ECHO);
+  const own = echo === -1 ? text : text.slice(0, echo);
+  return own.length <= HEAD_CHARS + TAIL_CHARS ? own : `${own.slice(0, HEAD_CHARS)}\n${own.slice(-TAIL_CHARS)}`;
+}
+
+function saysIt(meaning: Meaning, text: string): boolean {
+  if (!PHRASES_OF.get(meaning)?.some(([, , phrase]) => phrase.test(text))) return false;
+  return meaning !== 'context_full' || !(OVER_TIME.test(text) || isOfOutput(text));
+}
+
+interface Found {
+  readonly meaning: Meaning;
+  readonly by: 'name' | 'phrase';
+}
+
+/** What an error with this status means beside what the status says; `undefined` where the status says it. */
+export function meaningOf(words: ErrorWords, status: number): Found | undefined {
+  const named = new Set(words.names.filter((name) => !WEAK_NAMES.has(plainName(name))).map(meaningOfName));
+  const texts = words.texts.map(ownWords);
+  for (const meaning of ORDER) {
+    const { by_name, by_phrase }: MeaningRow = MEANINGS[meaning];
+    if (named.has(meaning) && by_name?.(status)) return { meaning, by: 'name' };
+    if (by_phrase?.(status) && texts.some((text) => saysIt(meaning, text))) return { meaning, by: 'phrase' };
+  }
+  return undefined;
+}
+
+/** The status that the names of an error stand for; `undefined` where nobody knows them. */
+export function statusOfNames(names: readonly string[]): number | undefined {
+  for (const name of names) {
+    const meaning = meaningOfName(name);
+    if (meaning !== undefined) return own(MESSAGES_STATUS, name) ?? MEANINGS[meaning].status;
+  }
+  return undefined;
+}
 
 /** The error of an upstream, whatever shape it came in. */
 export interface ReadError extends ErrorWords {
@@ -12,7 +369,6 @@ export interface ReadError extends ErrorWords {
   readonly type?: string;
   readonly code?: string;
   readonly param?: string;
-  /** An HTTP status that stands in the error. */
   readonly status?: number;
 }
 
@@ -29,41 +385,16 @@ const PARSED_MAX = 262_144;
 
 /** Keys of the reason, the one that says most first. */
 const REASONS = [
-  'message',
-  'Message',
-  'msg',
-  'error_description',
-  'error_message',
-  'errorMessage',
-  'error_msg',
-  'status_msg',
-  'faultstring',
-  'detail',
-  'errors',
-  'details',
-  'error',
-  'title',
-  'description',
-  'reason',
-  'raw',
+  ...['message', 'Message', 'msg', 'error_description', 'error_message', 'errorMessage', 'error_msg', 'status_msg'],
+  ...['faultstring', 'detail', 'errors', 'details', 'error', 'title', 'description', 'reason', 'raw'],
 ];
 
 /** Keys of an error inside the error: what a provider told whoever passes it on. */
 const INNER = ['metadata', 'innererror', 'inner_error', 'upstream_error', 'provider_error', 'cause'];
 
 /** Keys of names, the most precise first. */
-const NAMES = [
-  'code',
-  'error_code',
-  'errorCode',
-  'Code',
-  'type',
-  '__type',
-  'error_type',
-  'Type',
-  'status',
-  'reason',
-  'error',
+const NAME_KEYS = [
+  ...['code', 'error_code', 'errorCode', 'Code', 'type', '__type', 'error_type', 'Type', 'status', 'reason', 'error'],
 ];
 
 const STATUSES = ['status', 'code', 'status_code', 'statusCode', 'error_code'];
@@ -114,7 +445,7 @@ function textsByKey(value: unknown, path: readonly string[] = []): string[] {
   if (typeof value === 'string') return value.trim() === '' || path.length === 0 ? [] : [`${path.join('.')}: ${value}`];
   if (Array.isArray(value)) return value.slice(0, ITEMS_MAX).flatMap((item) => textsByKey(item, path));
   if (!isObject(value)) return [];
-  const told = Object.entries(value).filter(([key]) => !NAMES.includes(key) && !/^object$|^param$|id$/i.test(key));
+  const told = Object.entries(value).filter(([key]) => !NAME_KEYS.includes(key) && !/^object$|^param$|id$/i.test(key));
   return told.slice(0, ITEMS_MAX).flatMap(([key, item]) => textsByKey(item, [...path, cut(key, NAME_MAX)]));
 }
 
@@ -123,7 +454,6 @@ class Reading {
   readonly names: string[] = [];
   readonly texts: string[] = [];
   status: number | undefined;
-  /** The object that the reason was found in. */
   source: Json | undefined;
 
   /** The reason in a value; empty where there is none. */
@@ -150,7 +480,7 @@ class Reading {
   }
 
   #inObject(fields: Json, depth: number): string {
-    for (const key of NAMES) {
+    for (const key of NAME_KEYS) {
       const name = fields[key];
       if (typeof name === 'string' && name !== '' && name !== 'error') this.names.push(name);
     }

@@ -1,6 +1,6 @@
 import { StageError } from '../contract/errors.ts';
-import type { Json } from './translation/adapter.ts';
-import type { Notes } from './translation/notes.ts';
+import type { Json } from './translation/conversation.ts';
+import type { Notes } from './translation/rules.ts';
 
 /** What a value is, for an error: never its text. */
 export function kindOf(value: unknown): string {

@@ -1,11 +1,8 @@
-/**
- * Stop reasons: the words of servers, their meaning, and the word of each protocol for it.
- * @module
- */
+/** Stop reasons: the words of servers, their meaning, and the word of each protocol for it. @module */
 
 import { isObject } from './read-json.ts';
-import type { Problem, StopReason } from './translation/events.ts';
-import type { Notes } from './translation/notes.ts';
+import type { Problem, StopReason } from './translation/conversation.ts';
+import type { Notes } from './translation/rules.ts';
 
 /** A reason as each protocol says it, and the words that servers have for it. */
 interface ReasonRow {
@@ -118,7 +115,6 @@ const FAMILIES: readonly (readonly [RegExp, Meaning])[] = [
   ],
 ];
 
-/** Words for an answer that has not ended. */
 const NO_REASONS: ReadonlySet<string> = new Set(['', 'null', 'none', 'notfinished', 'inprogress']);
 
 /** Longer words are not read. */
@@ -207,7 +203,9 @@ function problemOf(meaning: keyof typeof BROKEN, word: string): Problem {
 
 /** How a protocol says a reason. */
 export function writtenReason(protocol: 'messages' | 'chat', reason: StopReason): string;
+/** How a protocol says a reason. */
 export function writtenReason(protocol: 'responses', reason: StopReason): string | null;
+/** How a protocol says a reason. */
 export function writtenReason(protocol: keyof Omit<ReasonRow, 'words'>, reason: StopReason): string | null {
   return REASONS[reason][protocol];
 }

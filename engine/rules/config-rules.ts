@@ -35,7 +35,6 @@ export function routingRules(config: GatewayConfig): readonly RoutingRule[] {
 export interface AccessRule extends ConfigRule {
   /** What clients are told. */
   readonly message: string;
-  /** Whether the rule is about a model, by its id. */
   covers(id: string): boolean;
 }
 

@@ -1,10 +1,9 @@
 import type { FactPath } from '../contract/facts.ts';
 import { type FactSpec, factSpec, HEADER_FACTS, mayBeStageFact, type StageFacts } from '../contract/own-facts.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
-import { describe, keyName } from '../source/describe.ts';
 import { looksSecret } from '../source/diagnostics/secrets.ts';
 import type { Findings } from '../source/findings.ts';
-import type { MapNode, Mark, Node, ScalarNode } from '../source/node.ts';
+import { describe, keyName, type MapNode, type Mark, type Node, type ScalarNode } from '../source/node.ts';
 import { isFact, unknownFactHelp } from './fact-paths.ts';
 import {
   OPERATORS,
@@ -83,7 +82,6 @@ function unknownOperatorHelp(key: string): string | undefined {
 
 /** The facts that only this configuration knows. */
 export interface OwnFacts {
-  /** Headers that `facts.headers` names. */
   readonly headers: readonly string[];
   readonly of_stages: StageFacts;
   /** Whether these are all: a stage that could not be loaded may have others. */
@@ -104,7 +102,6 @@ export class ExpressionReader {
     this.own = own;
   }
 
-  /** Reads a whole condition. */
   read(node: Node): Expression {
     const outer = this.before;
     this.before = this.findings.errors();
@@ -212,7 +209,7 @@ export class ExpressionReader {
 
   private unknownHeader(name: string, mark: Mark): void {
     const help = didYouMean(name, this.own.headers, `name it in gateway.yaml: facts: { headers: [${name}] }`);
-    this.findings.report('C5030', mark, `the header ${keyName(name)} is no fact here`, { help });
+    this.findings.report('C5002', mark, `the header ${keyName(name)} is no fact here`, { help });
   }
 
   private unknownOperator(key: string, mark: Mark): Expression {
@@ -245,7 +242,7 @@ export class ExpressionReader {
     const common = { mark, logic: { var: path }, size: 0, depth: 0 };
     const spec = factSpec(path, this.own.of_stages);
     if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key))) {
-      this.findings.report('C5007', operand.mark, `${keyName(path)} leads into the prototype of an object`);
+      this.findings.report('C5002', operand.mark, `${keyName(path)} leads into the prototype of an object`);
     } else if (in_item) {
       if (path === '') return { ...common, kind: 'item' };
       this.findings.report('C5002', operand.mark, `${keyName(path)} cannot be seen from here`, {
@@ -263,7 +260,7 @@ export class ExpressionReader {
     } else if (spec.kind === 'object') {
       const by_name = factSpec(`${path}.name`) !== undefined;
       this.findings.report(
-        'C5023',
+        'C5002',
         operand.mark,
         `${keyName(path)} is a group of values that no operator can compare`,
         {

@@ -1,9 +1,153 @@
-import { FACTS } from '../contract/facts.ts';
-import { quote } from '../source/describe.ts';
+import { INITIAL_FACTS } from '../contract/engine-facts.ts';
+import { FACTS, type FactPath } from '../contract/facts.ts';
+import type { FactSpec } from '../contract/own-facts.ts';
 import type { Findings } from '../source/findings.ts';
-import { constancy, dependencies } from './constancy.ts';
-import type { Call, Expression } from './expression.ts';
+import { quote } from '../source/node.ts';
+import { compileExpression } from './compile.ts';
+import type { Call, Expression, Fact } from './expression.ts';
 import { formatCondition } from './format-condition.ts';
+import { truthy } from './logic.ts';
+
+/** More combinations of values are not tried: the condition then counts as neither always true nor never. */
+const MAX_COMBINATIONS = 2048;
+
+/** Some text that no condition mentions. */
+const OTHER_TEXT = '\u0000other';
+
+const ORDERINGS: ReadonlySet<string> = new Set(['<', '<=', '>', '>=']);
+const initial_facts: ReadonlySet<string> = new Set(INITIAL_FACTS);
+
+/** A value a condition depends on, with the values that decide differently, or may. */
+interface Unknown {
+  readonly mentioned: Set<string | number>;
+  readonly values: () => readonly unknown[];
+}
+
+/** Values of a number on, between and around those it is compared with: no other can decide differently. */
+function numbersAround(mentioned: ReadonlySet<unknown>): readonly number[] {
+  const sorted = [0, ...mentioned].filter((value) => typeof value === 'number').toSorted((a, b) => a - b);
+  const between = sorted.slice(1).map((value, at) => (value + sorted[at]!) / 2);
+  return [sorted[0]! - 1, ...sorted, ...between, sorted.at(-1)! + 1];
+}
+
+function factValues(path: FactPath, spec: FactSpec, mentioned: ReadonlySet<unknown>): readonly unknown[] {
+  const unset = initial_facts.has(path) ? [] : [null];
+  if (spec.values !== undefined) return [...spec.values, ...unset];
+  if (spec.kind === 'boolean') return [true, false, ...unset];
+  if (spec.kind === 'number') return [...numbersAround(mentioned), ...unset];
+  if (spec.kind === 'strings') return [[], [OTHER_TEXT], ...unset];
+  return [...[...mentioned].filter((value) => typeof value === 'string'), OTHER_TEXT, '', ...unset];
+}
+
+/**
+ * A condition rewritten over the values it depends on. A fact that is compared with constants stands for itself;
+ * everything else (patterns, list members, arithmetic) is a condition that may hold or not, the same wherever it recurs.
+ */
+class Abstraction {
+  readonly unknowns = new Map<string, Unknown>();
+
+  of(expression: Expression): unknown {
+    switch (expression.kind) {
+      case 'call':
+        return this.call(expression);
+      case 'fact':
+        return this.fact(expression, []);
+      case 'literal':
+      case 'list':
+        return expression.logic;
+      default:
+        return this.opaque(expression);
+    }
+  }
+
+  private call(call: Call): unknown {
+    const { operator, operands } = call;
+    if (operator === 'and' || operator === 'or' || operator === '!' || operator === '!!' || operator === 'if') {
+      return { [operator]: operands.map((operand) => this.of(operand)) };
+    }
+    const simple = operator === '===' || operator === '!==' || operator === 'in' || ORDERINGS.has(operator);
+    const isSubject = (operand: Expression): operand is Fact | Call =>
+      operand.kind === 'fact' || (operator !== 'in' && isBucket(operand));
+    const facts = operands.filter(isSubject);
+    const others = operands.filter((operand) => !isSubject(operand));
+    const [fact] = facts;
+    // In a list that is a fact every item is a condition of its own.
+    const in_fact = operator === 'in' && operands[1]?.kind === 'fact';
+    if (!simple || in_fact || facts.length > 1 || !others.every(isConstant)) return this.opaque(call);
+    const constants = others.flatMap(({ logic }) => (Array.isArray(logic) ? logic : [compileExpression(logic)(null)]));
+    const subject = fact && (fact.kind === 'fact' ? this.fact(fact, constants) : this.bucket(fact, constants));
+    return { [operator]: operands.map((operand) => (operand === fact ? subject : operand.logic)) };
+  }
+
+  private fact(fact: Fact, constants: readonly unknown[]): unknown {
+    return this.mention(fact.path.replaceAll('.', '/'), constants, (seen) => factValues(fact.path, fact.spec, seen));
+  }
+
+  /** A bucket that is compared with constants is a whole number below how many there are. */
+  private bucket({ logic, operands }: Call, constants: readonly unknown[]): unknown {
+    const isThere = (value: number) => value >= 0 && value < (operands[2]!.logic as number);
+    return this.mention(JSON.stringify(logic).replaceAll('.', '/'), constants, (seen) =>
+      [...new Set(numbersAround(seen).map(Math.floor))].filter(isThere),
+    );
+  }
+
+  private mention(key: string, constants: readonly unknown[], valuesFor: (seen: Set<unknown>) => readonly unknown[]) {
+    const mentioned = this.unknowns.get(key)?.mentioned ?? new Set();
+    for (const value of constants) if (typeof value === 'string' || typeof value === 'number') mentioned.add(value);
+    this.unknowns.set(key, { mentioned, values: () => valuesFor(mentioned) });
+    return { var: key };
+  }
+
+  private opaque(expression: Expression): unknown {
+    const key = JSON.stringify(expression.logic).replaceAll('.', '/');
+    this.unknowns.set(key, { mentioned: new Set(), values: () => [true, false] });
+    return { var: key };
+  }
+}
+
+/** A bucket whose number of them is written out: whatever is wrong with that was reported. */
+function isBucket(expression: Expression): expression is Call {
+  return (
+    expression.kind === 'call' && expression.operator === 'bucket' && typeof expression.operands[2]?.logic === 'number'
+  );
+}
+
+function isConstant(expression: Expression): boolean {
+  if (expression.kind === 'literal') return true;
+  if (expression.kind === 'list') return expression.items.every(isConstant);
+  return expression.kind === 'call' && expression.operator === 'usd';
+}
+
+/** What a condition depends on, by names that mean the same in every condition. */
+export function dependencies(expression: Expression): ReadonlySet<string> {
+  const abstraction = new Abstraction();
+  abstraction.of(expression);
+  return new Set(abstraction.unknowns.keys());
+}
+
+/**
+ * Whether a condition always holds (`true`) or never does (`false`), whatever the facts; `undefined` when it depends on
+ * them, or too many to tell.
+ */
+function constancy(expression: Expression): boolean | undefined {
+  const abstraction = new Abstraction();
+  const holds = compileExpression(abstraction.of(expression));
+  const unknowns = [...abstraction.unknowns].map(([key, { values }]) => [key, values()] as const);
+  const combinations = unknowns.reduce((product, [, values]) => product * values.length, 1);
+  if (combinations > MAX_COMBINATIONS) return undefined;
+  const seen = new Set<boolean>();
+  const data: Record<string, unknown> = Object.create(null);
+  for (let combination = 0; combination < combinations; combination += 1) {
+    let rest = combination;
+    for (const [key, values] of unknowns) {
+      data[key] = values[rest % values.length];
+      rest = Math.floor(rest / values.length);
+    }
+    seen.add(truthy(holds(data)));
+    if (seen.size > 1) return undefined;
+  }
+  return seen.has(true);
+}
 
 /** With more operands, pairs of them are not compared. */
 const MAX_PAIRED = 12;
@@ -20,18 +164,9 @@ function shown(expression: Expression): string {
 }
 
 /** A condition made of two of the operands of another. */
-function pair(call: Call, operands: readonly Expression[], operator = call.operator): Call {
-  return { ...call, operator, operands, logic: { [operator]: operands.map(({ logic }) => logic) } };
+function pair(call: Call, operands: readonly Expression[]): Call {
+  return { ...call, operands, logic: { [call.operator]: operands.map(({ logic }) => logic) } };
 }
-
-const negated = (operand: Expression): Call => ({
-  ...operand,
-  kind: 'call',
-  operator: '!',
-  operands: [operand],
-  key: operand.mark,
-  logic: { '!': [operand.logic] },
-});
 
 /** Reports the innermost parts of a condition that decide nothing. */
 class Linter {
@@ -57,7 +192,6 @@ class Linter {
     return this.constant(expression);
   }
 
-  /** The operands of an expression that are conditions of their own. */
   private parts({ operator, operands }: Call): readonly Expression[] {
     const nested = ({ kind }: Expression) => kind === 'call';
     if (operator === '!' || operator === '!!') return operands.filter(nested);
@@ -84,35 +218,19 @@ class Linter {
 
   private report(expression: Expression, always: boolean): void {
     const message = always ? 'this condition always holds' : 'this condition never holds';
-    this.findings.report(always ? 'W7020' : 'W7021', expression.mark, message, {
+    this.findings.report('W7020', expression.mark, message, {
       help: 'remove it, or what depends on it',
     });
   }
 
   private connection(call: Call): boolean {
     const found = call.operands.map((operand) => this.lint(operand));
-    if (found.some(Boolean) || this.duplicates(call)) return true;
+    if (found.some(Boolean)) return true;
     // Conditions that depend on different things cannot contradict or imply each other.
     const needs = call.operands.map(dependencies);
     const related = (a: number, b: number) => [...needs[a]!].some((name) => needs[b]!.has(name));
     const any_related = needs.some((_, at) => needs.some((_, other) => other < at && related(other, at)));
     return any_related && (this.pairs(call, related) || this.constant(call));
-  }
-
-  private duplicates({ operator, operands }: Call): boolean {
-    const seen = new Set<string>();
-    let found = false;
-    for (const operand of operands) {
-      const text = JSON.stringify(operand.logic);
-      if (seen.has(text)) {
-        found = true;
-        this.findings.report('W7022', operand.mark, `\`${operator}\` has the same condition twice`, {
-          help: 'remove one, or correct it',
-        });
-      }
-      seen.add(text);
-    }
-    return found;
   }
 
   private pairs(call: Call, related: (a: number, b: number) => boolean): boolean {
@@ -127,35 +245,23 @@ class Linter {
     const both = pair(call, [first, second]);
     if (operator === 'and') {
       if (constancy(both) !== false) return false;
-      this.findings.report('W7021', second.mark, 'these two conditions never hold together', {
+      this.findings.report('W7020', second.mark, 'these two conditions never hold together', {
         found: `${shown(first)} and ${shown(second)}`,
         help: 'if either is meant, write `or`',
       });
       return true;
     }
-    if (constancy(both) === true) {
-      this.findings.report('W7020', second.mark, 'one of these two conditions always holds', {
-        found: `${shown(first)} or ${shown(second)}`,
-        help: 'if both are meant, write `and`',
-      });
-      return true;
-    }
-    return this.covered(call, first, second) || this.covered(call, second, first);
-  }
-
-  /** In `or`: a condition that holds only where another one does, too. */
-  private covered(call: Call, wide: Expression, narrow: Expression): boolean {
-    if (constancy(pair(call, [narrow, negated(wide)], 'and')) !== false) return false;
-    this.findings.report('W7023', narrow.mark, 'this condition adds nothing to `or`', {
-      found: `where ${shown(narrow)}, also ${shown(wide)}`,
-      help: 'remove it',
+    if (constancy(both) !== true) return false;
+    this.findings.report('W7020', second.mark, 'one of these two conditions always holds', {
+      found: `${shown(first)} or ${shown(second)}`,
+      help: 'if both are meant, write `and`',
     });
     return true;
   }
 }
 
 /**
- * Warns about a condition that type-checks, but always holds, never does, or has parts that decide nothing.
+ * Warns about a condition that type-checks, but always holds or never does, or has a part like that.
  * @returns whether there was something to warn about.
  */
 export function lintCondition(expression: Expression, findings: Findings): boolean {

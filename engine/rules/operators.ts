@@ -1,6 +1,5 @@
 /** How an operator is used. */
 export interface OperatorSpec {
-  /** Fewest and most operands. */
   readonly operands: readonly [min: number, max: number];
   /** Whether the number of operands must be odd. */
   readonly odd?: boolean;
@@ -8,7 +7,6 @@ export interface OperatorSpec {
   readonly arithmetic?: boolean;
   /** Whether its second operand is evaluated once per item of the first, with `{ var: "" }` as the item. */
   readonly iterates?: boolean;
-  /** One sentence for reference pages. */
   readonly meaning: string;
   /** A condition that uses it and passes the load checks, as YAML; for reference pages. */
   readonly example: string;

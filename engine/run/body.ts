@@ -12,12 +12,12 @@ import type {
 import { type ByteRange, type ElementPath, skipSpace } from '../kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../kit/json/faults.ts';
 import { keyText } from '../kit/json/key-names.ts';
-import { findElements, findTexts, findValues, isParsedAtOnce, parseScanned, scanAll } from '../kit/json/polite.ts';
+import { findElements, findTexts, findValues, parseScanned, scanAll } from '../kit/json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan, type ScanOptions } from '../kit/json/scan.ts';
 import { TEXT_BYTES_MAX, withShortTexts } from '../kit/json/short-texts.ts';
 import { CLOSE_BRACE, OPEN_BRACE } from '../kit/json/tokens.ts';
 import { releaseMemory } from '../kit/memory.ts';
-import type { HeldBytes } from './body-budget.ts';
+import type { HeldBytes } from './holdings.ts';
 
 /** What a JSON body may have where nothing is configured. */
 export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
@@ -29,15 +29,9 @@ interface Outermost {
   readonly offsets: readonly number[];
 }
 
-/** What a part of the bytes becomes. */
-interface Splice extends ByteRange {
-  readonly text: string;
-  /** The first of the offsets that move. */
-  readonly moved: number;
-}
-
 const UNBOUNDED: JsonBounds = { depth: Infinity, values: Infinity };
 const SHOWN_CHARS_MAX = 60;
+const NOTHING = Buffer.alloc(0);
 
 /** A body as it was. */
 export interface BodyState {
@@ -105,15 +99,13 @@ export class HeldBody implements RequestBody {
 
   async skim(names?: KeyNames): Promise<SkimmedBody> {
     const scan = await this.#scanned({ names, text_bytes: TEXT_BYTES_MAX });
-    if (isParsedAtOnce(scan)) {
-      try {
-        const text = withShortTexts(scan);
-        return { json: JSON.parse(text), text };
-      } catch {
-        // The whole text tells better where it is wrong.
-      }
+    const text = withShortTexts(scan);
+    try {
+      return { json: await parseScanned(scan, this.#owner, text), text };
+    } catch {
+      // The whole text tells better where it is wrong.
+      return { json: await this.json(names), text: scan.bytes };
     }
-    return { json: await this.#parsed(scan), text: scan.bytes };
   }
 
   async #scanned(options: ScanOptions): Promise<JsonScan> {
@@ -153,34 +145,33 @@ export class HeldBody implements RequestBody {
   }
 
   rewrite(key: string, value: JsonValue): void {
-    const text = JSON.stringify(value);
+    const text = jsonText(value);
     const at = this.#find(key);
     if (at === undefined) this.#add(key, text);
     else {
       const { offsets } = this.#members();
-      this.#onRewrite(key);
-      this.#splice({ start: offsets[at + 2]!, end: offsets[at + 3]!, text, moved: at + 3 });
+      this.#put([{ start: offsets[at + 2]!, end: offsets[at + 3]!, put: Buffer.from(text) }], [key]);
     }
   }
 
   rename(key: string, name: string): void {
     const at = this.#find(key);
     if (at === undefined) return;
-    const { offsets } = this.#members();
-    this.#onRewrite(key);
-    const text = JSON.stringify(name).slice(1, -1);
-    this.#splice({ start: offsets[at]!, end: offsets[at + 1]!, text, moved: at + 1 });
+    const { is_object, offsets } = this.#members();
+    const start = offsets[at]!;
+    const put = Buffer.from(JSON.stringify(String(name)).slice(1, -1));
+    this.#put([{ start, end: offsets[at + 1]!, put }], [key]);
+    // An empty name ended where it began.
+    this.#outermost = { is_object, offsets: this.#members().offsets.with(at, start) };
   }
 
   async remove(paths: readonly ElementPath[]): Promise<void> {
     const ranges = await findElements(this.bytes, paths, this.#owner);
-    if (ranges.length === 0) return;
-    for (const key of new Set(paths.map(([first]) => String(first)))) this.#onRewrite(key);
-    const { bytes } = this;
-    const gone = ranges.reduce((sum, { start, end }) => sum + end - start, 0);
-    const outermost = this.#outermost;
-    this.#become(bytes.length - gone, () => without(bytes, ranges, gone));
-    this.#outermost = outermost && { ...outermost, offsets: offsetsWithout(outermost.offsets, ranges) };
+    const tops = new Set(paths.map(([first]) => String(first)));
+    this.#put(
+      ranges.map((range) => ({ ...range, put: NOTHING })),
+      tops,
+    );
   }
 
   async replaceTexts<T>(
@@ -213,7 +204,7 @@ export class HeldBody implements RequestBody {
       if (start === undefined || bytes[start] !== OPEN_BRACE) continue;
       const before = added.get(start) ?? new Map<string, string>();
       for (const [key, value] of Object.entries(fields)) {
-        if (!before.has(key)) before.set(key, `${JSON.stringify(key)}:${JSON.stringify(value)}`);
+        if (!before.has(key)) before.set(key, `${JSON.stringify(key)}:${jsonText(value)}`);
       }
       if (before.size === 0) continue;
       added.set(start, before);
@@ -226,8 +217,8 @@ export class HeldBody implements RequestBody {
     );
   }
 
-  /** Puts are in order, and none has the beginning or the end of a member of the outermost object within. */
-  #put(puts: readonly Put[], tops: ReadonlySet<string>): void {
+  /** Puts are in order; the beginning or the end of a member of the outermost object is within none. */
+  #put(puts: readonly Put[], tops: Iterable<string>): void {
     if (puts.length === 0) return;
     const { bytes } = this;
     for (const key of tops) this.#onRewrite(key);
@@ -292,24 +283,14 @@ export class HeldBody implements RequestBody {
   #add(key: string, value: string): void {
     const { is_object, offsets } = this.#members();
     if (!is_object) throw new Error(`the body is no JSON object that could have a key "${key}"`);
-    this.#onRewrite(key);
     const inside = this.bytes.indexOf(OPEN_BRACE) + 1;
     const name = JSON.stringify(key);
-    this.#splice({ start: inside, end: inside, text: `${name}:${value}${offsets.length === 0 ? '' : ','}`, moved: 0 });
+    const put = Buffer.from(`${name}:${value}${offsets.length === 0 ? '' : ','}`);
+    this.#put([{ start: inside, end: inside, put }], [key]);
     const key_end = inside + Buffer.byteLength(name) - 1;
     const start = key_end + 2;
-    const put = [inside + 1, key_end, start, start + Buffer.byteLength(value)];
-    this.#outermost = { is_object, offsets: [...put, ...this.#members().offsets] };
-  }
-
-  #splice({ start, end, text, moved }: Splice): void {
-    const { is_object, offsets } = this.#members();
-    const put = Buffer.from(text);
-    const more = put.length - (end - start);
-    this.#become(this.bytes.length + more, () =>
-      Buffer.concat([this.bytes.subarray(0, start), put, this.bytes.subarray(end)]),
-    );
-    this.#outermost = { is_object, offsets: offsets.map((offset, index) => (index < moved ? offset : offset + more)) };
+    const added = [inside + 1, key_end, start, start + Buffer.byteLength(value)];
+    this.#outermost = { is_object, offsets: [...added, ...this.#members().offsets] };
   }
 
   /** Two copies exist only while the new one is made, one at a time in this process: that is not counted. */
@@ -323,19 +304,14 @@ export class HeldBody implements RequestBody {
   }
 }
 
-function without(bytes: Buffer, ranges: readonly ByteRange[], gone: number): Buffer {
-  const left = Buffer.allocUnsafe(bytes.length - gone);
-  let from = 0;
-  let to = 0;
-  for (const { start, end } of ranges) {
-    to += bytes.copy(left, to, from, start);
-    from = end;
-  }
-  bytes.copy(left, to, from);
-  return left;
+/** Throws for what is no JSON, such as `undefined` and `NaN`: the operator's stages need not be written with types. */
+function jsonText(value: JsonValue): string {
+  const text = JSON.stringify(value);
+  if (text !== undefined && (text !== 'null' || value === null)) return text;
+  throw new Error(`a rewrite puts a JSON value into the body, not ${Number.isNaN(value) ? 'NaN' : typeof value}`);
 }
 
-/** What the bytes of a string become. */
+/** What a part of the bytes becomes. */
 interface Put extends ByteRange {
   readonly put: Buffer;
 }
@@ -364,17 +340,6 @@ function offsetsWithPut(offsets: readonly number[], puts: readonly Put[]): numbe
     for (let put = puts[next]; put !== undefined && put.end <= offset; put = puts[++next])
       more += put.put.length - (put.end - put.start);
     return offset + more;
-  });
-}
-
-/** Nothing of what goes has an offset: it is inside of values. */
-function offsetsWithout(offsets: readonly number[], ranges: readonly ByteRange[]): number[] {
-  let next = 0;
-  let gone = 0;
-  return offsets.map((offset) => {
-    for (let range = ranges[next]; range !== undefined && range.end <= offset; range = ranges[++next])
-      gone += range.end - range.start;
-    return offset - gone;
   });
 }
 

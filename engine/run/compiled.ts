@@ -50,3 +50,14 @@ export interface PlanObserver {
   /** A guard of an entry or an `on_error` clause was evaluated. */
   onGuard(pipeline: PipelineSpec, entry: StageEntry, facts: FactView, held: boolean): void;
 }
+
+/** A request and the stages it has entered. */
+interface Entered {
+  readonly pipeline: CompiledPipeline;
+  readonly entered: readonly CompiledStage[];
+}
+
+/** Whether a stage of this request rewrites its answer. */
+export function rewritesAnswer({ pipeline, entered }: Entered): boolean {
+  return pipeline.rewrites && entered.some(({ hooks }) => hooks.rewrite !== undefined);
+}

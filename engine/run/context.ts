@@ -11,25 +11,200 @@ import type {
   LimitStatus,
   Reservation,
   RouteFacts,
+  Timer,
 } from '../contract/services.ts';
-import type { Capability, DrainLimits, Relay, RequestBody, StageContext } from '../contract/stage.ts';
-import type { EndedRequest, TraceIdentity } from '../contract/telemetry.ts';
-import type { Bagged } from './bag.ts';
-import { HeldBody } from './body.ts';
-import { HeldBytes } from './body-budget.ts';
+import type { Capability, ConvertedHead, DrainLimits, Relay, RequestBody, StageContext } from '../contract/stage.ts';
+import type { EndedRequest, Telemetry, TraceIdentity } from '../contract/telemetry.ts';
+import type { JsonBounds } from '../kit/json/scan.ts';
+import type { Connections } from './answer.ts';
+import { type BodyState, HeldBody } from './body.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
-import { writeStageFact } from './contained/stage-facts.ts';
-import { receiveContent } from './content-encoding.ts';
-import type { Conversion } from './conversion.ts';
-import { describeDecisions } from './decisions.ts';
-import { Drain, type LateAnswer } from './drain.ts';
-import type { RequestEnvironment } from './environment.ts';
+import { rewritesAnswer } from './compiled.ts';
+import { writeStageFact } from './contained/own-data.ts';
+import { isRefusal } from './contained/result.ts';
+import { describeDecisions, KeptNotes } from './decisions.ts';
 import { FactStore, factIndex } from './fact-store.ts';
-import { Holdings } from './holdings.ts';
-import { type Lingerer, tooMany } from './occupancy.ts';
-import { Preparation } from './preparation.ts';
-import { KeptNotes } from './request-notes.ts';
-import { rewritesAnswer } from './rewriting/answer-rewrites.ts';
+import {
+  type Bagged,
+  type BodyBudget,
+  HeldBytes,
+  Holdings,
+  type Lingerer,
+  type Occupancy,
+  tooMany,
+} from './holdings.ts';
+import { type BodyLimits, receiveContent } from './receive-body.ts';
+
+/** What one request needs from the server it arrived at. */
+export interface RequestEnvironment {
+  readonly budget: BodyBudget;
+  /** Requests under way in this process, by whom and by what limits count. */
+  readonly under_way: Occupancy;
+  /** Most requests of one caller under way at once. */
+  readonly requests_per_principal: number;
+  readonly connections: Connections;
+  /** Most connections of one caller that stay open between requests. */
+  readonly connections_per_principal: number;
+  readonly body_limits: BodyLimits;
+  readonly json_bounds: JsonBounds;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+}
+
+type MakeConverter = Parameters<StageContext['convertResponse']>[0];
+
+/** How a stage has the response of a request converted. */
+interface Conversion {
+  readonly stage: CompiledStage | undefined;
+  readonly make: MakeConverter;
+}
+
+/** A request whose response may be converted. */
+interface Convertible {
+  stage: CompiledStage | undefined;
+  readonly conversion: Conversion | undefined;
+}
+
+/** Has the converter made, if a stage wants one. What goes wrong is that stage's. */
+export function makeConverter(ctx: Convertible, head: ConvertedHead): ReturnType<MakeConverter> {
+  if (ctx.conversion === undefined) return undefined;
+  ctx.stage = ctx.conversion.stage;
+  const converter = ctx.conversion.make(head);
+  ctx.stage = undefined;
+  return converter;
+}
+
+/** An answer that may still come although the request has failed, and who gives up on it. */
+export interface LateAnswer {
+  readonly relay: Promise<Relay>;
+  readonly cancel: (reason: StageError) => void;
+}
+
+/** The part of `DrainLimits.requests` that one caller can take, so that whoever leaves on purpose leaves room for others. */
+const SHARE = 1 / 4;
+
+/** One answer that is read on for its bill, although nobody gets it any more. */
+export class Drain {
+  readonly #limits: DrainLimits;
+  readonly #caller: string;
+  readonly #timer: Timer;
+  #bytes = 0;
+
+  private constructor(limits: DrainLimits, caller: string, timer: Timer) {
+    this.#limits = limits;
+    this.#caller = caller;
+    this.#timer = timer;
+  }
+
+  /**
+   * Begins to drain; `undefined` when as many as may are drained already, over all or of this caller.
+   * @param seconds at most, if the limits allow as many.
+   */
+  static begin(
+    limits: DrainLimits,
+    clock: Clock,
+    options: { readonly caller: string; readonly seconds: number; readonly onTimeUp: () => void },
+  ): Drain | undefined {
+    const { caller, seconds, onTimeUp } = options;
+    const own = limits.running_of.get(caller) ?? 0;
+    if (limits.running >= limits.requests || own >= Math.ceil(limits.requests * SHARE)) return undefined;
+    limits.running++;
+    limits.running_of.set(caller, own + 1);
+    return new Drain(limits, caller, clock.after(Math.min(seconds, limits.seconds) * 1000, onTimeUp));
+  }
+
+  /** Notes that bytes came. @returns whether more may come. */
+  take(bytes: number): boolean {
+    this.#bytes += bytes;
+    return this.#bytes <= this.#limits.bytes;
+  }
+
+  end(): void {
+    this.#timer.close();
+    this.#limits.running--;
+    const own = this.#limits.running_of.get(this.#caller)! - 1;
+    if (own > 0) this.#limits.running_of.set(this.#caller, own);
+    else this.#limits.running_of.delete(this.#caller);
+  }
+}
+
+/** Makes one request ready for each upstream it is to be sent to. */
+class Preparation {
+  /** Whether `attempt` hooks run, which may write facts anew. */
+  is_running = false;
+  /** The last error of an `attempt` hook, whose it is, and what was thrown for it: the stage that sends may pass that on. */
+  failed: { readonly stage: CompiledStage; readonly error: unknown; readonly thrown: unknown } | undefined;
+  /** What the request was before; set while another upstream may follow. */
+  #before: (Pick<RequestContext, 'rewrites' | 'conversion'> & { readonly body: BodyState | undefined }) | undefined;
+
+  /** See `StageContext.prepareAttempt`. */
+  prepare(ctx: RequestContext, facts: RouteFacts, is_last: boolean): void | Promise<void> {
+    const sender = ctx.stage;
+    this.#goBack(ctx, is_last);
+    ctx.replaceFacts(facts);
+    this.is_running = true;
+    const done = () => {
+      this.is_running = false;
+      ctx.stage = sender;
+    };
+    const fail = (error: unknown): never => {
+      const stage = ctx.stage!;
+      done();
+      // A stage that fails ends the request; only one that refuses keeps it from this upstream alone.
+      const is_failure = error instanceof StageError && !isRefusal(stage, error);
+      const thrown = is_failure ? new Error('a stage failed before an attempt', { cause: error }) : error;
+      this.failed = { stage, error, thrown };
+      throw thrown;
+    };
+    try {
+      const waiting = runAttemptHooks(ctx, 0);
+      if (waiting !== undefined) return waiting.then(done, fail);
+    } catch (error) {
+      fail(error);
+    }
+    done();
+    return undefined;
+  }
+
+  /** See `StageContext.passOver`. */
+  passOver(ctx: RequestContext, reason: DropReason): boolean {
+    const [passed, ...others] = ctx.candidates ?? [];
+    const [next] = others;
+    if (passed === undefined || next === undefined) return false;
+    const { name } = passed.upstream;
+    ctx.candidates = others;
+    ctx.replaceFacts({
+      ...next.facts,
+      'route.candidates': ctx.peek('route.candidates')?.filter((candidate) => candidate !== name),
+      'route.dropped': [...(ctx.peek('route.dropped') ?? []), `${name}: ${reason}`],
+    });
+    return true;
+  }
+
+  #goBack(ctx: RequestContext, is_last: boolean): void {
+    if (this.#before === undefined) {
+      const { rewrites, conversion } = ctx;
+      if (!is_last) this.#before = { body: ctx.body?.save(), rewrites, conversion };
+      return;
+    }
+    const { body, rewrites, conversion } = this.#before;
+    if (body !== undefined) ctx.body?.restore(body, is_last);
+    ctx.rewrites = rewrites;
+    ctx.conversion = conversion;
+  }
+}
+
+/** Hooks that take no time are not waited for. */
+function runAttemptHooks(ctx: RequestContext, from: number): Promise<void> | undefined {
+  for (let i = from; i < ctx.entered.length; i++) {
+    const stage = ctx.entered[i]!;
+    if (stage.hooks.attempt === undefined) continue;
+    ctx.stage = stage;
+    const returned = stage.hooks.attempt(ctx);
+    if (returned instanceof Promise) return returned.then(() => runAttemptHooks(ctx, i + 1));
+  }
+  return undefined;
+}
 
 const NOTHING: readonly never[] = [];
 
@@ -116,7 +291,8 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   decisions(told: ReadonlySet<string>): AuditRecord {
-    this.notes.is_recorded = true;
+    // Stages of the operator's may ask before the record is written.
+    if (this.stage?.definition.name === 'audit') this.notes.is_recorded = true;
     return describeDecisions(this, told);
   }
 

@@ -3,16 +3,14 @@ import { StageError } from '../contract/errors.ts';
 import type { Answer, Relay, ResponseEvent } from '../contract/stage.ts';
 import { endOfTurn } from '../kit/end-of-turn.ts';
 import { definitionFor } from '../protocols/definitions.ts';
-import { sendWhole } from './answer/send-whole.ts';
+import { sendWhole } from './answer.ts';
 import type { CompiledStage } from './compiled.ts';
-import { discardResult, type Result } from './contained/result.ts';
-import { asError, failureOf, isRefusal, reportFailure } from './contained/stage-failure.ts';
-import { clientGone, type RequestContext } from './context.ts';
-import type { LateAnswer } from './drain.ts';
+import { asError, discardResult, failureOf, isRefusal, type Result, reportFailure } from './contained/result.ts';
+import { clientGone, type LateAnswer, type RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
-import { watchAnswer } from './rewriting/rewrite-answer.ts';
+import { watchAnswer } from './rewriting.ts';
 
 /** Status recorded for a client that went away before anything was sent to it. */
 const CLIENT_CLOSED_REQUEST = 499;

@@ -6,15 +6,12 @@ export interface Api {
   readonly path: string;
   /** In the plural, such as `chat completions`. */
   readonly what: string;
-  /** Who asks it. */
   readonly clients: string;
   /** Fields of a request that asks for at most `most` tokens. */
   request(prompt: string, most: number): Fields;
-  /** Fields that make a request wrong. */
   readonly wrong: Fields;
   /** Besides `stream`, where a stream is to tell its usage. */
   readonly stream_fields: Fields;
-  /** The form of an error. */
   readonly error_form: string;
   errorFaults(json: unknown): string[];
   wholeFaults(json: Fields): string[];

@@ -130,7 +130,7 @@ const REMEDIES: readonly (readonly [codes: RegExp, remedy: string])[] = [
   [/^ERR_TLS_CERT_ALTNAME/, 'give the address that the certificate is for, or have one made for this address'],
   [
     /SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/,
-    'put the certificate of its authority into a file and name that in NODE_EXTRA_CA_CERTS; coding clients need the same',
+    'put the certificate of its authority into a file and name that in NODE_EXTRA_CA_CERTS; coding clients need the same, the coding CLI and the build CLI in SSL_CERT_FILE',
   ],
   [/^(?:EPROTO|ERR_SSL)/, 'https is spoken to something that does not: are scheme and port right?'],
   [

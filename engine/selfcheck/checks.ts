@@ -9,17 +9,21 @@ import {
   type Asked,
   askFor,
   foreignOutcome,
+  notServed,
+  notStreamed,
   outcomeOf,
+  PROMPT,
   refusedOutcome,
+  requestOf,
   type SelfCheck,
   type SelfCheckOutcome,
+  SHORT,
   type Subject,
   withoutModel,
 } from './check.ts';
-import { CLIENT_CHECKS } from './clients/checks.ts';
+import { CLIENT_CHECKS } from './clients.ts';
 import { FORWARDING_CHECKS } from './forwarding.ts';
 import { LIMIT_CHECK } from './limits.ts';
-import { notServed, notStreamed, PROMPT, requestOf, SHORT } from './requests.ts';
 import { probeSignIn } from './sign-in-page.ts';
 
 const MODELS_PATH = '/v1/models?limit=1000';
@@ -90,7 +94,6 @@ export const CHECKS: readonly SelfCheck[] = [
   ...CLIENT_CHECKS,
 ];
 
-/** Errors, whole answers and streams of a protocol. */
 function checksOf(protocol: Protocol): SelfCheck[] {
   const { what, error_form } = APIS[protocol];
   const capital = what.charAt(0).toUpperCase() + what.slice(1);

@@ -7,16 +7,18 @@ import {
   askFor,
   foreignOutcome,
   NO_MODEL,
+  notServed,
+  notStreamed,
   outcomeOf,
   refusedOutcome,
+  requestOf,
   type SelfCheck,
   type SelfCheckOutcome,
+  SHORT,
   type Subject,
 } from './check.ts';
-import { compareBodies } from './compare-bodies.ts';
-import type { Echo, EchoAnswer, EchoedRequest } from './echo/echo.ts';
-import { PROBES } from './probe-bodies.ts';
-import { notServed, notStreamed, requestOf, SHORT } from './requests.ts';
+import { compareBodies, PROBES } from './compare-bodies.ts';
+import type { Echo, EchoAnswer, EchoedRequest } from './echo/open-echo.ts';
 
 const HOW =
   'needs --echo with an address such as 127.0.0.1:4010, an upstream of the gateway that points there, and with --model a model that goes to it';
@@ -115,7 +117,6 @@ function translated(protocol: Protocol): SelfCheckOutcome {
   );
 }
 
-/** A request that was to be forwarded. */
 interface Probe {
   readonly path?: string;
   /** Fields of the body besides the model, the bound and the prompt. */
@@ -123,17 +124,14 @@ interface Probe {
   /** In place of a usual body; is given the text that has to be in it. */
   body?(text: string): string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** What the upstream is to answer. */
   readonly answer?: EchoAnswer;
   readonly note?: string;
   readonly seconds?: number;
 }
 
-/** A request with what the upstream got of it. */
 interface Forwarded extends Asked {
   /** The first that arrived; `undefined` where none did. */
   readonly received: EchoedRequest | undefined;
-  /** How many arrived. */
   readonly count: number;
 }
 
@@ -147,7 +145,6 @@ async function forward(subject: Subject, echo: Echo, protocol: Protocol, probe: 
   return { ...asked, received: expected.received(), count: expected.count() };
 }
 
-/** The first request to the echo upstream. */
 interface First extends Forwarded {
   /** What the gateway serves for the model; of several protocols the first one of `PROTOCOLS`. */
   readonly served: Protocol;
@@ -362,8 +359,9 @@ async function checkUsage(subject: Subject, echo: Echo): Promise<SelfCheckOutcom
   });
 }
 
-/** Larger together than the buffers of proxies, which have up to 32 KiB. */
-const PACE = { pieces: 60, piece_bytes: 600, pause_ms: 25 } as const;
+/** Numbers that are no repetition, larger together than the buffers of proxies, which have up to 32 KiB. */
+const NUMBERS = Array.from({ length: 5143 }, (_, index) => String(100_000 + ((index * 7919) % 900_000))).join(' ');
+const PACE = { text: NUMBERS, pieces: 60, pause_ms: 25 } as const;
 
 const ARRIVING = {
   one_by_one: ['ok', 'events arrive one by one, as they are made', ''],

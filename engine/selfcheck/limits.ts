@@ -7,12 +7,14 @@ import {
   askFor,
   foreignOutcome,
   NO_MODEL,
+  notServed,
   outcomeOf,
+  requestOf,
   type SelfCheck,
   type SelfCheckOutcome,
+  SHORT,
   type Subject,
 } from './check.ts';
-import { notServed, requestOf, SHORT } from './requests.ts';
 
 const HOW = 'needs --limit-token-env with the name of a variable that holds a token whose limit is used up';
 const REQUESTS = PROTOCOLS.length + 1;

@@ -10,7 +10,6 @@ const CLEANING_MS = 5000;
 
 /** What whoever makes the checks has to say on the way. */
 export interface RunOptions {
-  /** Is told what is about to be made. */
   begin?(check: SelfCheck): void;
   /** What comes in place of a check that is not made although it could be, such as one that costs too much. */
   refuse?(check: SelfCheck): SelfCheckOutcome | undefined;

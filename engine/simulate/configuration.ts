@@ -6,8 +6,7 @@ import { load } from '../load/index.ts';
 import type { TestFile } from '../load/tests/test-file.ts';
 import type { Findings } from '../source/findings.ts';
 import { childOf, type MapNode, type Node, nodeAt } from '../source/node.ts';
-import { readSource } from '../source/read-source.ts';
-import { parseSource } from '../source/source.ts';
+import { parseSource, readSource } from '../source/source.ts';
 import type { Loaded } from '../source/spec.ts';
 
 /**

@@ -5,13 +5,13 @@ import {
   type DryRun,
   decisionOf,
   entryStep,
+  limitSteps,
   routingSteps,
   type SentStep,
   type StageStep,
   spendingSteps,
+  upstreamSteps,
 } from '../explain/dry-run.ts';
-import { limitSteps } from '../explain/limits.ts';
-import { upstreamSteps } from '../explain/upstreams.ts';
 import { secretPlace } from '../kit/secret-names.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import type { Loaded } from '../source/spec.ts';

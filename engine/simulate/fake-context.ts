@@ -6,10 +6,9 @@ import type { Clock } from '../contract/services.ts';
 import type { RequestBody, StageDefinition } from '../contract/stage.ts';
 import { HeldBody } from '../run/body.ts';
 import type { CompiledPipeline } from '../run/compiled.ts';
-import { RequestContext } from '../run/context.ts';
-import type { RequestEnvironment } from '../run/environment.ts';
+import { RequestContext, type RequestEnvironment } from '../run/context.ts';
 import { factMask } from '../run/fact-store.ts';
-import { Occupancy } from '../run/occupancy.ts';
+import { Occupancy } from '../run/holdings.ts';
 
 /** Values of facts by dotted path. */
 export type Facts = Readonly<Partial<Record<FactPath, unknown>>>;

@@ -1,6 +1,6 @@
 import type { Rewriting } from '../contract/rewriting.ts';
-import { compileRewriting, TextRewriter } from '../protocols/rewriting/text-rewriter.ts';
-import { checkRewriting } from '../run/rewriting/check-rewriting.ts';
+import { compileRewriting, TextRewriter } from '../protocols/rewriting.ts';
+import { checkRewriting } from '../run/rewriting.ts';
 
 /**
  * What the `rewrite` hook of a stage makes of a text that comes in pieces.

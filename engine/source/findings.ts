@@ -12,35 +12,6 @@ export interface Details {
   readonly once?: boolean;
 }
 
-/** What one load has found so far: diagnostics, files read, and which text is secret. */
-export interface Findings {
-  /** Adds a diagnostic at a mark, or about a file as a whole. */
-  report(code: DiagnosticCode, at: Mark | { readonly file: string }, message: string, details?: Details): void;
-  /** Declares every scalar below a node secret: no snippet will show it. */
-  hide(node: Node): void;
-  /** Declares a part of a file secret; offsets, start and end. */
-  hideRange(file: string, range: readonly [number, number]): void;
-  /**
-   * Leaves out warnings of one code in one file and in the fragments it uses. The mark is where the file says so.
-   * @param more files that it extends.
-   */
-  allow(at: Mark, code: string, more?: readonly string[]): void;
-  /** Remembers a file that was read, with its text. */
-  read(file: string, text: string): void;
-  /** Remembers a file that a secret is in, absolute; its text is not kept. */
-  readSecret(file: string): void;
-  /** How many errors there are so far. */
-  errors(): number;
-  /** Sorted by file, line and column, without repetitions; warnings only when there are no errors. */
-  diagnostics(): readonly Diagnostic[];
-  /** Files that were read, absolute. */
-  files(): readonly string[];
-  /** Files with secrets, absolute. */
-  secret_files(): readonly string[];
-  /** Text of each file with secrets blanked out, for snippets. */
-  sources(): ReadonlyMap<string, string>;
-}
-
 function byPosition(a: Diagnostic, b: Diagnostic): number {
   if (a.file !== b.file) return a.file < b.file ? -1 : 1;
   return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0) || (a.code < b.code ? -1 : 1);
@@ -55,7 +26,7 @@ function neverOccurs(at: Mark, code: string): Diagnostic {
 }
 
 /** An empty collection of findings. */
-export function createFindings(): Findings {
+export function createFindings() {
   const found = new Map<string, Diagnostic>();
   const texts = new Map<string, string>();
   const hidden = new Map<string, (readonly [number, number])[]>();
@@ -67,7 +38,13 @@ export function createFindings(): Findings {
     hidden.get(file)!.push(range);
   };
   return {
-    report(code, at, message, { once = false, ...details } = {}) {
+    /** Adds a diagnostic at a mark, or about a file as a whole. */
+    report(
+      code: DiagnosticCode,
+      at: Mark | { readonly file: string },
+      message: string,
+      { once = false, ...details }: Details = {},
+    ): void {
       const position = 'line' in at ? at : { file: at.file };
       const given = Object.fromEntries(Object.entries(details).filter(([, text]) => text !== undefined));
       const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...position, ...given };
@@ -78,17 +55,24 @@ export function createFindings(): Findings {
       found.set(key, diagnostic);
       if (diagnostic.severity === 'error') errors += 1;
     },
-    hide(node) {
+    /** Declares every scalar below a node secret: no snippet will show it. */
+    hide(node: Node): void {
       for (const scalar of scalarsOf(node)) hideRange(scalar.mark.file, scalar.range);
     },
+    /** Declares a part of a file secret; offsets, start and end. */
     hideRange,
-    allow(at, code, more = []) {
+    /**
+     * Leaves out warnings of one code in one file and in the fragments it uses. The mark is where the file says so.
+     * @param more files that it extends.
+     */
+    allow(at: Mark, code: string, more: readonly string[] = []): void {
       // An extension of several pipelines says it for each of them.
       if (!allowed.some((one) => one.at === at)) allowed.push({ at, code, files: [at.file, ...more] });
     },
-    read: (file, text) => void texts.set(file, text),
-    errors: () => errors,
-    diagnostics() {
+    read: (file: string, text: string) => void texts.set(file, text),
+    errors: (): number => errors,
+    /** Sorted by file, line and column, without repetitions; warnings only when there are no errors. */
+    diagnostics(): readonly Diagnostic[] {
       const all = [...found.values()];
       // Warnings say what a configuration that runs might not mean; while it cannot run they would only hide the errors.
       if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPosition);
@@ -101,9 +85,17 @@ export function createFindings(): Findings {
       const left = all.filter((diagnostic) => !allowed.some((one) => meets(one)(diagnostic)));
       return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
     },
-    files: () => [...texts.keys()],
-    readSecret: (file) => void secret_files.add(file),
-    secret_files: () => [...secret_files],
-    sources: () => new Map([...texts].map(([file, text]) => [file, hideRanges(text, hidden.get(file) ?? [])] as const)),
+    /** Files that were read, absolute. */
+    files: (): readonly string[] => [...texts.keys()],
+    /** Remembers a file that a secret is in, absolute; its text is not kept. */
+    readSecret: (file: string) => void secret_files.add(file),
+    /** Files with secrets, absolute. */
+    secret_files: (): readonly string[] => [...secret_files],
+    /** Text of each file with secrets blanked out, for snippets. */
+    sources: (): ReadonlyMap<string, string> =>
+      new Map([...texts].map(([file, text]) => [file, hideRanges(text, hidden.get(file) ?? [])] as const)),
   };
 }
+
+/** What one load has found so far: diagnostics, files read, and which text is secret. */
+export type Findings = ReturnType<typeof createFindings>;

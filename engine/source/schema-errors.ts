@@ -1,21 +1,490 @@
 import type { JsonSchema } from '../contract/json-schema.ts';
 import { closest, closestKey, listed } from '../kit/text/suggest.ts';
-import { keyName } from './describe.ts';
+import type { DiagnosticCode } from './diagnostics/codes.ts';
 import { isSecretKey, looksSecret } from './diagnostics/secrets.ts';
-import type { Findings } from './findings.ts';
-import { type Entry, entriesOf, entryOf, type Node, nodeAt, scalarsOf } from './node.ts';
-import { withoutOtherBranches } from './schema-branches.ts';
-import { alternativeKeys, inEnvironment, reportSchemaError } from './schema-wording.ts';
-import { corrected, type Slip } from './slips.ts';
-import type { SchemaError } from './validator.ts';
-import { flow, listMeant } from './value-meant.ts';
+import type { Details, Findings } from './findings.ts';
+import {
+  describe,
+  type Entry,
+  entriesOf,
+  entryOf,
+  keyName,
+  type Mark,
+  type Node,
+  nodeAt,
+  scalarsOf,
+  textOf,
+} from './node.ts';
+import type { SchemaError } from './validate.ts';
+
+const KIBI = 1024;
+
+/** How many of a key's own unit another unit is: `bytes` -> `mb`. Bytes of a configuration are counted in binary. */
+const UNITS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+  bytes: {
+    b: 1,
+    k: KIBI,
+    kb: KIBI,
+    kib: KIBI,
+    m: KIBI ** 2,
+    mb: KIBI ** 2,
+    mib: KIBI ** 2,
+    g: KIBI ** 3,
+    gb: KIBI ** 3,
+    gib: KIBI ** 3,
+  },
+  seconds: { ms: 0.001, s: 1, sec: 1, m: 60, min: 60, h: 3600, d: 86_400 },
+  minutes: { s: 1 / 60, m: 1, min: 1, h: 60, d: 1440 },
+  usd: { usd: 1, $: 1 },
+  percent: { '%': 1 },
+  weight: { '%': 1 },
+};
+
+/**
+ * The number that was probably meant by a text: without quotes, digit separators and currency, in the unit that the
+ * key's name ends with. `undefined` when that is anybody's guess.
+ */
+function numberMeant(text: string, key: string): number | undefined {
+  const [, sign = '', digits = '', unit = ''] = /^\s*(-?)\$?\s*([\d_]*\.?\d+)\s*([a-z$%]*);?\s*$/i.exec(text) ?? [];
+  const number = Number(sign + digits.replaceAll('_', ''));
+  if (digits === '' || !Number.isFinite(number)) return undefined;
+  if (unit === '') return number;
+  const units = UNITS[key.slice(key.lastIndexOf('_') + 1)] ?? UNITS.usd;
+  const factor = units?.[unit.toLowerCase()];
+  return factor === undefined ? undefined : number * factor;
+}
+
+/** A key that stands in a file in place of another. */
+export interface Slip {
+  /** JSON pointer of the mapping. */
+  readonly owner: string;
+  readonly key: string;
+  readonly meant: string;
+  /** Whether that key holds a list. */
+  readonly is_list?: boolean;
+}
+
+/** A node with one key renamed. */
+export function corrected(root: Node, { owner, key, meant, is_list }: Slip): Node {
+  const target = nodeAt(root, owner);
+  if (target.kind !== 'map') return root;
+  // Who writes `method: POST` misses `methods: [POST]` by one mistake, not by two.
+  const inList = (value: Node): Node => ({ kind: 'list', items: [value], mark: value.mark });
+  const entries = target.entries.map((entry) => {
+    if (entry.key !== key) return entry;
+    return {
+      ...entry,
+      key: meant,
+      value: is_list && entry.value.kind === 'scalar' ? inList(entry.value) : entry.value,
+    };
+  });
+  return replaced(root, target, { ...target, entries });
+}
+
+function replaced(node: Node, old: Node, fresh: Node): Node {
+  if (node === old) return fresh;
+  if (node.kind === 'list') return { ...node, items: node.items.map((item) => replaced(item, old, fresh)) };
+  if (node.kind !== 'map') return node;
+  return {
+    ...node,
+    entries: node.entries.map((entry) => ({ ...entry, value: replaced(entry.value, old, fresh) })),
+  };
+}
+
+// What was probably meant by a value of another type than the schema wants.
+
+const quoted = (text: string): string => (/^[\w./:-]+$/.test(text) ? text : JSON.stringify(text));
+
+/** A value in YAML's flow style, such as { a: [1, b] }. */
+export function flow(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(flow).join(', ')}]`;
+  if (typeof value !== 'object' || value === null) return typeof value === 'string' ? quoted(value) : String(value);
+  return `{ ${Object.entries(value)
+    .map(([key, item]) => `${key}: ${flow(item)}`)
+    .join(', ')} }`;
+}
+
+/** What to write instead, as an advice that can be pasted; `undefined` when that is anybody's guess. */
+function valueMeant(wanted: readonly string[], node: Node, key: string, schema: JsonSchema = {}): string | undefined {
+  const { examples, properties, items } = schema as {
+    examples?: readonly unknown[];
+    properties?: object;
+    items?: JsonSchema;
+  };
+  const is_entry = properties !== undefined && 'stage' in properties;
+  return (
+    byExample(wanted, node, examples) ?? byDashes(wanted, node, items) ?? typeHelp(wanted, node, is_entry, key, items)
+  );
+}
+
+/** @param is_entry whether a mapping with the key `stage` is wanted. */
+function typeHelp(
+  wanted: readonly string[],
+  node: Node,
+  is_entry: boolean,
+  key: string,
+  items?: JsonSchema,
+): string | undefined {
+  const value = node.kind === 'scalar' ? node.value : undefined;
+  if (typeof value === 'string') return textHelp(wanted, value, is_entry, key, items);
+  if (wanted.includes('array') && typeof value === 'number') return `write a list: [${value}]`;
+  const is_plain = typeof value === 'number' || typeof value === 'boolean';
+  return wanted.includes('string') && is_plain ? `write "${value}"` : undefined;
+}
+
+function textHelp(
+  wanted: readonly string[],
+  value: string,
+  is_entry: boolean,
+  key: string,
+  items?: JsonSchema,
+): string | undefined {
+  const number = wanted.some((type) => type === 'number' || type === 'integer') ? numberMeant(value, key) : undefined;
+  if (number !== undefined) return `write ${number}`;
+  if (wanted.includes('boolean') && /^(yes|on|true)$/i.test(value)) return 'write true';
+  if (wanted.includes('boolean') && /^(no|off|false)$/i.test(value)) return 'write false';
+  if (wanted.includes('object') && /^[\w-]+:\S/.test(value)) return 'put a space after the colon';
+  if (wanted.includes('object') && is_entry && /^[\w-]+$/.test(value)) return `write { stage: ${value} }`;
+  if (!wanted.includes('array') || value === '') return undefined;
+  return looksSecret(value) ? 'write a list' : `write a list: ${flow(listMeant(value, items))}`;
+}
+
+/** The items of a list that was written as one text: between commas, or between spaces where no item can hold one. */
+function listMeant(text: string, items: JsonSchema = {}): string[] {
+  const { pattern } = items as { pattern?: string };
+  const words = text.split(/[\s,]+/).filter((word) => word !== '');
+  const fits = (word: string) => new RegExp(pattern ?? '').test(word);
+  return pattern !== undefined && !fits(text) && words.every(fits) ? words : text.split(/,\s*/);
+}
+
+/** For a mapping of names where a list of items with names belongs, and for a mapping whose keys have dashes. */
+function byDashes(wanted: readonly string[], node: Node, items: JsonSchema = {}): string | undefined {
+  if (wanted.includes('object') && node.kind === 'list') {
+    const is_split = node.items.length > 0 && node.items.every((item) => item.kind === 'map');
+    return is_split ? 'remove the dashes: they begin the items of a list' : undefined;
+  }
+  const [name] = (items as { required?: readonly string[] }).required ?? [];
+  if (!wanted.includes('array') || node.kind !== 'map' || name === undefined) return undefined;
+  const is_one = node.entries.some(({ key }) => key === name);
+  return is_one ? `begin the item with a dash: \`- ${name}:\`` : `begin each item with a dash: \`- ${name}: ...\``;
+}
+
+/** For a mapping that stands where a list belongs. */
+function byExample(wanted: readonly string[], node: Node, examples: readonly unknown[] = []): string | undefined {
+  if (!wanted.includes('array') || node.kind !== 'map') return undefined;
+  const example = examples.findLast((one) => Array.isArray(one));
+  return example === undefined ? undefined : `write ${flow(example)}, for example`;
+}
+
+interface Wording {
+  readonly code: DiagnosticCode;
+  readonly mark: Mark;
+  readonly message: string;
+  readonly details?: Details;
+}
+
+type Explain = (error: SchemaError, node: Node, root: Node) => Wording;
+
+const TYPE_NAMES: Readonly<Record<string, string>> = {
+  string: 'a text',
+  number: 'a number',
+  integer: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list',
+  object: 'a mapping',
+  null: 'nothing',
+};
+
+const FORMATS: Readonly<Record<string, string>> = {
+  'listen-address': 'host:port, such as 127.0.0.1:8080, with a port up to 65535',
+};
+
+/** So many choices still make their first a fair example. */
+const FEW_CHOICES = 3;
+
+const RELATIONS: Readonly<Record<string, string>> = {
+  '>=': 'at least',
+  '<=': 'at most',
+  '>': 'more than',
+  '<': 'less than',
+};
+
+/** The keys of `anyOf: [{ required: [a] }, { required: [b] }]`; none where the alternatives are values. */
+function alternativeKeys(error: SchemaError): string[] {
+  const branches = (error.parentSchema?.anyOf ?? []) as { required?: string[]; type?: unknown }[];
+  return branches.flatMap(({ required = [], type }) => (type === undefined ? required : []));
+}
+
+/** Of more alternatives only the first is proposed. */
+const PROPOSED_MAX = 3;
+
+/** @param join whether the mapping lacks one of the keys, or each. */
+function missing(keys: readonly string[], owner: Node, error: SchemaError, join: 'or' | 'and' = 'or'): Wording {
+  const properties = (error.parentSchema?.properties ?? {}) as Readonly<Record<string, JsonSchema>>;
+  const names = listed(keys.map((key) => `\`${key}\``)).replace(/ or (\S+)$/, ` ${join} $1`);
+  const many = join === 'or' && keys.length > PROPOSED_MAX;
+  const proposals = (many ? keys.slice(0, 1) : keys).map((key) => proposal(key, properties[key]));
+  const help = `${proposals.join(` ${join} `)}${many ? ', or one of the others' : ''}`;
+  const message = join === 'and' ? `the keys ${names} are missing` : `the key ${names} is missing`;
+  return { code: 'C3002', mark: owner.mark, message, details: { help: `add ${help}` } };
+}
+
+/** A key with a value that is ready to paste, or else with what it means. */
+function proposal(key: string, schema: JsonSchema = {}): string {
+  const {
+    'x-secret': variable,
+    examples,
+    enum: allowed,
+    description,
+  } = schema as {
+    'x-secret'?: unknown;
+    examples?: readonly unknown[];
+    enum?: readonly unknown[];
+    description?: string;
+  };
+  const few = allowed !== undefined && allowed.length <= FEW_CHOICES ? allowed[0] : undefined;
+  const example = typeof variable === 'string' ? variable : (examples?.[0] ?? few);
+  if (example !== undefined) return `\`${key}: ${flow(example)}\``;
+  return description === undefined ? `\`${key}:\`` : `\`${key}:\` (${description.replace(/\.$/, '')})`;
+}
+
+function wrongType(error: SchemaError, node: Node): Wording {
+  const wanted = ([] as string[]).concat(error.params.type as string | string[]);
+  const { examples } = (error.parentSchema ?? {}) as { examples?: readonly unknown[] };
+  const [example] = wanted.includes('string') ? (examples ?? []) : [];
+  const key = error.instancePath.slice(error.instancePath.lastIndexOf('/') + 1);
+  const expected = listed(wanted.map((type) => TYPE_NAMES[type] ?? type));
+  if (isEndless(node) && (wanted.includes('number') || wanted.includes('integer'))) {
+    const details = { found: describe(node), expected: `${expected} below 1e+308` };
+    return { code: 'C3005', mark: node.mark, message: 'the value is out of range', details };
+  }
+  const is_plain = node.kind === 'scalar' && (typeof node.value === 'number' || typeof node.value === 'boolean');
+  const any_text = ['format', 'pattern', 'x-url'].every((keyword) => !(keyword in (error.parentSchema ?? {})));
+  const help =
+    example === undefined || (is_plain && any_text)
+      ? valueMeant(wanted, node, key, error.parentSchema)
+      : `write ${flow(example)}, for example`;
+  const { 'x-secret': variable, 'x-several': several } = error.parentSchema ?? {};
+  const hint =
+    typeof variable === 'string'
+      ? `write the name of a variable: \`${key}: ${variable}\``
+      : typeof several === 'string' && node.kind === 'list'
+        ? `for a list there is \`${several}\``
+        : help;
+  const details = { found: describe(node), expected, help: hint };
+  return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
+}
+
+/** Whether it is a number larger than any that programs calculate with, such as 1e400 or .inf. */
+function isEndless(node: Node): boolean {
+  return node.kind === 'scalar' && (node.value === Infinity || node.value === -Infinity);
+}
+
+const EMPTY = {
+  minLength: ['text', 'character'],
+  minItems: ['list', 'item'],
+  minProperties: ['mapping', 'key'],
+} as const;
+
+function tooFew(error: SchemaError, node: Node): Wording {
+  if ((error.params.limit as number) > 1) return outOfRange(error, node);
+  const [what, part] = EMPTY[error.keyword as keyof typeof EMPTY];
+  const details = { expected: `at least one ${part}`, help: 'fill it in, or leave the key out if nothing is meant' };
+  return { code: 'C3007', mark: node.mark, message: `the ${what} is empty`, details };
+}
+
+function notAllowed(error: SchemaError, node: Node): Wording {
+  const values = ([] as unknown[]).concat(error.params.allowedValues ?? error.params.allowedValue);
+  const allowed = values.map((one) => (typeof one === 'string' && isNumeral(one) ? JSON.stringify(one) : String(one)));
+  const value = node.kind === 'scalar' ? node.value : undefined;
+  const as_text = values.find((one) => typeof one === 'string' && typeof value === 'number' && Number(one) === value);
+  const meant = typeof value === 'string' ? closest(value, values.map(String)) : as_text;
+  const text =
+    as_text !== undefined
+      ? `write "${as_text}", in quotes`
+      : meant === value
+        ? `write ${meant}, without quotes`
+        : `did you mean \`${meant}\`?`;
+  return {
+    code: 'C3004',
+    mark: node.mark,
+    message: `${describe(node)} is not one of the allowed values`,
+    details: { expected: listed(allowed, 40), help: meant === undefined ? whatItIs(error) : text },
+  };
+}
+
+/** Longest description of a key that helps to choose a word, in characters. */
+const DESCRIPTION_CHARS_MAX = 160;
+
+function whatItIs({ parentSchema }: SchemaError): string | undefined {
+  const { description } = (parentSchema ?? {}) as { description?: string };
+  return description !== undefined && description.length <= DESCRIPTION_CHARS_MAX ? description : undefined;
+}
+
+/** Whether YAML would read the text as a number without quotes. */
+function isNumeral(text: string): boolean {
+  return text.trim() !== '' && Number.isFinite(Number(text));
+}
+
+function repeated(error: SchemaError, _list: Node, root: Node): Wording {
+  const { i, j } = error.params as { i: number; j: number };
+  const node = nodeAt(root, `${error.instancePath}/${Math.max(i, j)}`);
+  const details = { help: 'remove one of the two' };
+  return { code: 'C3010', mark: node.mark, message: `${describe(node)} is listed twice`, details };
+}
+
+function wrongForm(error: SchemaError, node: Node): Wording {
+  const expected = FORMATS[error.params.format as string] ?? expectation(error);
+  return { code: 'C3006', mark: node.mark, message: `${describe(node)} has the wrong form`, details: { expected } };
+}
+
+function keyForm(error: SchemaError, owner: Node, key: string): Wording {
+  const mark = entryOf(owner, key)?.key_mark ?? owner.mark;
+  const message = `the key ${keyName(key)} has the wrong form`;
+  return { code: 'C3006', mark, message, details: { expected: expectation(error) } };
+}
+
+function expectation(error: SchemaError): string {
+  const stated = error.parentSchema?.['x-expected'];
+  return typeof stated === 'string' ? stated : `text that matches ${error.params.pattern ?? 'the schema'}`;
+}
+
+function outOfRange(error: SchemaError, node: Node): Wording {
+  const { keyword, params } = error;
+  const unit = /Length$/.test(keyword) ? ' characters' : /Items$/.test(keyword) ? ' items' : '';
+  const relation = RELATIONS[params.comparison as string] ?? (keyword.startsWith('max') ? 'at most' : 'at least');
+  const expected =
+    params.limit === undefined ? (error.message ?? 'another value') : `${relation} ${params.limit}${unit}`;
+  const found = unit === '' ? { found: describe(node) } : {};
+  return { code: 'C3005', mark: node.mark, message: 'the value is out of range', details: { ...found, expected } };
+}
+
+const EXPLANATIONS: Readonly<Record<string, Explain>> = {
+  required: (error, node) => missing([error.params.missingProperty as string], node, error),
+  dependencies: (error, node) => missing([error.params.missingProperty as string], node, error),
+  anyOf: (error, node) => missing(alternativeKeys(error), node, error),
+  type: wrongType,
+  minLength: tooFew,
+  minItems: tooFew,
+  minProperties: tooFew,
+  enum: notAllowed,
+  const: notAllowed,
+  uniqueItems: repeated,
+  pattern: wrongForm,
+  format: wrongForm,
+};
+
+/**
+ * Reports one error of the validator in the words of this language.
+ * @param keys all keys that the same mapping lacks, where the error is one of them.
+ */
+function reportSchemaError(error: SchemaError, root: Node, findings: Findings, keys: readonly string[]): void {
+  const node = nodeAt(root, error.instancePath);
+  const is_empty = node.kind === 'scalar' && (node.value === null || node.value === '');
+  if (error.parentSchema?.['x-secret'] !== undefined && !is_empty) {
+    reportLiteralSecret(node, error.parentSchema['x-secret'], findings);
+    return;
+  }
+  if (keys.length > 1) {
+    const { code, mark, message, details } = missing(keys, node, error, 'and');
+    findings.report(code, mark, message, details);
+    return;
+  }
+  const explain = EXPLANATIONS[error.keyword] ?? outOfRange;
+  const { code, mark, message, details } =
+    error.propertyName === undefined ? explain(error, node, root) : keyForm(error, node, error.propertyName);
+  findings.report(code, mark, message, details);
+}
+
+/**
+ * How to get a secret out of the file.
+ * @param example what the schema's `x-secret` says: the name of a variable, or `true`.
+ */
+function inEnvironment(env_key: string | undefined, key: string, example?: unknown): string {
+  const variable = typeof example === 'string' ? example : key.replace(/_env$/, '').toUpperCase();
+  const set = `put the secret into the environment (export ${variable}=...)`;
+  return env_key === undefined
+    ? `${set} and give its name to a key that ends in _env`
+    : `${set} and write \`${env_key}: ${variable}\``;
+}
+
+/** Reports a value that stands where the name of an environment variable belongs, without showing it. */
+export function reportLiteralSecret(node: Node, example: unknown, findings: Findings): void {
+  findings.hide(node);
+  const key = node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1);
+  const reference = node.kind === 'scalar' ? /^\$\{?([A-Z_][A-Z0-9_]*)\}?$/.exec(String(node.value))?.[1] : undefined;
+  if (reference !== undefined) {
+    findings.report('C3008', node.mark, 'this must be the name of an environment variable, as it is', {
+      help: `write \`${key}: ${reference}\``,
+    });
+    return;
+  }
+  findings.report('C3008', node.mark, 'this must be the name of an environment variable, not the secret itself', {
+    found: 'something that cannot be a name (not shown: it may be a secret)',
+    expected: `a name such as ${typeof example === 'string' ? example : 'UPSTREAM_KEY'}`,
+    help: inEnvironment(key, key, example),
+  });
+}
+
+/**
+ * The errors that count where a schema has alternatives. Of alternatives by key it is that none of the keys is there; of
+ * alternatives by value those of the one that was meant: a list, where a list stands there, a mapping for a mapping, and
+ * words where a text does.
+ */
+function withoutOtherBranches(errors: readonly SchemaError[], root: Node): SchemaError[] {
+  const alternatives = errors.filter(({ keyword }) => keyword === 'anyOf');
+  const by_value = alternatives.filter((error) => alternativeKeys(error).length === 0);
+  const others = alternatives.flatMap((error): OtherBranch[] => {
+    const { instancePath: at, schemaPath } = error;
+    if (!by_value.includes(error)) return [{ at, path: `${schemaPath}/` }];
+    const branches = (error.parentSchema?.anyOf ?? []) as readonly Branch[];
+    const meant = branchFor(nodeAt(root, at), branches);
+    const kept = `${schemaPath}/${meant}/`;
+    return branches.flatMap(({ $ref }, i) =>
+      i === meant ? [] : [$ref === undefined ? { at, path: `${schemaPath}/${i}/` } : { at, kept }],
+    );
+  });
+  return errors.filter((error) => !by_value.includes(error) && !others.some((branch) => isOf(branch, error)));
+}
+
+interface OtherBranch {
+  /** The value there is a choice for. Items of one list come under the same schema, and each may mean another of its branches. */
+  readonly at: string;
+  /** How the paths of its errors begin; a definition has paths of its own. */
+  readonly path?: string;
+  /** How those of the branch that was meant begin. */
+  readonly kept?: string;
+}
+
+/** What a definition says below the value may as well be about the items of the list that was meant. */
+function isOf({ at, path, kept }: OtherBranch, { instancePath, schemaPath }: SchemaError): boolean {
+  if (path === undefined) return instancePath === at && !schemaPath.startsWith(kept!);
+  return schemaPath.startsWith(path) && `${instancePath}/`.startsWith(`${at}/`);
+}
+
+interface Branch {
+  readonly $ref?: string;
+  readonly type?: string;
+  readonly enum?: readonly unknown[];
+}
+
+/** The place of the alternative that somebody who wrote this has meant. */
+function branchFor(node: Node, branches: readonly Branch[]): number {
+  const fitting = branches.filter(({ type }) => kindOf(type) === node.kind);
+  const words = textOf(node) === undefined ? undefined : fitting.find((branch) => branch.enum !== undefined);
+  return Math.max(branches.indexOf(words ?? fitting[0] ?? branches[0]!), 0);
+}
+
+/** What a value of a type of JSON Schema is in a file; what is no list or mapping, or has no type, is a scalar. */
+function kindOf(type: string | undefined): Node['kind'] {
+  return type === 'array' ? 'list' : type === 'object' ? 'map' : 'scalar';
+}
 
 type Schema = Record<string, unknown>;
 
 /** Of several errors about one value the first of these is the mistake, the others follow from it. */
 const PRECEDENCE = ['type', 'minLength', 'minItems', 'minProperties', 'enum', 'const', 'format', 'pattern'];
 
-/** Keywords that miss a key. */
 const REQUIRED = ['required', 'dependencies'];
 
 function rank({ keyword }: SchemaError): number {
@@ -67,17 +536,7 @@ export function reportSchemaErrors(
     const keys = [...missing.map(({ params }) => String(params.missingProperty)), ...chosen];
     reportSchemaError(error, root, findings, is_missing ? keys : []);
   }
-  const named = own.flatMap(({ keyword, instancePath, params, parentSchema }) => {
-    const key = String(params.propertyName);
-    const meant = key
-      .trim()
-      .toLowerCase()
-      .replace(/[^a-z0-9]+/g, '-');
-    const pattern = (parentSchema?.propertyNames as { pattern?: string } | undefined)?.pattern;
-    const fits = keyword === 'propertyNames' && pattern !== undefined && new RegExp(pattern).test(meant);
-    return fits ? { owner: instancePath, key, meant } : [];
-  });
-  return [...slips, ...named].reduce(corrected, root);
+  return slips.reduce(corrected, root);
 }
 
 /** Reports unknown keys, one mistake each, and knows which other errors follow from them. */
@@ -120,7 +579,6 @@ class KeyReporter {
     );
   }
 
-  /** Reports the unknown keys of one mapping. */
   private keysOf(errors: readonly SchemaError[]): Slip[] {
     const [first] = errors;
     if (first === undefined) return [];
@@ -232,9 +690,7 @@ class KeyReporter {
   }
 }
 
-function isEmpty({ value }: Entry): boolean {
-  return value.kind === 'scalar' && value.value === null;
-}
+const isEmpty = ({ value }: Entry): boolean => value.kind === 'scalar' && value.value === null;
 
 /** The properties of the first mapping called `key` in a schema. */
 function propertiesOf(schema: Schema, key: string): Schema {

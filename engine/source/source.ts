@@ -1,4 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
+
+import { LRUCache } from 'lru-cache';
 import {
   type Document,
   isAlias,
@@ -13,10 +15,17 @@ import {
 } from 'yaml';
 import { isEnvironmentName, isSecretKey } from './diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
-import { lineStarts, positionAt } from './indentation.ts';
 import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
-import { codePoint, controlCharacter } from './read-text.ts';
-import { ALIAS, type Span, type YamlProblem, yamlBreaks } from './yaml-errors.ts';
+import { codePoint, controlCharacter, readText } from './read-text.ts';
+import {
+  ALIAS,
+  lineStarts,
+  positionAt,
+  type Span,
+  STRANGE_SPACE,
+  type YamlProblem,
+  yamlBreaks,
+} from './yaml-errors.ts';
 
 /** Turns nodes of the YAML library into nodes of ours. */
 class Builder {
@@ -67,9 +76,6 @@ class Builder {
     const [start, end] = node.range;
     const value = node.value as ScalarNode['value'] | bigint;
     const empty = start === end && owner !== undefined;
-    const written = this.text.slice(start, end);
-    if (typeof value === 'number' && /^[-+]?0\d/.test(written))
-      this.reportLeadingZero(written, this.mark(start, end, pointer));
     return {
       kind: 'scalar',
       value: typeof value === 'bigint' ? Number(value) : value,
@@ -98,9 +104,10 @@ class Builder {
 
   private keyText(key: ParsedNode | null, mark: Mark): string | undefined {
     if (isScalar(key) && typeof key.value === 'string' && key.value !== '') {
-      if (key.value === '<<' && (key as Scalar).type === 'PLAIN') return this.report('C1011', mark);
+      if (key.value === '<<' && (key as Scalar).type === 'PLAIN')
+        return this.report('C1010', mark, 'write the keys out, or use a fragment');
       if (key.anchor !== undefined) return this.report('C1010', mark);
-      if ((key as Scalar).type === 'PLAIN' && STRANGE_SPACE.test(key.value))
+      if ((key as Scalar).type === 'PLAIN' && /^[\u00a0\u2000-\u200b\u202f\u3000]/.test(key.value))
         return this.report('C1008', { ...mark, length: 1 });
       if (key.tag === undefined) return key.value;
     }
@@ -128,26 +135,15 @@ class Builder {
     this.report(code, this.mark(at, at + word.length, pointer));
   }
 
-  private reportLeadingZero(written: string, mark: Mark): void {
-    this.findings.report('C1017', mark, 'a number begins with 0: some read it as octal, some as decimal', {
-      help: `write ${Number(written)}, or "${written}" if it is a text`,
-    });
-  }
-
   private reportStar(source: string, mark: Mark): void {
     this.findings.report('C1010', mark, ALIAS, {
       help: source === '' ? 'quote it: "*"' : `write the value out, or quote it if it is a text: "*${source}"`,
     });
   }
 
-  private report(
-    code: 'C1008' | 'C1010' | 'C1011' | 'C1012' | 'C1013' | 'C1014',
-    mark: Mark,
-    instead?: string,
-  ): undefined {
+  private report(code: keyof typeof REFUSALS, mark: Mark, instead?: string): undefined {
     const [message, usual] = REFUSALS[code];
-    const help = instead ?? usual;
-    this.findings.report(code, mark, message, { help });
+    this.findings.report(code, mark, message, { help: instead ?? usual });
   }
 }
 
@@ -226,13 +222,9 @@ function textsBelowSecretKeys(text: string): [number, number][] {
   return ranges;
 }
 
-/** A space that only looks like one, where a key begins: YAML takes it for a letter. */
-const STRANGE_SPACE = /^[\u00a0\u2000-\u200b\u202f\u3000]/;
-
 const REFUSALS = {
-  C1008: ['this looks like a space, but is another character', 'indent with ordinary spaces'],
-  C1010: ['anchors and aliases are not part of this language', 'write the value out'],
-  C1011: ['merge keys are not part of this language', 'write the keys out, or use a fragment'],
+  C1008: STRANGE_SPACE,
+  C1010: ['anchors, aliases and merge keys are not part of this language', 'write the value out'],
   C1012: ['explicit tags are not part of this language', 'remove the tag; quote the text if `!` is meant'],
   C1013: ['a key that starts with `!` must be quoted', 'YAML reads an unquoted `!` as a tag: write "!": instead'],
   C1014: ['a key must be a non-empty string', 'quote the key'],
@@ -272,7 +264,7 @@ export function parseSource(file: string, text: string, findings: Findings): Map
     return undefined;
   }
   if (document.contents === null || (isScalar(document.contents) && document.contents.value === null)) {
-    findings.report('C1005', { file }, 'the file is empty', { expected: 'a mapping (`key: value` lines)' });
+    findings.report('C1006', { file }, 'the file is empty', { expected: 'a mapping (`key: value` lines)' });
     return undefined;
   }
   const root = builder.build(document.contents, '');
@@ -284,4 +276,30 @@ export function parseSource(file: string, text: string, findings: Findings): Map
   if (findings.errors() === before) return root;
   hideLikelySecrets(document, text, file, findings);
   return undefined;
+}
+
+/**
+ * Files without a mistake as they were last read. Most are the same at every reload, fragments are read once for each
+ * pipeline, and parsing is more than half of what a reload computes.
+ */
+const parsed = new LRUCache<string, { readonly text: string; readonly root: MapNode }>({
+  maxSize: 2_097_152,
+  sizeCalculation: ({ text }) => text.length + 1,
+});
+
+/**
+ * Reads and parses a configuration file; see `parseSource`.
+ * @returns the top-level mapping, or `undefined` after reporting what is wrong.
+ */
+export function readSource(file: string, findings: Findings): MapNode | undefined {
+  const text = readText(file, findings);
+  if (text === undefined) return undefined;
+  const known = parsed.get(file);
+  if (known?.text === text) {
+    findings.read(file, text);
+    return known.root;
+  }
+  const root = parseSource(file, text, findings);
+  if (root !== undefined) parsed.set(file, { text, root });
+  return root;
 }

@@ -18,7 +18,6 @@ export interface StageEntry {
   readonly options: unknown;
   /** JSON-Logic with named rules expanded; absent means always. */
   readonly when?: unknown;
-  /** Where the guard stands. */
   readonly when_position?: SourcePosition;
   /** `shadow`: the guard is evaluated and recorded, the stage never runs. */
   readonly mode: 'enforce' | 'shadow';

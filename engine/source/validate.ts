@@ -1,15 +1,234 @@
+import { resolve } from 'node:path';
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { JsonSchema } from '../contract/json-schema.ts';
+import { parseListenAddress } from '../kit/net/addresses.ts';
+import { secretInFile, secretKeys } from '../kit/secret-names.ts';
+import { isEmail } from '../kit/text/email.ts';
+import { isPrintableLine } from '../kit/text/printable.ts';
+import { parseDate } from '../kit/times.ts';
 import type { Findings } from './findings.ts';
-import { type Node, toValue } from './node.ts';
+import { type Node, pointerTokens, toValue } from './node.ts';
 import { reportSchemaErrors } from './schema-errors.ts';
-import { nameSecretFiles, withSecretFiles } from './secret-files.ts';
-import { type Annotation, type SchemaError, type ValidationContext, validatorOf } from './validator.ts';
+
+/** An error of the validator. */
+export type SchemaError = ErrorObject;
+
+/** What a schema says about a value beyond its shape; each is acted on after validation. */
+export const ANNOTATIONS = [
+  /** A JSON-Logic condition. */
+  'x-rule',
+  /** The name of an environment variable that holds a secret. */
+  'x-secret',
+  /** The path of a file that holds a secret, instead of the key that it gives. */
+  'x-secret-file',
+  /** The name of something defined elsewhere: `upstream`, `model`, `token-group`, `error-code`. */
+  'x-ref',
+  /** A path relative to the file: `file`, `directory` and `module` must exist, `created` need not. */
+  'x-path',
+  /** An http(s) URL: `base` has no query, `endpoint` may; `origin`: that of pages. */
+  'x-url',
+  /** An IP address or CIDR range; `single`: an address. */
+  'x-address',
+  /** A time zone of the IANA database. */
+  'x-time-zone',
+] as const;
+
+const PATHS: readonly (typeof ANNOTATIONS)[number][] = ['x-path', 'x-secret-file'];
+
+/** A value that some later check is interested in. */
+export interface Annotation {
+  readonly kind: (typeof ANNOTATIONS)[number];
+  /** What the schema gives the annotation. */
+  readonly parameter: unknown;
+  /** JSON pointer of the value below the validated node. */
+  readonly pointer: string;
+  readonly value: unknown;
+}
+
+interface Parent {
+  readonly instancePath: string;
+  readonly parentData: Record<string | number, unknown>;
+  readonly parentDataProperty: string | number;
+}
+
+/** What a validator is called with, and gathers. */
+export interface ValidationContext {
+  readonly annotations: Annotation[];
+  readonly directory: string;
+}
+
+/** @param validateSchema whether schemas are checked themselves; compiling the schema of schemas takes longer than all of ours. */
+function createAjv(validateSchema: boolean): Ajv {
+  const ajv = new Ajv({
+    validateSchema,
+    // What the optimiser takes is never earned back by validating a few files.
+    code: { optimize: false },
+    allErrors: true,
+    verbose: true,
+    useDefaults: true,
+    passContext: true,
+    allowUnionTypes: true,
+    strictTypes: false,
+    ownProperties: true,
+  });
+  for (const kind of ANNOTATIONS) {
+    ajv.addKeyword({
+      keyword: kind,
+      modifying: PATHS.includes(kind),
+      errors: false,
+      validate(this: ValidationContext, parameter: unknown, value: unknown, _schema?: unknown, cxt?: Parent) {
+        const parent = cxt!;
+        let kept = value;
+        if (PATHS.includes(kind) && typeof value === 'string') {
+          kept = resolve(this.directory, value);
+          parent.parentData[parent.parentDataProperty] = kept;
+        }
+        this.annotations.push({ kind, parameter, pointer: parent.instancePath, value: kept });
+        return true;
+      },
+    });
+  }
+  ajv.addKeyword('x-expected');
+  ajv.addKeyword('x-also');
+  ajv.addKeyword('x-several');
+  ajv.addKeyword('x-moved');
+  ajv.addFormat('listen-address', (text) => parseListenAddress(text) !== undefined);
+  return ajv;
+}
+
+const ajv = createAjv(false);
+let checking: Ajv | undefined;
+const compiled = new WeakMap<JsonSchema, ValidateFunction>();
+
+function validatorOf(schema: JsonSchema): ValidateFunction {
+  const known = compiled.get(schema);
+  if (known !== undefined) return known;
+  const validator = ajv.compile(schema);
+  compiled.set(schema, validator);
+  return validator;
+}
+
+/** Why a schema cannot be used, or `undefined` when it can. */
+export function schemaProblem(schema: JsonSchema): string | undefined {
+  try {
+    checking ??= createAjv(true);
+    checking.compile(schema);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/** For values that come in requests: the vocabulary of OpenAPI, and defaults filled in. */
+const requests = new Ajv({
+  validateSchema: false,
+  strict: false,
+  code: { optimize: false },
+  allErrors: true,
+  verbose: true,
+  useDefaults: true,
+  ownProperties: true,
+  formats: {
+    line: isPrintableLine,
+    email: (text: string) => isEmail(text) && isPrintableLine(text),
+    'date-time': (text: string) => parseDate(text) !== undefined,
+    date: (text: string) => text.length === 'YYYY-MM-DD'.length && parseDate(text) !== undefined,
+  },
+});
+
+/** What is wrong with a value that came in a request, by a schema without references; nothing when it fits. Fills in defaults. */
+export function requestErrors(schema: JsonSchema, value: unknown): readonly SchemaError[] {
+  const validator = compiled.get(schema) ?? requests.compile(schema);
+  compiled.set(schema, validator);
+  return validator(value) ? [] : (validator.errors ?? []);
+}
+
+type Schema = Record<string, unknown>;
+
+const made = new WeakMap<JsonSchema, JsonSchema>();
+
+/**
+ * A schema in which each key that names the variable of a secret (`x-secret`) has a twin that names a file: `api_key_file` beside
+ * `api_key_env`. Where the one is required, one of the two is.
+ */
+export function withSecretFiles(schema: JsonSchema): JsonSchema {
+  const known = made.get(schema);
+  if (known !== undefined) return known;
+  const derived = derive(schema) as JsonSchema;
+  made.set(schema, derived);
+  made.set(derived, derived);
+  return derived;
+}
+
+function derive(part: unknown): unknown {
+  if (Array.isArray(part)) return part.map(derive);
+  if (typeof part !== 'object' || part === null) return part;
+  const copy = Object.fromEntries(Object.entries(part).map(([key, each]) => [key, derive(each)]));
+  const { properties } = copy as { properties?: Record<string, Schema> };
+  if (typeof properties !== 'object') return copy;
+  const names = Object.keys(properties).filter(
+    (key) => key.endsWith('_env') && properties[key]?.['x-secret'] !== undefined,
+  );
+  return names.length === 0 ? copy : withTwins(copy, names);
+}
+
+function withTwins(schema: Schema, names: readonly string[]): Schema {
+  const properties = Object.entries(schema.properties as Record<string, Schema>).flatMap(([key, property]) => {
+    const [, twin] = secretKeys(key);
+    const stays = [[key, property]] as const;
+    if (!names.includes(key) || twin in (schema.properties as Schema)) return stays;
+    return [...stays, [twin, fileProperty(key)] as const];
+  });
+  const { required = [], anyOf, ...rest } = schema as { required?: readonly string[]; anyOf?: readonly Schema[] };
+  const owed = required.filter((key) => names.includes(key));
+  const others = required.filter((key) => !names.includes(key));
+  const choices = [
+    ...(anyOf === undefined ? [] : [anyOf.flatMap((branch) => eitherOf(branch, names))]),
+    ...owed.map((key) => secretKeys(key).map((name) => ({ required: [name] }))),
+  ];
+  return {
+    ...rest,
+    ...(others.length > 0 && { required: others }),
+    ...(choices.length === 1 && { anyOf: choices[0] }),
+    ...(choices.length > 1 && { allOf: choices.map((choice) => ({ properties: {}, anyOf: choice })) }),
+    properties: Object.fromEntries(properties),
+  };
+}
+
+/** An alternative that only says that such a key must be there is two. */
+function eitherOf(branch: Schema, names: readonly string[]): readonly Schema[] {
+  const [key, ...more] = (branch.required ?? []) as readonly string[];
+  if (Object.keys(branch).join() !== 'required' || more.length > 0 || key === undefined || !names.includes(key)) {
+    return [branch];
+  }
+  return secretKeys(key).map((name) => ({ required: [name] }));
+}
+
+function fileProperty(env_key: string): Schema {
+  return {
+    description: `Path of a file with the value, instead of ${env_key}; relative to this file. Read again at each reload.`,
+    type: 'string',
+    minLength: 1,
+    'x-secret-file': env_key,
+  };
+}
+
+function nameSecretFiles(root: unknown, annotations: readonly Annotation[]): void {
+  for (const { kind, pointer, parameter, value } of annotations) {
+    if (kind !== 'x-secret-file' || typeof value !== 'string') continue;
+    const tokens = pointerTokens(pointer);
+    const key = tokens.pop()!;
+    let owner = root as Record<string, unknown>;
+    for (const token of tokens) owner = owner[token] as Record<string, unknown>;
+    delete owner[key];
+    owner[String(parameter)] ??= secretInFile(value);
+  }
+}
 
 /** The outcome of validation. */
 export interface Validated {
   /** The plain value with defaults filled in, paths absolute, and a secret in a file under the key for its variable (`secretInFile`). */
   readonly value: unknown;
-  /** Whether the value fits its schema. */
   readonly ok: boolean;
   readonly annotations: readonly Annotation[];
   /** The validated node with misspelt keys put right; they were reported. */

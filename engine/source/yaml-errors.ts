@@ -1,6 +1,5 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 import type { DiagnosticCode } from './diagnostics/codes.ts';
-import { firstWord, isSibling, lineAt, lineEnd, lineStart, oddLine } from './indentation.ts';
 
 /** An error or warning of the YAML library. */
 export interface YamlProblem {
@@ -30,11 +29,13 @@ type Wording = readonly [message: string, help?: string];
 /** What is said about a `*` that is no anchor's alias. */
 export const ALIAS = '`*` starts an alias in YAML, and aliases are not part of this language';
 
-const COMMENT = 'a comment starts with #';
+/** A space that only looks like one: YAML takes it for a letter. */
+export const STRANGE_SPACE = [
+  'this looks like a space, but is another character',
+  'indent with ordinary spaces',
+] as const;
 
-const TAB: Wording = ['a tab is used for indentation', 'indent with spaces'];
-const STRANGE_SPACE: Wording = ['this looks like a space, but is another character', 'indent with ordinary spaces'];
-const DIRECTIVE: Wording = ['YAML directives are not part of this language', 'remove the line'];
+const NO_KEY: Wording = ['this line is neither a key nor a value', 'write `key: value`, with a space after the colon'];
 const INDENTATION: Wording = [
   'the indentation does not fit the lines above',
   'start all keys of one mapping, and all dashes of one list, in the same column',
@@ -48,35 +49,79 @@ const WORDING: Readonly<Record<string, Wording>> = {
     'quote a value that contains `: `, or start the nested mapping on its own, deeper indented line',
   ],
   BLOCK_IN_FLOW: ['a comma is missing', 'inside { } and [ ] commas separate the items'],
-  MULTILINE_IMPLICIT_KEY: [
-    'this line is neither a key nor a value',
-    'write `key: value`, with a space after the colon',
-  ],
-  MISSING_CHAR: ['this line is neither a key nor a value', 'write `key: value`, with a space after the colon'],
+  MULTILINE_IMPLICIT_KEY: NO_KEY,
+  MISSING_CHAR: NO_KEY,
   BAD_SCALAR_START: ['a plain value cannot start with this character', 'quote the value'],
   BAD_DQ_ESCAPE: ['this escape sequence does not exist', 'double the backslash, or use single quotes'],
   KEY_OVER_1024_CHARS: ['the key is longer than 1024 characters'],
   RESOURCE_EXHAUSTION: ['the values are nested too deeply'],
   MULTIPLE_DOCS: ['the file holds more than one YAML document', 'split it into one file per document'],
-  BAD_DIRECTIVE: DIRECTIVE,
+  BAD_DIRECTIVE: ['YAML directives are not part of this language', 'remove the line'],
   UNEXPECTED_TOKEN: ['YAML does not expect this here', 'check quotes, brackets and commas before it'],
 };
 
+/** Offsets at which the lines of a text begin. (`LineCounter` of yaml misses lines of text that is not valid YAML.) */
+export function lineStarts(text: string): readonly number[] {
+  const starts = [0];
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
+  return starts;
+}
+
+/** Line and column of an offset, counted from 1. */
+export function positionAt(starts: readonly number[], offset: number) {
+  let [low, high] = [0, starts.length - 1];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (starts[middle]! <= offset) low = middle;
+    else high = middle - 1;
+  }
+  return { line: low + 1, column: offset - starts[low]! + 1 };
+}
+
+const lineStart = (text: string, offset: number): number => (offset <= 0 ? 0 : text.lastIndexOf('\n', offset - 1) + 1);
+
+const lineEnd = (text: string, offset: number): number => {
+  const end = text.indexOf('\n', offset);
+  return end < 0 ? text.length : end;
+};
+
+const lineAt = (text: string, offset: number): string => text.slice(lineStart(text, offset), lineEnd(text, offset));
+
+/** Offsets of the first word of the line at `offset`, or of the next line that has one. */
+function firstWord(text: string, offset: number): readonly [start: number, end: number] {
+  const blank = /^(?:[ \t]*\r?\n)+/.exec(text.slice(lineStart(text, offset)))?.[0].length ?? 0;
+  const from = lineStart(text, offset) + blank;
+  const [, space = '', word = ''] = /^([ \t]*)([^\s:]*)/.exec(text.slice(from)) ?? [];
+  return [from + space.length, from + space.length + Math.max(1, word.length)];
+}
+
+/** Whether two keys begin lines of the same mapping. */
+function isSibling(text: string, a: number, b: number): boolean {
+  if (a === b) return false;
+  const [from, to] = a < b ? [a, b] : [b, a];
+  const column = from - lineStart(text, from);
+  if (to - lineStart(text, to) !== column || !/^[ -]*$/.test(lineAt(text, from).slice(0, column))) return false;
+  const between = text.slice(lineEnd(text, from) + 1, lineStart(text, to)).split('\n');
+  return between.every((line) => /^\s*(?:#|$)/.test(line) || /^ */.exec(line)![0].length >= column);
+}
+
 /** Offset of the innermost bracket or quote that was opened before `offset` and never closed. */
-function opening(spans: readonly Span[], text: string, offset: number, quoted: boolean): number | undefined {
+function opening(spans: readonly Span[], text: string, offset: number, quoted: boolean): number {
   const open = spans.filter((span) => {
     if (span.quoted !== quoted || span.start >= offset) return false;
     return quoted || !/[\]}]/.test(text[span.end - 1] ?? '');
   });
-  return open.toSorted((a, b) => b.start - a.start)[0]?.start;
+  return open.toSorted((a, b) => b.start - a.start)[0]?.start ?? offset;
 }
 
-/** Offset of a tab before the text of the line at `offset`. */
-function tabInIndentation(text: string, offset: number): number | undefined {
-  const start = lineStart(text, offset);
-  const tab = /^[ \t]*/.exec(text.slice(start))?.[0].indexOf('\t') ?? -1;
-  return tab < 0 ? undefined : start + tab;
-}
+/** Slips that the line of a break shows: where they stand, behind what comes before them, and what to say. */
+const ON_THE_LINE: readonly (readonly [RegExp, length: number, DiagnosticCode, Wording])[] = [
+  [/^ *(?=\t)/, 1, 'C1008', ['a tab is used for indentation', 'indent with spaces']],
+  [/^[ \t]*(?=[\u00a0\u2000-\u200b\u202f\u3000\ufeff])/, 1, 'C1008', STRANGE_SPACE],
+  [/^[ \t]*(?=-[A-Za-z][\w-]*:(?:\s|$))/, 1, 'C1007', ['a space is missing after the dash', 'write `- `']],
+  [/^[ \t]*(?=\/\/)/, 2, 'C1007', ['`//` does not start a comment', 'a comment starts with #']],
+  [/^(?=(?:<|=|>){7}(?: |$))/, 7, 'C1007', ['a merge conflict is not resolved', 'keep one of the two sides']],
+];
 
 function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: readonly Span[], text: string): Break {
   const [start, end] = problem.pos;
@@ -87,36 +132,26 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
     message,
     help,
   });
-  const tab = tabInIndentation(text, start);
-  if (problem.code === 'TAB_AS_INDENT' || tab !== undefined) return at('C1008', tab ?? start, (tab ?? start) + 1, TAB);
-  const strange = strangeSpace(text, start);
-  if (strange !== undefined) return at('C1008', strange, strange + 1, STRANGE_SPACE);
-  const dash = tightDash(text, start);
-  if (dash !== undefined) return at('C1007', dash, dash + 1, ['a space is missing after the dash', 'write `- `']);
-  const comment = foreignComment(text, start) ?? foreignCommentAbove(text, start);
-  if (comment !== undefined)
-    return at('C1007', comment, comment + 2, [
-      `\`${text.slice(comment, comment + 2)}\` does not start a comment`,
-      COMMENT,
-    ]);
+  const [line, line_start] = [lineAt(text, start), lineStart(text, start)];
+  for (const [pattern, length, code, wording] of ON_THE_LINE) {
+    const before = pattern.exec(line)?.[0].length;
+    if (before !== undefined) return at(code, line_start + before, line_start + before + length, wording);
+  }
   // In a flow mapping the braces of a placeholder are YAML's own.
-  const placeholder = /(?<!["'])\$\{\{/.exec(lineAt(text, start));
-  const placeholder_start = lineStart(text, start) + (placeholder?.index ?? 0);
+  const placeholder = line_start + line.search(/(?<!["'])\$\{\{/);
   if (
-    placeholder !== null &&
-    (problem.code === 'UNEXPECTED_TOKEN' || (start > placeholder_start && start < placeholder_start + 3))
+    placeholder >= line_start &&
+    (problem.code === 'UNEXPECTED_TOKEN' || (start > placeholder && start < placeholder + 3))
   ) {
-    return at('C1007', placeholder_start, placeholder_start + 3, [
-      'a placeholder inside { } or [ ] must be quoted',
-      'write "${{ name }}"',
-    ]);
+    const wording = ['a placeholder inside { } or [ ] must be quoted', 'write "${{ name }}"'] as const;
+    return at('C1007', placeholder, placeholder + 3, wording);
   }
   if (/Missing closing/.test(problem.message)) {
-    const from = opening(spans, text, start, true) ?? start;
+    const from = opening(spans, text, start, true);
     return at('C1007', from, from + 1, ['a quoted value is not closed', 'add the closing quote']);
   }
   if (/and end with/.test(problem.message)) {
-    const from = opening(spans, text, start, false) ?? start;
+    const from = opening(spans, text, start, false);
     const closing = text[from] === '[' ? ']' : '}';
     return at('C1007', from, from + 1, ['a bracket is not closed', `add the closing \`${closing}\``]);
   }
@@ -126,85 +161,33 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
     /Sequence item without|block sequence/.test(problem.message) ||
     deeper !== undefined;
   if (is_indentation && problem.code !== 'MULTILINE_IMPLICIT_KEY') {
-    const word = oddLine(text, firstWord(text, deeper === undefined ? start : deeper.pos[1] - 1));
-    return at('C1007', word.start, word.end, INDENTATION);
+    return at('C1007', ...firstWord(text, deeper === undefined ? start : deeper.pos[1] - 1), INDENTATION);
   }
-  const operator = operatorAt(text, start);
-  if (operator !== undefined) {
-    const [from, name] = operator;
-    const wording: Wording = [`the operator \`${name}\` must be quoted`, `write "${name}": instead`];
-    return at('C1007', from, from + name.length, wording);
+  const [, before = '', operator = ''] = /^(.*[{\s])(>=?|%)\s*:/.exec(line) ?? [];
+  const from = line_start + before.length;
+  if (operator !== '' && start >= from && start <= from + operator.length) {
+    return at('C1007', from, from + operator.length, [
+      `the operator \`${operator}\` must be quoted`,
+      `write "${operator}": instead`,
+    ]);
   }
-  const code = { MULTIPLE_DOCS: 'C1015', BAD_ALIAS: 'C1010' }[problem.code] ?? 'C1007';
+  const code = problem.code === 'BAD_ALIAS' ? 'C1010' : 'C1007';
   const other: Wording = [`YAML cannot be read here: ${problem.code.toLowerCase().replaceAll('_', ' ')}`];
   const wording = problem.code === 'UNEXPECTED_TOKEN' ? unexpected(text, start) : undefined;
-  return at(code as DiagnosticCode, start, end, wording ?? WORDING[problem.code] ?? other);
-}
-
-/** Offset of `//`, `/*` or `--` where a comment would begin in another language: on the line at `offset`. */
-function foreignComment(text: string, offset: number): number | undefined {
-  const line = lineAt(text, offset);
-  const [found, space = ''] = /^([ \t]*)--(?!-)/.exec(line) ?? /(^|[\s,])(?:\/\/|\/\*)(?=\s|$)/.exec(line) ?? [];
-  if (found === undefined) return undefined;
-  const before = line.slice(0, line.indexOf(found) + space.length);
-  const is_quoted = ['"', "'"].some((quote) => before.split(quote).length % 2 === 0);
-  return is_quoted || before.includes('#') ? undefined : lineStart(text, offset) + before.length;
-}
-
-/** Offset of a line of its own that is a comment in another language: YAML complains at the line below. */
-function foreignCommentAbove(text: string, offset: number): number | undefined {
-  const above = text.slice(0, lineStart(text, offset));
-  const [lines, space = ''] =
-    /(?<=^|\n)([ \t]*)(?:\/\/|\/\*)[^\n]*\n(?:[ \t]*(?:(?:\/\/|#|\*)[^\n]*)?\n)*$/.exec(above) ?? [];
-  return lines === undefined ? undefined : above.length - lines.length + space.length;
-}
-
-/** Offset of a dash that a word follows at once, so that YAML takes both for a word. */
-function tightDash(text: string, offset: number): number | undefined {
-  const [line, space = ''] = /^([ \t]*)-[A-Za-z][\w-]*:(?:\s|$)/.exec(lineAt(text, offset)) ?? [];
-  return line === undefined ? undefined : lineStart(text, offset) + space.length;
-}
-
-/** An operator that means something else to YAML, where it is a key; a break is found at it or just after it. */
-function operatorAt(text: string, offset: number): readonly [start: number, name: string] | undefined {
-  const start = lineStart(text, offset);
-  const [, before = '', name] = /^(.*[{\s])(>=?|%)\s*:/.exec(lineAt(text, offset)) ?? [];
-  const from = start + before.length;
-  const is_there = name !== undefined && offset >= from && offset <= from + name.length;
-  return is_there ? [from, name] : undefined;
+  return at(code, start, end, wording ?? WORDING[problem.code] ?? other);
 }
 
 /** What to say about a character YAML did not expect, by that character and the one before it. */
 function unexpected(text: string, start: number): Wording | undefined {
   const [before = '', at = ''] = [text[start - 1], text[start]];
-  if (before === "'" && /[\w]/.test(at))
-    return ['text follows a closed quote', "inside '...' write '' for an apostrophe"];
-  if (before === '"' && /[\w]/.test(at)) return ['text follows a closed quote', 'inside "..." write \\" for a quote'];
+  const quote = { "'": "inside '...' write '' for an apostrophe", '"': 'inside "..." write \\" for a quote' }[before];
+  if (quote !== undefined && /\w/.test(at)) return ['text follows a closed quote', quote];
   if (at === ']' || at === '}') return ['this bracket closes nothing', 'remove it, or add the opening one'];
   if (at === ',') return ['there is nothing before this comma', 'remove it'];
   const line = text.slice(lineStart(text, start), start + 1);
-  if (/^\s*(?:- +)*[\w-]+: +(?:-|[[{|>"'])/.test(line))
-    return ['YAML does not expect this here', 'quote the whole value'];
-  return undefined;
-}
-
-/** Offsets of the first line that a merge left behind. */
-function conflict(text: string): Break | undefined {
-  const match = /^(?:<{7}|={7}|>{7}|\|{7})(?:[ \t].*)?$/m.exec(text);
-  if (match === null) return undefined;
-  return {
-    code: 'C1007',
-    start: match.index,
-    end: match.index + 7,
-    message: 'a merge conflict is not resolved',
-    help: 'keep one of the two sides and delete the lines <<<<<<<, ======= and >>>>>>>',
-  };
-}
-
-/** Offset of a space that only looks like one, before the text of a line up to `offset`. */
-function strangeSpace(text: string, offset: number): number | undefined {
-  const match = /^[ \t]*[\u00a0\u2000-\u200b\u202f\u3000\ufeff]/m.exec(text.slice(0, lineEnd(text, offset)));
-  return match === null ? undefined : match.index + match[0].length - 1;
+  return /^\s*(?:- +)*[\w-]+: +(?:-|[[{|>"'])/.test(line)
+    ? ['YAML does not expect this here', 'quote the whole value']
+    : undefined;
 }
 
 /** An unquoted operator such as `!:` or `!==:` reads as a tag. */
@@ -224,14 +207,11 @@ function explainDuplicate(text: string, start: number, more: number): Break {
   const key = /^[^\s:,{}]+/.exec(text.slice(start))?.[0] ?? '';
   const message = `the key \`${key}\` is already used in this mapping`;
   const is_top = start === lineStart(text, start);
-  const several = is_top
-    ? 'further keys are repeated, too: was something pasted twice?'
-    : `if a new item of a list begins here, write \`- ${key}:\``;
   const once =
     key === 'rule' || key === 'var'
       ? `combine conditions: { and: [{ ${key}: ... }, { ${key}: ... }] }`
       : 'keep one of them';
-  const help = more === 0 ? once : several;
+  const help = more === 0 || is_top ? once : `if a new item of a list begins here, write \`- ${key}:\``;
   return { code: 'C1009', start, end: start + key.length, message, help };
 }
 
@@ -243,10 +223,9 @@ export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Spa
   const directive = /^(?:[ \t]*(?:#.*)?\r?\n)*%/.exec(text);
   if (directive !== null) {
     const start = directive[0].length - 1;
-    return [{ code: 'C1007', start, end: start + 1, message: DIRECTIVE[0], help: DIRECTIVE[1]! }];
+    const [message, help] = WORDING.BAD_DIRECTIVE!;
+    return [{ code: 'C1007', start, end: start + 1, message, help }];
   }
-  const left_behind = problems.length === 0 ? undefined : conflict(text);
-  if (left_behind !== undefined) return [left_behind];
   // Where the library has run out of stack, what else it says depends on how far it got.
   const exhausted = problems.filter(({ code }) => code === 'RESOURCE_EXHAUSTION').slice(0, 1);
   const sorted = exhausted.length > 0 ? exhausted : problems.toSorted((a, b) => a.pos[0] - b.pos[0]);

@@ -1,9 +1,12 @@
+import { createRequire } from 'node:module';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Knex } from 'knex';
+import type { Pool } from 'pg';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Log } from '../contract/services.ts';
 import { StartError } from '../contract/start-error.ts';
+import { createRetryPause } from '../kit/retry-pause.ts';
 import { type DatabaseServer, findServer } from './database-server.ts';
-import { createKnex, type Knex } from './knex.ts';
 import { type Lanes, openLanes } from './lanes.ts';
 import { createListener } from './listener.ts';
 import { migrate } from './migrate.ts';
@@ -20,7 +23,20 @@ import {
   storeUnavailable,
 } from './postgres-client.ts';
 
-export type { Knex } from './knex.ts';
+export type { Knex } from 'knex';
+
+const require = createRequire(import.meta.url);
+
+/** A knex instance on a pool of ours; whoever made the pool ends it. Reads knex itself when the first is made. */
+function createKnex(pool: Pool): Knex {
+  const { knex } = require('knex') as typeof import('knex');
+  return knex({ client: 'pg', connectionPool: pool, log: SILENT });
+}
+
+function ignore() {}
+
+/** Knex would write to the console what it also raises. */
+const SILENT = { warn: ignore, error: ignore, deprecate: ignore, debug: ignore };
 
 /** The gateway's PostgreSQL database, its own embedded one or the operator's. */
 export interface Database {
@@ -44,8 +60,6 @@ export interface Database {
   close(): Promise<void>;
 }
 
-const FIRST_RETRY_MS = 100;
-const LAST_RETRY_MS = 2000;
 const DRAIN_MS = 500;
 const ADMIN_PATIENCE_SECONDS = 60;
 const LISTENERS = 1;
@@ -57,7 +71,7 @@ const DEFAULT_POOL_MAX = 10;
  * With 'until-ready' it raises StartError when that fails. With 'in-background' it resolves after the first attempt
  * whatever came of it, and after 5 seconds at the latest; it is then tried again for ever, while `query` raises
  * store_unavailable. Raises StartError either way when the configuration or the embedded server itself is
- * unusable, the schema newer than this program, or the server too old for it.
+ * unusable, the schema of another version, or the server too old for it.
  */
 export async function openDatabase(options: {
   config: GatewayConfig;
@@ -140,28 +154,10 @@ function shareOut(total: number) {
   return { admins, lane_count, statements: for_requests - lane_count };
 }
 
-interface Readiness {
-  /** Resolves when tables that were missing are there again, or could not be made; at once when none were. */
-  renewed(): Promise<void> | undefined;
-  /** Raises store_unavailable while the schema is not known to be up to date. */
-  demand(): void;
-  up(): void;
-  /** The error to raise for one that a statement raised. */
-  judge(error: unknown): unknown;
-  /** Why statements can't run; undefined when they can, as far as is known. */
-  reason(): string | undefined;
-  prepareOnce(): Promise<void>;
-  /** Resolves after the first attempt, or when that takes too long. */
-  prepareForEver(): Promise<void>;
-  /** Raises StartError when no waiting helps. */
-  demandHope(): void;
-  close(): Promise<void>;
-}
-
 /** Knows whether the database can be used, and says so in the log once per change. */
-function createReadiness(options: { server: DatabaseServer; log: Log; prepare: () => Promise<void> }): Readiness {
+function createReadiness(options: { server: DatabaseServer; log: Log; prepare: () => Promise<void> }) {
   const { server, log, prepare } = options;
-  const closing = new AbortController();
+  const retry = createRetryPause();
   let prepared = false;
   let preparing: Promise<void> | undefined;
   let renewing: Promise<void> | undefined;
@@ -173,7 +169,7 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
       ...(exit_code !== undefined && { exit_code }),
     });
   const down = (reason: string) => {
-    if (trouble === undefined && !closing.signal.aborted)
+    if (trouble === undefined && !retry.over)
       log.warn({ database: server.label(), reason }, 'the database cannot be used');
     trouble = reason;
   };
@@ -183,7 +179,8 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
   };
 
   const keepPreparing = async (attempted: () => void) => {
-    for (let pause = FIRST_RETRY_MS; !closing.signal.aborted; pause = Math.min(pause * 2, LAST_RETRY_MS)) {
+    retry.reset();
+    while (!retry.over) {
       try {
         await prepare();
         prepared = true;
@@ -194,7 +191,7 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
       } finally {
         attempted();
       }
-      await delay(pause, undefined, { signal: closing.signal }).catch(() => {});
+      await retry.wait();
     }
   };
   const prepareForEver = async () => {
@@ -208,12 +205,16 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
 
   return {
     up,
+    /** Resolves after the first attempt, or when that takes too long. */
     prepareForEver,
+    /** Resolves when tables that were missing are there again, or could not be made; at once when none were. */
     renewed: () => renewing,
-    demand() {
+    /** Raises store_unavailable while the schema is not known to be up to date. */
+    demand(): void {
       if (!prepared) throw storeUnavailable('it is not ready yet');
     },
-    judge(error) {
+    /** The error to raise for one that a statement raised. */
+    judge(error: unknown): unknown {
       if (isSchemaMissing(error)) {
         // Somebody replaced the database by another: it gets its tables like the first one did.
         if (prepared) down(explain(error));
@@ -229,8 +230,9 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
       if (!isWriteTrouble(error)) down(reason);
       return storeUnavailable(reason, error);
     },
-    reason: () => trouble ?? (prepared ? undefined : 'it is not ready yet'),
-    async prepareOnce() {
+    /** Why statements can't run; undefined when they can, as far as is known. */
+    reason: (): string | undefined => trouble ?? (prepared ? undefined : 'it is not ready yet'),
+    async prepareOnce(): Promise<void> {
       try {
         await prepare();
         prepared = true;
@@ -240,11 +242,12 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
           : unusable(error, `; ${server.remedy}`);
       }
     },
-    demandHope() {
+    /** Raises StartError when no waiting helps. */
+    demandHope(): void {
       if (hopeless !== undefined) throw unusable(hopeless, '', hopeless.exit_code);
     },
-    async close() {
-      closing.abort();
+    async close(): Promise<void> {
+      retry.end();
       await preparing;
     },
   };

@@ -41,11 +41,8 @@ export interface ReadinessTries {
   write(): Promise<void>;
   /** Reads from the database. */
   read(): Promise<{ readonly ok: boolean; readonly detail?: string }>;
-  /** Whether the spool takes requests. */
   spool(): Promise<boolean>;
-  /** Whether some callers can be told without the database. */
   knowsCallers(): boolean;
-  /** Whether the configuration lets requests go out without a reservation. */
   servesWithoutReservations(): boolean;
   /** What the requests of each pipeline for models need to know before they leave. */
   pipelines(): readonly StoreNeeds[];
@@ -53,7 +50,6 @@ export interface ReadinessTries {
 
 /** What a pipeline needs of the store for every request. */
 export interface StoreNeeds {
-  /** Who is calling. */
   readonly callers: boolean;
   /** That money is reserved, or noted in the spool where limits allow it. */
   readonly reservations: boolean;

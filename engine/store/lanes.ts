@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import type { Log } from '../contract/services.ts';
+import { createRetryPause } from '../kit/retry-pause.ts';
 import { isTrouble, PATIENCE_SECONDS, type PostgresConnections } from './postgres-client.ts';
 
 /** A statement on its way. */
@@ -17,20 +18,6 @@ export interface Lane {
   send(name: string, text: string, values: readonly unknown[]): SentStatement;
 }
 
-/**
- * Connections for statements that must be executed even if this process ends as soon as they are sent. Each has at most one
- * unanswered statement: a backend that cannot give its answer to anybody executes nothing that comes after it.
- */
-export interface Lanes {
-  /** A lane on which nothing is unanswered; `undefined` where there is none now. */
-  free(): Lane | undefined;
-  /** How many there are at most; none behind a connection pooler. */
-  readonly count: number;
-  close(): void;
-}
-
-const FIRST_RETRY_MS = 100;
-const LAST_RETRY_MS = 5000;
 /** Where it takes more turns of the event loop until all is sent, they are not spent on looking. */
 const FEW_TURNS = 20;
 
@@ -53,32 +40,38 @@ interface OpenClient {
 }
 
 /** Opens lanes, in the background. Behind a connection pooler there are none, since it may keep what was sent to itself. */
-export function openLanes(connections: PostgresConnections, count: number, log: Log): Lanes {
-  const closing = new AbortController();
+export function openLanes(connections: PostgresConnections, count: number, log: Log) {
   let is_told = false;
   const onPooled = () => {
     if (!is_told)
       log.info({}, 'a connection pooler is in front of the database; reservations are not placed in leases');
     is_told = true;
   };
-  const lanes = Array.from({ length: count }, () => keepLane(connections, onPooled, closing.signal));
+  const lanes = Array.from({ length: count }, () => keepLane(connections, onPooled));
   return {
-    get count() {
+    /** How many there are at most; none behind a connection pooler. */
+    get count(): number {
       return lanes.filter((lane) => !lane.is_pooled).length;
     },
-    free: () => lanes.find((lane) => lane.is_free)?.lane,
-    close() {
-      closing.abort();
+    /** A lane on which nothing is unanswered; `undefined` where there is none now. */
+    free: (): Lane | undefined => lanes.find((lane) => lane.is_free)?.lane,
+    close(): void {
       for (const lane of lanes) lane.end();
     },
   };
 }
 
-function keepLane(connections: PostgresConnections, onPooled: () => void, closing: AbortSignal) {
+/**
+ * Connections for statements that must be executed even if this process ends as soon as they are sent. Each has at most one
+ * unanswered statement: a backend that cannot give its answer to anybody executes nothing that comes after it.
+ */
+export type Lanes = ReturnType<typeof openLanes>;
+
+function keepLane(connections: PostgresConnections, onPooled: () => void) {
   let client: pg.Client | undefined;
   let is_busy = false;
   let is_pooled = false;
-  let pause = FIRST_RETRY_MS;
+  const retry = createRetryPause();
 
   const connect = async () => {
     const next = new pg.Client(connections.settings());
@@ -86,7 +79,12 @@ function keepLane(connections: PostgresConnections, onPooled: () => void, closin
     try {
       await next.connect();
       const { rows } = await next.query<{ pid: number }>('select pg_backend_pid() as pid');
-      if (rows[0]!.pid !== (next as unknown as OpenClient).processID) return leave(next);
+      if (rows[0]!.pid !== (next as unknown as OpenClient).processID) {
+        // Never again: what is between does not go away.
+        is_pooled = true;
+        onPooled();
+        return next.end();
+      }
       // Not before it is known whose connection it is: a pooler gives it to others, with its settings.
       await next.query(SETTINGS);
     } catch (error) {
@@ -96,22 +94,14 @@ function keepLane(connections: PostgresConnections, onPooled: () => void, closin
     const lost = new Promise((resolve) => next.once('end', resolve));
     client = next;
     is_busy = false;
-    pause = FIRST_RETRY_MS;
+    retry.reset();
     await lost;
     client = undefined;
   };
-  /** Never again: what is between does not go away. */
-  const leave = async (pooled: pg.Client) => {
-    is_pooled = true;
-    onPooled();
-    await pooled.end().catch(() => {});
-    await new Promise((resolve) => closing.addEventListener('abort', resolve));
-  };
   const keep = async () => {
-    while (!closing.aborted) {
+    while (!retry.over && !is_pooled) {
       await connect().catch(() => {});
-      await delay(pause, undefined, { signal: closing, ref: false }).catch(() => {});
-      pause = Math.min(pause * 2, LAST_RETRY_MS);
+      await retry.wait();
     }
   };
   void keep();
@@ -146,7 +136,10 @@ function keepLane(connections: PostgresConnections, onPooled: () => void, closin
       // pg says so itself: a statement in its queue would be one that was not sent.
       return client !== undefined && !is_busy && (client as unknown as { readyForQuery: boolean }).readyForQuery;
     },
-    end: () => void client?.end().catch(() => {}),
+    end() {
+      retry.end();
+      client?.end().catch(() => {});
+    },
   };
 }
 

@@ -1,16 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import { createRetryPause } from '../kit/retry-pause.ts';
 import type { PostgresConnections } from './postgres-client.ts';
-
-/** Notifications on one dedicated connection that is renewed for ever. */
-export interface Listener {
-  /**
-   * Subscribes to a channel. Resolves after the first attempt, whether it worked or not; `onReconnect` runs every time
-   * listening begins late or again, since notifications may have been missed.
-   */
-  listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void>;
-  close(): Promise<void>;
-}
 
 interface Subscription {
   readonly channel: string;
@@ -20,14 +10,13 @@ interface Subscription {
   reliedOn: boolean;
 }
 
-const FIRST_RETRY_MS = 100;
-const LAST_RETRY_MS = 2000;
 const HEARTBEAT_MS = 10_000;
 
 /** Creates a listener; it connects at the first subscription. */
-export function createListener(connections: PostgresConnections): Listener {
+export function createListener(connections: PostgresConnections) {
   const subscriptions: Subscription[] = [];
   const closing = new AbortController();
+  const retry = createRetryPause();
   let client: pg.Client | undefined;
   let running: Promise<void> | undefined;
 
@@ -70,11 +59,10 @@ export function createListener(connections: PostgresConnections): Listener {
     });
 
   const run = async (attempted: () => void) => {
-    let pause = FIRST_RETRY_MS;
-    while (!closing.signal.aborted) {
+    while (!retry.over) {
       try {
         const current = await connect();
-        pause = FIRST_RETRY_MS;
+        retry.reset();
         attempted();
         await lost(current);
       } catch {
@@ -82,13 +70,16 @@ export function createListener(connections: PostgresConnections): Listener {
       }
       client?.end().catch(() => {});
       client = undefined;
-      await delay(pause, undefined, { signal: closing.signal }).catch(() => {});
-      pause = Math.min(pause * 2, LAST_RETRY_MS);
+      await retry.wait();
     }
   };
 
   return {
-    async listen(channel, onMessage, onReconnect) {
+    /**
+     * Subscribes to a channel. Resolves after the first attempt, whether it worked or not; `onReconnect` runs every time
+     * listening begins late or again, since notifications may have been missed.
+     */
+    async listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void> {
       const subscription: Subscription = { channel, onMessage, onReconnect, reliedOn: false };
       subscriptions.push(subscription);
       if (running === undefined) {
@@ -101,9 +92,13 @@ export function createListener(connections: PostgresConnections): Listener {
       }
       subscription.reliedOn = true;
     },
-    async close() {
+    async close(): Promise<void> {
+      retry.end();
       closing.abort();
       await running;
     },
   };
 }
+
+/** Notifications on one dedicated connection that is renewed for ever. */
+export type Listener = ReturnType<typeof createListener>;

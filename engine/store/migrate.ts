@@ -14,7 +14,6 @@ import {
   schemaHelp,
 } from './rights.ts';
 
-/** One step of the schema, forward only. */
 interface SchemaMigration {
   /** Recorded in the database; sorts in the order of application. */
   readonly name: string;
@@ -25,76 +24,29 @@ interface SchemaMigration {
 /** All migrations, in the order they are applied. A released one never changes: add another. */
 export const migrations: readonly SchemaMigration[] = [
   {
-    name: '0001_baseline',
-    files: [
-      'database.sql',
-      'identity.sql',
-      'money.sql',
-      'audit.sql',
-      'functions/windows.sql',
-      'functions/counters.sql',
-      'functions/reservations.sql',
-      'functions/settlements.sql',
-      'functions/batches.sql',
-      'functions/adjustments.sql',
-      'functions/upkeep.sql',
-      'functions/people.sql',
-      'functions/sessions.sql',
-      'functions/sign-ins.sql',
-      'functions/partitions.sql',
-    ],
+    name: '0001_schema',
+    files: ['identity.sql', 'money.sql', 'audit.sql', 'usage.sql', 'configuration.sql', 'database.sql'],
   },
-  {
-    name: '0002_forwarding',
-    files: [
-      'forwarding/ledger.sql',
-      'forwarding/evidence.sql',
-      'forwarding/moves.sql',
-      'forwarding/settlements.sql',
-      'forwarding/drained-upstreams.sql',
-    ],
-  },
-  {
-    name: '0003_upstreams_and_policies',
-    files: ['upstreams/troubles.sql', 'upstreams/policy-fetches.sql'],
-  },
-  { name: '0004_console_sessions', files: ['console/sessions.sql'] },
-  {
-    name: '0005_config',
-    files: ['config/loads.sql', 'config/shadows.sql'],
-  },
-  {
-    name: '0006_usage_sums',
-    files: ['reports/usage.sql', 'reports/waiting.sql', 'reports/sums.sql', 'reports/months.sql'],
-  },
-  { name: '0007_requests', files: ['requests/audit-indexes.sql'] },
-  { name: '0008_usage_hour_lines', files: ['reports/hour-lines.sql'] },
-  { name: '0009_changes', files: ['changes/words.sql'] },
-  {
-    name: '0010_hot_path',
-    files: [
-      'hot-path/counters.sql',
-      'hot-path/settlements.sql',
-      'hot-path/reservations.sql',
-      'hot-path/batches.sql',
-      'hot-path/waiting.sql',
-    ],
-  },
-  { name: '0011_leases', files: ['leases/leases.sql', 'leases/rows.sql', 'leases/recovery.sql'] },
-  { name: '0012_roles', files: ['roles/roles.sql'] },
 ];
 
-/** What to do about a database of a later version. */
-export const NEWER_SCHEMA_REMEDY = 'run that version or a later one, or restore a backup from before the upgrade';
+/** The first migration of the versions before the first release; their tables are not those of `migrations`. */
+const UNRELEASED = '0001_baseline';
 
 /** The oldest PostgreSQL, by its major version, that takes the schema. */
 export const OLDEST_POSTGRES = 15;
 
-/** A database has migrations that this program does not know. */
-function newerSchema(unknown: readonly string[]): StartError {
-  return new StartError(
-    `it was migrated by a newer version of this program (it has ${unknown.join(', ')}); ${NEWER_SCHEMA_REMEDY}`,
-  );
+/** What is wrong with a database that has migrations this program does not know, and what to do about it. */
+export function foreignSchema(unknown: readonly string[]): { readonly what: string; readonly remedy: string } {
+  if (unknown.includes(UNRELEASED)) {
+    return {
+      what: 'migrated by a version from before the first release, whose tables this program cannot take over',
+      remedy: 'use an empty database: another database.postgres, or another database.embedded.data_dir',
+    };
+  }
+  return {
+    what: `migrated by a newer version of this program (it has ${unknown.join(', ')})`,
+    remedy: 'run that version or a later one, or restore a backup from before the upgrade',
+  };
 }
 
 /** Any number will do, as long as it never changes: it names the lock that migrating processes share. */
@@ -108,7 +60,7 @@ const TABLE = 'schema_migrations';
 /**
  * Brings the schema up to date, one migration after the other, each of them whole or not at all: so the locks of one end before
  * the next begins. Several processes may do this at once: one migrates, the others wait for it. A role that may not migrate is only
- * looked at. Raises StartError where no waiting helps: the server is too old, the database newer than this program, or a right
+ * looked at. Raises StartError where no waiting helps: the server is too old, the database of another version, or a right
  * is missing.
  * @param secures whether rights are put right where nothing is to migrate.
  * @returns names of the migrations that it applied.
@@ -121,7 +73,10 @@ export async function migrate(
   client.on('error', () => {});
   const isComplete = async () => {
     const { applied, unknown } = await migrationState((text) => client.query(text));
-    if (unknown.length > 0) throw newerSchema(unknown);
+    if (unknown.length > 0) {
+      const { what, remedy } = foreignSchema(unknown);
+      throw new StartError(`it was ${what}; ${remedy}`);
+    }
     return applied === migrations.length;
   };
   const applied: string[] = [];

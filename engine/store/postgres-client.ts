@@ -13,16 +13,6 @@ export interface PostgresAddress {
   label(): string;
 }
 
-/** Connections of one process; whatever is still open can be cut at shutdown. */
-export interface PostgresConnections {
-  /** Connection settings with the project's timeouts and types, for one client. */
-  settings(): pg.ClientConfig;
-  /** A pool whose statements are cancelled after `statement_seconds`; 0 means never. */
-  createPool(max: number, statement_seconds: number): pg.Pool;
-  /** Closes every socket at once; a server that does not answer can't hold up a shutdown. */
-  cut(): void;
-}
-
 const INT8 = 20;
 const INT8_ARRAY = 1016;
 const DATE = 1082;
@@ -52,7 +42,7 @@ const types = {
 } as pg.CustomTypesConfig;
 
 /** Prepares connections to one database. */
-export function createConnections(address: PostgresAddress): PostgresConnections {
+export function createConnections(address: PostgresAddress) {
   const sockets = new Set<Socket>();
   const stream = () => {
     const socket = new Socket();
@@ -71,8 +61,10 @@ export function createConnections(address: PostgresAddress): PostgresConnections
       types,
     });
   return {
+    /** Connection settings with the project's timeouts and types, for one client. */
     settings,
-    createPool(max, statement_seconds) {
+    /** A pool whose statements are cancelled after `statement_seconds`; 0 means never. */
+    createPool(max: number, statement_seconds: number): pg.Pool {
       const statement_ms = statement_seconds * 1000;
       class MovingClient extends pg.Client {
         constructor() {
@@ -98,11 +90,15 @@ export function createConnections(address: PostgresAddress): PostgresConnections
       pool.on('error', () => {});
       return pool;
     },
-    cut() {
+    /** Closes every socket at once; a server that does not answer can't hold up a shutdown. */
+    cut(): void {
       for (const socket of sockets) socket.destroy();
     },
   };
 }
+
+/** Connections of one process; whatever is still open can be cut at shutdown. */
+export type PostgresConnections = ReturnType<typeof createConnections>;
 
 /**
  * SQLSTATEs that say the database is not there, rather than that the statement was wrong. 26000 and 0A000 are a

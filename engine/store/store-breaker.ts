@@ -2,36 +2,18 @@ import { StageError } from '../contract/errors.ts';
 import type { Clock } from '../contract/services.ts';
 import { isUnavailable, StoreTimeout } from './store-errors.ts';
 
-/**
- * A circuit breaker for the store: spares callers the wait for one that is known to be away. One that is busy, as behind a long
- * statement, is not away: it is waited for.
- */
-export interface StoreBreaker {
-  /** Whether the store was away when it was last asked. */
-  readonly broken: boolean;
-  /**
-   * Asks the store. While it is away one caller at a time does, and not within a second of the last one that failed; the
-   * others get store_unavailable at once. A `patient` one waits for the first caller that asks again, because one lost
-   * connection is no outage.
-   */
-  run<T>(ask: () => Promise<T>, patient: boolean): Promise<T>;
-  /** Says that the store was found to work. */
-  mended(): void;
-}
-
 const PAUSE_MS = 1000;
 
 /** What a breaker needs of its store. */
 export interface StoreBreakerOptions {
   readonly clock: Clock;
-  /** Runs when the store works again. */
   readonly onMended: () => void;
   /** Asks the store something that waits for nothing but the store itself; rejects where it does not answer. */
   readonly probe: () => Promise<unknown>;
 }
 
 /** Creates a breaker that takes the store to work. */
-export function createStoreBreaker({ clock, onMended, probe: probeStore }: StoreBreakerOptions): StoreBreaker {
+export function createStoreBreaker({ clock, onMended, probe: probeStore }: StoreBreakerOptions) {
   let failure: StageError | undefined;
   /** When somebody last asked again in vain, in monotonic milliseconds. */
   let in_vain_at: number | undefined;
@@ -87,10 +69,16 @@ export function createStoreBreaker({ clock, onMended, probe: probeStore }: Store
   };
 
   return {
-    get broken() {
+    /** Whether the store was away when it was last asked. */
+    get broken(): boolean {
       return failure !== undefined;
     },
-    async run(ask, patient) {
+    /**
+     * Asks the store. While it is away one caller at a time does, and not within a second of the last one that failed; the
+     * others get store_unavailable at once. A `patient` one waits for the first caller that asks again, because one lost
+     * connection is no outage.
+     */
+    async run<T>(ask: () => Promise<T>, patient: boolean): Promise<T> {
       if (failure === undefined) return tell(ask);
       if (probe !== undefined && patient && in_vain_at === undefined) await probe;
       if (failure === undefined) return tell(ask);
@@ -98,6 +86,13 @@ export function createStoreBreaker({ clock, onMended, probe: probeStore }: Store
       if (probe === undefined && !pausing) return askAgain(ask);
       throw new StageError('store_unavailable', failure.message, { cause: failure.cause });
     },
+    /** Says that the store was found to work. */
     mended,
   };
 }
+
+/**
+ * A circuit breaker for the store: spares callers the wait for one that is known to be away. One that is busy, as behind a long
+ * statement, is not away: it is waited for.
+ */
+export type StoreBreaker = ReturnType<typeof createStoreBreaker>;

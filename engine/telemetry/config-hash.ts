@@ -31,7 +31,6 @@ function withoutDirectory(key: string, value: unknown): unknown {
   return file === undefined ? value : secretInFile(basename(file));
 }
 
-/** Changes the texts that keys lead to. */
 function change(value: unknown, [key, ...rest]: readonly string[], to: (text: string) => string): void {
   if (typeof value !== 'object' || value === null || key === undefined) return;
   for (const each of key === '*' ? Object.keys(value) : [key]) {

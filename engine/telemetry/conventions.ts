@@ -5,7 +5,6 @@ import type { AttributeValue } from './spans.ts';
 /** Version of the OpenTelemetry conventions whose names `gen_ai.*` has. */
 export type ConventionsVersion = NonNullable<GatewayConfig['telemetry']['conventions']>;
 
-/** What differs between versions of the conventions. */
 export interface Conventions {
   /** Where the names are written down; `undefined` where no release has them yet. */
   readonly schema_url: string | undefined;
@@ -40,7 +39,6 @@ export function conventionsOf(config: Pick<GatewayConfig, 'telemetry'>, env: Nod
   return config.telemetry.conventions ?? (asked.includes('gen_ai_latest_experimental') ? 'latest' : '1.41');
 }
 
-/** Attributes while they are put together. */
 type Growing = Record<string, AttributeValue>;
 
 /** What a model is asked for. */

@@ -1,29 +1,25 @@
 import {
   type CounterMetric,
+  type GaugeMetric,
   type HistogramMetric,
   type LabelsOf,
   METRICS,
   type MetricName,
   type MetricSpec,
 } from './catalogue/metrics.ts';
-import type { Metrics, ObservableMetric, Reading } from './metrics.ts';
 
 type LabelValue = string | number | boolean;
 type GivenLabels = Readonly<Record<string, string | number | undefined>>;
 
-/** What is known of one combination of labels. */
 export interface Series {
-  /** Those that were given. */
   readonly labels: Readonly<Record<string, LabelValue>>;
   /** Of a counter what was added, of a gauge what was read, of a histogram the sum of its values. */
   sum: number;
-  /** How many values a histogram got. */
   count: number;
   /** By bucket, the last for values above all bounds; empty but for histograms. */
   readonly buckets: number[];
 }
 
-/** A metric with its series as they are now. */
 export interface MeasuredMetric {
   readonly name: MetricName;
   readonly spec: MetricSpec;
@@ -49,7 +45,6 @@ const SERIES_MAX = 2000;
 const OVERFLOW_LABELS = Object.freeze({ 'otel.metric.overflow': true });
 const NO_BOUNDS: readonly number[] = [];
 
-/** Numbers about the gateway, kept in memory since the process began. */
 export class MetricRegistry implements Metrics {
   /** When the counting began, in milliseconds since the epoch. */
   readonly began_at: number;
@@ -89,13 +84,11 @@ export class MetricRegistry implements Metrics {
     this.#families.get(name)!.read = read as () => Iterable<Reading<ObservableMetric>>;
   }
 
-  /** Every metric that has a series, with what those give that are asked only now. */
   measure(): MeasuredMetric[] {
     for (const family of this.#families.values()) this.#ask(family);
     return [...this.#families.values()].filter(({ series }) => series.length > 0);
   }
 
-  /** The series of a metric, as they were last written or read. */
   seriesOf(name: MetricName): readonly Series[] {
     return this.#families.get(name)!.series;
   }
@@ -172,4 +165,21 @@ export class MetricRegistry implements Metrics {
 
 function seriesOf(labels: Series['labels'], bounds: readonly number[]): Series {
   return { labels, sum: 0, count: 0, buckets: bounds.length > 0 ? Array(bounds.length + 1).fill(0) : [] };
+}
+
+/** Metrics that can be asked for their values when they are needed: every gauge, and counters that something else keeps. */
+export type ObservableMetric = GaugeMetric | CounterMetric;
+
+/** One value of a gauge, or of a counter since the process began, with what tells it apart. */
+export interface Reading<N extends ObservableMetric> {
+  readonly value: number;
+  readonly labels?: LabelsOf<N>;
+}
+
+/** Where numbers about the gateway are kept until somebody asks for them. Nothing throws. */
+export interface Metrics {
+  add<N extends CounterMetric>(name: N, labels: LabelsOf<N>, amount?: number): void;
+  record<N extends HistogramMetric>(name: N, labels: LabelsOf<N>, value: number): void;
+  /** From now on asks this for the values of a metric; the last one given for it is asked. What throws is left out. */
+  observe<N extends ObservableMetric>(name: N, read: () => Iterable<Reading<N>>): void;
 }

@@ -1,45 +1,31 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Clock } from '../contract/services.ts';
-import type { Telemetry } from '../contract/telemetry.ts';
 import { type ExportedLog, openExports } from './export/exports.ts';
 import { resourceAttributes, resourceFrom } from './export/settings.ts';
 import { MetricRegistry } from './metric-registry.ts';
-import type { Metrics } from './metrics.ts';
 import { createOperationTelemetry } from './operations.ts';
-import { openMetricsListener } from './prometheus/open-metrics-listener.ts';
-import { openRelay, type TelemetryRelay } from './relay.ts';
+import { openMetricsListener } from './prometheus/metrics-listener.ts';
+import { openRelay } from './relay.ts';
 import { createRequestTelemetry } from './requests/request-telemetry.ts';
 
 /** How long telemetry of clients that waits may take when the gateway stops. */
 const RELAY_PATIENCE_MS = 3000;
 
-/** What telemetry needs of a gateway. */
 export interface TelemetryOptions {
-  /** The configuration of the start. */
   readonly config: GatewayConfig;
-  /** The configuration in force. */
   readonly in_force: () => GatewayConfig;
   readonly env: NodeJS.ProcessEnv;
   readonly clock: Clock;
   readonly log: ExportedLog;
 }
 
-/** The telemetry of a running gateway. */
-export interface GatewayTelemetry extends Telemetry {
-  readonly metrics: Metrics;
-  /** Passes telemetry of clients on. */
-  readonly relay: TelemetryRelay;
-  /** Takes over the section `telemetry` of a new configuration. */
-  use(config: GatewayConfig): void;
-  /** Sends what waits, within some seconds, and lets go of everything. */
-  close(): Promise<void>;
-}
+export type GatewayTelemetry = Awaited<ReturnType<typeof openTelemetry>>;
 
 /**
  * Opens telemetry as the configuration says. Never rejects for a collector that is away.
  * Raises StartError when metrics can't be served where the configuration says, or headers of a destination can't be used.
  */
-export async function openTelemetry(options: TelemetryOptions): Promise<GatewayTelemetry> {
+export async function openTelemetry(options: TelemetryOptions) {
   const { config, env, clock, log, in_force } = options;
   const metrics = new MetricRegistry(clock.now());
   const of_environment = resourceFrom(env);
@@ -62,12 +48,12 @@ export async function openTelemetry(options: TelemetryOptions): Promise<GatewayT
     operation: createOperationTelemetry(told),
     metrics,
     relay,
-    use(config) {
+    use(config: GatewayConfig): void {
       relay.use(config);
       void listener.use(config);
       exports.use(config.telemetry);
     },
-    async close() {
+    async close(): Promise<void> {
       await Promise.all([relay.close(RELAY_PATIENCE_MS), exports.close(), listener.close()]);
     },
   };

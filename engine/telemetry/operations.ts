@@ -3,8 +3,8 @@ import type { Operation, OperationName } from '../contract/telemetry.ts';
 import { beginTrace } from '../kit/net/trace-context.ts';
 import { printableLine } from '../kit/text/printable.ts';
 import { type CounterMetric, type LabelsOf, METRICS } from './catalogue/metrics.ts';
-import { OPERATION_SPANS } from './catalogue/operation-spans.ts';
-import type { Metrics } from './metrics.ts';
+import { OPERATION_SPANS } from './catalogue/spans.ts';
+import type { Metrics } from './metric-registry.ts';
 import type { Attributes, AttributeValue, FinishedSpan, SpanSink } from './spans.ts';
 
 /** Counters of operations; a start is seen by every other metric. */
@@ -30,7 +30,6 @@ export function createOperationTelemetry({
   metrics,
   clock,
 }: {
-  /** Where spans go now. */
   readonly sink: () => SpanSink;
   readonly metrics: Metrics;
   readonly clock: Pick<Clock, 'monotonic'>;

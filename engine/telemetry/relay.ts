@@ -4,17 +4,13 @@ import type { Clock, Log, Principal } from '../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { UnusableProxy, wayTo } from '../kit/net/way.ts';
 import { secretHolder, secretIn } from '../kit/secret-names.ts';
-import { deliver, openCollector } from './export/collector.ts';
-import { createCollectorLog } from './export/collector-log.ts';
+import { createCollectorLog, deliver, openCollector } from './export/collector.ts';
 import { ExportQueue } from './export/export-queue.ts';
-import { publicUrl, type Target } from './export/settings.ts';
-import { parseHeaderList } from './header-list.ts';
-import type { Metrics } from './metrics.ts';
+import { parseHeaderList, publicUrl, type Target } from './export/settings.ts';
+import type { Metrics } from './metric-registry.ts';
 
-/** An entry of `telemetry.forward_to`. */
 type DestinationConfig = GatewayConfig['telemetry']['forward_to'][number];
 
-/** What a client sent, as it came, after decompression. */
 export interface ClientExport {
   readonly signal: Signal;
   readonly content_type: string;
@@ -23,18 +19,8 @@ export interface ClientExport {
 }
 
 /** Passes telemetry of clients on to the destinations of `telemetry.forward_to`, byte for byte. */
-export interface TelemetryRelay {
-  /** Lets a request wait for every destination that takes its signal. Never throws, never waits. */
-  take(sent: ClientExport): void;
-  /** Counts a request that was not taken. */
-  refused(signal: Signal, code: string): void;
-  /** Takes over `telemetry.forward_to`; what waits for a destination that stays as it is goes on waiting. Never throws. */
-  use(config: GatewayConfig): void;
-  /** Sends what waits, for as long as `patience_ms`. */
-  close(patience_ms: number): Promise<void>;
-}
+export type TelemetryRelay = ReturnType<typeof openRelay>;
 
-/** What the relay needs of a gateway. */
 export interface RelayOptions {
   readonly config: GatewayConfig;
   readonly env: NodeJS.ProcessEnv;
@@ -43,13 +29,11 @@ export interface RelayOptions {
   readonly metrics: Metrics;
 }
 
-/** A request that waits: who sent it is in its headers. */
 interface Waiting {
   readonly bytes: Buffer;
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** A signal at a destination. */
 interface Outlet {
   readonly signal: Signal;
   readonly name: string;
@@ -67,7 +51,7 @@ const REQUEST_BYTES = 4096;
 const LEAVING_MS = 5000;
 
 /** Opens the destinations of the configuration; none is asked for anything until there is something to send. Raises StartError. */
-export function openRelay({ config: of_start, ...options }: RelayOptions): TelemetryRelay {
+export function openRelay({ config: of_start, ...options }: RelayOptions) {
   const { env, log, metrics } = options;
   let outlets: readonly Outlet[] = [];
   const leaving = new Set<Promise<void>>();
@@ -99,7 +83,8 @@ export function openRelay({ config: of_start, ...options }: RelayOptions): Telem
     })),
   );
   return {
-    take({ signal, content_type, bytes, principal }) {
+    /** Lets a request wait for every destination that takes its signal. Never throws, never waits. */
+    take({ signal, content_type, bytes, principal }: ClientExport): void {
       metrics.add('gateway.client_telemetry.received', { 'gateway.telemetry.signal': signal });
       const taking = outlets.filter((outlet) => outlet.signal === signal);
       // What arrived lies in memory that is larger.
@@ -108,13 +93,14 @@ export function openRelay({ config: of_start, ...options }: RelayOptions): Telem
         queue.push({ bytes: own, headers: { 'content-type': content_type, ...callerHeaders(principal, caller) } });
       }
     },
-    refused(signal, code) {
+    refused(signal: Signal, code: string): void {
       metrics.add('gateway.client_telemetry.refused', {
         'gateway.telemetry.signal': signal,
         'gateway.error.code': code,
       });
     },
-    use(config) {
+    /** Takes over `telemetry.forward_to`; what waits for a destination that stays as it is goes on waiting. Never throws. */
+    use(config: GatewayConfig): void {
       try {
         put(config);
       } catch (error) {
@@ -122,7 +108,7 @@ export function openRelay({ config: of_start, ...options }: RelayOptions): Telem
         log.error({ err: error }, message);
       }
     },
-    async close(patience_ms) {
+    async close(patience_ms: number): Promise<void> {
       await Promise.all([...outlets.map((outlet) => outlet.close(patience_ms)), ...leaving]);
       outlets = [];
     },

@@ -1,10 +1,8 @@
-/** Values that attributes can have. */
 export type AttributeValue = string | number | boolean | readonly string[];
 
 /** By name; one that is `undefined` is left out. */
 export type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 
-/** Something that happened within a span. */
 export interface SpanEvent {
   readonly name: string;
   /** Milliseconds since the epoch, with fractions. */
@@ -19,7 +17,6 @@ export interface FinishedSpan {
   readonly trace_id: string;
   readonly span_id: string;
   readonly parent_span_id: string | undefined;
-  /** Whether the parent is a span of another program. */
   readonly parent_is_remote: boolean;
   readonly trace_state: string | undefined;
   /** Milliseconds since the epoch, with fractions. */
@@ -32,7 +29,6 @@ export interface FinishedSpan {
   readonly failed: boolean;
 }
 
-/** Where finished spans go. */
 export interface SpanSink {
   /** Whether they go anywhere; nothing needs to be made of a request otherwise. */
   readonly active: boolean;

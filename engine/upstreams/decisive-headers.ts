@@ -1,5 +1,4 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { ENDING_HERE } from './connection-headers.ts';
 
 /**
  * Request headers that choose who serves or pays, or that say on whose behalf and from where a request came, as proxies and
@@ -12,7 +11,6 @@ export interface DecisiveHeaders {
   readonly name: string;
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'origin';
   readonly meaning: string;
-  /** Who documents it, and where. */
   readonly source: string;
 }
 
@@ -23,7 +21,6 @@ const row = (name: string, decides: DecisiveHeaders['decides'], meaning: string,
   source,
 });
 
-/** Several names, apart by spaces, that mean the same. */
 const rows = (
   names: string,
   decides: DecisiveHeaders['decides'],
@@ -214,4 +211,44 @@ export function isDecisiveHeader(name: string): boolean {
       PREFIXES.some((prefix) => spelt.startsWith(prefix)) ||
       DECISIVE_WORDS.test(spelt))
   );
+}
+
+/** Headers that belong to one connection and never travel further (RFC 9110 section 7.6.1). */
+export const CONNECTION_HEADERS: readonly string[] = [
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
+
+/**
+ * Request headers that end here: those of the connection, the caller's credential, what is set anew, and the page that sent a
+ * request, which some servers refuse although it is the gateway that asks them.
+ */
+export const ENDING_HERE: ReadonlySet<string> = new Set([
+  ...CONNECTION_HEADERS,
+  'authorization',
+  'content-length',
+  'expect',
+  'host',
+  'origin',
+  'x-api-key',
+]);
+
+/**
+ * Names that a Connection header adds to them, in lower case; none of those that describe the body, which are for whoever
+ * reads it (RFC 9110 section 7.6.1).
+ */
+export function nominated(connection: string | string[] | undefined): readonly string[] {
+  if (connection === undefined || connection === 'keep-alive' || connection === 'close') return [];
+  return String(connection)
+    .toLowerCase()
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => !name.startsWith('content-'));
 }

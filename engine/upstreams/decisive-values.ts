@@ -1,15 +1,14 @@
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../contract/config.ts';
 import { type ErrorDetails, StageError } from '../contract/errors.ts';
 import type { EffectivePrice, ModelCaller, ModelCatalog, Served } from '../contract/services.ts';
-import { DECISIVE_NAMES, fieldRule } from '../protocols/body/field-rules.ts';
+import { DECISIVE_NAMES, fieldRule } from '../protocols/body/decisive-fields.ts';
 import { type DecisiveChoice, type DecisiveValue, parameterRule, ruleNamed } from '../protocols/body/read-decisive.ts';
-import { modelNotFound } from './model-refusals.ts';
+import { modelNotFound } from './models.ts';
 
 /** A request whose route is known, as far as its decisive fields need it. */
 export interface DecidedRequest {
   readonly caller: ModelCaller;
   readonly model: ModelConfig;
-  /** What the request calls it. */
   readonly called: string;
   readonly upstream: UpstreamConfig;
   /** Milliseconds since the epoch, for the prices in force. */

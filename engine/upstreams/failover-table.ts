@@ -1,8 +1,6 @@
 import type { AttemptEffect, AttemptReason, Certainty } from '../contract/forwarding.ts';
 
-/** How an attempt ended before the client got anything of an answer. */
 export interface FailoverRow {
-  /** What happened, for people. */
   readonly when: string;
   /** What is known of the request then; absent where it depends on what had been sent. */
   readonly certainty?: Certainty;
@@ -13,13 +11,13 @@ export interface FailoverRow {
   readonly again: 'no' | 'fresh_connection' | 'after_wait' | 'after_wait_lone';
   /** Whether it goes to the next upstream; `if_unconfirmed`: where `routing.attempts.unconfirmed` says so. */
   readonly next: 'yes' | 'no' | 'if_unconfirmed';
-  /** Why it went to the next one. */
   readonly reason: AttemptReason;
-  /** What it says about the upstream. */
   readonly effect: AttemptEffect;
   /** `possibly`: the upstream may bill it, and nobody knows how much. */
   readonly billed: 'no' | 'possibly' | 'as_reported';
 }
+
+const ANSWERED = { certainty: 'answered', again: 'no', next: 'yes', billed: 'no' } as const;
 
 /**
  * What happens to a request that an upstream did not serve, by how the attempt ended: the semantics of failover. `appscli
@@ -45,36 +43,29 @@ export const FAILOVER_TABLE = {
     billed: 'no',
   },
   limited: {
+    ...ANSWERED,
     when: 'Status 429',
-    certainty: 'answered',
     again: 'after_wait_lone',
-    next: 'yes',
     reason: 'next_limited',
     effect: 'limited',
-    billed: 'no',
   },
   overloaded: {
+    ...ANSWERED,
     when: 'Status 503 or 529, or the code server_is_overloaded',
-    certainty: 'answered',
     again: 'after_wait',
-    next: 'yes',
     reason: 'next_overloaded',
     effect: 'failure',
-    billed: 'no',
   },
   failed: {
+    ...ANSWERED,
     when: 'Status 500, or another 5xx without a row of its own',
-    certainty: 'answered',
-    again: 'no',
-    next: 'yes',
     reason: 'next_failed',
     effect: 'failure',
     billed: 'possibly',
   },
   bad_gateway: {
+    ...ANSWERED,
     when: 'Status 502 or 504: something before the upstream answered for it',
-    certainty: 'answered',
-    again: 'no',
     next: 'if_unconfirmed',
     reason: 'next_unconfirmed',
     effect: 'failure',
@@ -90,64 +81,45 @@ export const FAILOVER_TABLE = {
     billed: 'possibly',
   },
   credential: {
+    ...ANSWERED,
     when: "Status 401: the gateway's own credential was refused",
-    certainty: 'answered',
-    again: 'no',
-    next: 'yes',
     reason: 'next_credential',
     effect: 'credential',
-    billed: 'no',
   },
   permission: {
+    ...ANSWERED,
     when: "Status 403: the gateway's account may not do this",
-    certainty: 'answered',
-    again: 'no',
-    next: 'yes',
     reason: 'next_credential',
     effect: 'permission',
-    billed: 'no',
   },
   payment: {
+    ...ANSWERED,
     when: 'Status 402, or an error that says that the quota or credit of the account is used up',
-    certainty: 'answered',
-    again: 'no',
-    next: 'yes',
     reason: 'next_credential',
     effect: 'credential',
-    billed: 'no',
   },
   model_missing: {
+    ...ANSWERED,
     when: 'Status 404 or 501: the model, or what is asked of it, is not there',
-    certainty: 'answered',
-    again: 'no',
-    next: 'yes',
     reason: 'next_model_missing',
     effect: 'model_missing',
-    billed: 'no',
   },
   caller: {
+    ...ANSWERED,
     when: 'Any other 4xx: the request itself is refused, and its bytes pass through',
-    certainty: 'answered',
-    again: 'no',
     next: 'no',
     reason: 'fail_caller',
     effect: 'success',
-    billed: 'no',
   },
   foreign: {
+    ...ANSWERED,
     when: 'Something that is not the protocol: a redirect, a page',
-    certainty: 'answered',
-    again: 'no',
-    next: 'yes',
     reason: 'next_failed',
     effect: 'failure',
-    billed: 'no',
   },
   empty: {
+    ...ANSWERED,
     when: 'Status 200, and the answer ended or broke before anything of it could be used',
-    certainty: 'answered',
-    again: 'no',
-    next: 'yes',
     reason: 'next_failed',
     effect: 'failure',
     billed: 'possibly',
@@ -161,9 +133,8 @@ export const FAILOVER_TABLE = {
     billed: 'possibly',
   },
   answered: {
+    ...ANSWERED,
     when: 'An answer; once the client has its first byte nothing is sent again',
-    certainty: 'answered',
-    again: 'no',
     next: 'no',
     reason: 'served',
     effect: 'success',

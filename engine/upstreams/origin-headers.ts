@@ -54,10 +54,3 @@ const FAMILY = new RegExp(`^(?:${FAMILIES.join('|')})`);
 export function actsOnOrigin(name: string): boolean {
   return EXACT.has(name) || FAMILY.test(name);
 }
-
-/** The entry of the list that keeps a response header from clients; `undefined` for one that passes. */
-export function originHeader(name: string): OriginHeaders | undefined {
-  const matches = (pattern: string) =>
-    pattern === name || (pattern.endsWith('*') && name.startsWith(pattern.slice(0, -1)));
-  return ORIGIN_HEADERS.find(({ names }) => names.some(matches));
-}

@@ -6,22 +6,24 @@ import type { Services } from '../contract/services.ts';
 import type { DrainLimits } from '../contract/stage.ts';
 import { configuredWay } from '../kit/net/way.ts';
 import { secretPlace } from '../kit/secret-names.ts';
-import { spellBound } from '../protocols/body/output-bound.ts';
+import { spellBound } from '../protocols/body/fields.ts';
 import { definitionOf } from '../protocols/definitions.ts';
 import type { ForwardContext } from './attempts/forward-context.ts';
-import { fixedHeaders, fixHeaders } from './fixed-headers.ts';
-import { openTransport } from './transports/open-transport.ts';
-import type { OutgoingRequest, Transport } from './transports/transport.ts';
+import { createDirectTransport } from './transports/direct-transport.ts';
+import { createProxyTransport } from './transports/proxy-transport.ts';
+import type { OutgoingRequest, Transport, TransportOptions } from './transports/transport.ts';
 import {
   describeTranslated,
   dropDigests,
+  fixedHeaders,
+  fixHeaders,
   forwardedHeaders,
   type MessagesHeaders,
   messagesHeaders,
   type Propagation,
   upstreamCredential,
+  upstreamPaths,
 } from './upstream-headers.ts';
-import { upstreamPaths } from './upstream-path.ts';
 
 /** An upstream with everything a request to it needs, prepared once. */
 export interface Target {
@@ -32,7 +34,6 @@ export interface Target {
   readonly credential: Readonly<Record<string, string>>;
   /** Headers that every request has, whatever its client says. */
   readonly fixed_headers: Readonly<Record<string, string>>;
-  /** The variable or the file that the credential is in. */
   readonly credential_name: string | undefined;
   readonly messages_headers: MessagesHeaders;
   /** Headers that reach it though they choose who serves or pays. */
@@ -43,7 +44,6 @@ export interface Target {
   readonly drain: DrainLimits | undefined;
 }
 
-/** Creates the target of an upstream. */
 export function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
   const { profile, timeouts } = config.server;
   const { connect_seconds } = timeouts;
@@ -72,7 +72,6 @@ export function protocolAt(ctx: ForwardContext, { config }: Target): Protocol {
 
 /** What a target is sent of a request, and which of the client's headers it is not. */
 export interface PreparedRequest extends OutgoingRequest {
-  /** `undefined` without any. */
   readonly dropped_headers: readonly string[] | undefined;
 }
 
@@ -123,4 +122,13 @@ function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, sp
       ? `${speaks}, so it cannot count tokens`
       : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\``;
   return new StageError('not_supported', 'This API is not available for this model.', { cause: new Error(reason) });
+}
+
+/** Creates the transport to an upstream that its entry in gateway.yaml asks for. */
+export function openTransport(
+  { base_url, transport }: Pick<UpstreamConfig, 'base_url' | 'transport'>,
+  options: Omit<TransportOptions, 'url'>,
+): Transport {
+  const create = transport === 'proxy' ? createProxyTransport : createDirectTransport;
+  return create({ ...options, url: new URL(base_url) });
 }

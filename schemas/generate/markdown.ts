@@ -1,3 +1,71 @@
+import type { JsonSchema } from '../../engine/api.ts';
+import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/contract/errors.ts';
+import { FACTS, type FactKind, type FactPath } from '../../engine/contract/facts.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
+import { OPERATORS, type Operator, type OperatorSpec } from '../../engine/rules/operators.ts';
+
+/** Words for the kinds of facts and attributes. */
+export const KINDS: Readonly<Record<FactKind | 'double', string>> = {
+  string: 'text',
+  number: 'number',
+  double: 'number with fractions',
+  boolean: 'true or false',
+  strings: 'list of texts',
+  object: 'mapping',
+};
+
+/** What a fact can be: its kind, or its values where they are a closed set. */
+export function factType(path: FactPath): string {
+  const { kind, values }: { kind: FactKind; values?: readonly string[] } = FACTS[path];
+  return values === undefined ? KINDS[kind] : values.join(', ');
+}
+
+/** How an operator is written: `{ glob: [a, b] }`. */
+export function operatorSignature(name: Operator): string {
+  const { operands }: OperatorSpec = OPERATORS[name];
+  const [min, max] = operands;
+  const letters = [...'abcdefgh'];
+  const shown = letters.slice(0, Math.max(min, 1));
+  const more =
+    max > shown.length ? [Number.isFinite(max) ? `${letters.slice(shown.length, max).join(', ')}?` : '...'] : [];
+  const key = /^\w+$/.test(name) ? name : `"${name}"`;
+  return max === 1 ? `{ ${key}: a }` : `{ ${key}: [${[...shown, ...more].join(', ')}] }`;
+}
+
+/** What a fact is, in one sentence with its type. */
+export function factMeaning(path: FactPath): string {
+  return `${FACTS[path].meaning} (${factType(path)}).`;
+}
+
+/** When an error is raised, and the status it is answered with. */
+export function errorMeaning(code: ErrorCode): string {
+  const { status, meaning }: ErrorSpec = ERRORS[code];
+  return `${status}: ${meaning}.`;
+}
+
+/**
+ * A choice of documented values: an editor shows each with what it means, and of the one that is there only that. Their
+ * descriptions must differ, otherwise yaml-language-server shows them all.
+ */
+export function choice(meanings: Readonly<Record<string, string>>): { readonly anyOf: readonly JsonSchema[] } {
+  return { anyOf: Object.entries(meanings).map(([value, description]) => ({ const: value, description })) };
+}
+
+const NAMES: Readonly<Record<Protocol, string>> = {
+  messages: 'Messages',
+  chat: 'chat completions',
+  responses: 'Responses',
+};
+
+/** What people call some protocols; `every` where they are all there are. */
+export function protocolNames(protocols: readonly Protocol[], every: string, join = ', '): string {
+  if (protocols.length === PROTOCOLS.length) return every;
+  return protocols.map((protocol) => NAMES[protocol]).join(join);
+}
+
+/** A meaning as a sentence of its own. */
+export const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** Plain text with code in backticks, so that nothing else in it means something to Markdown. */
 export function prose(text: string): string {
   return text

@@ -1,7 +1,4 @@
 import type { Capability, StageDefinition } from '../../engine/api.ts';
-import { factType, operatorSignature } from '../../engine/cli/explain/describe-reference.ts';
-import { stagePlace } from '../../engine/cli/explain/explain-stage.ts';
-import { schemaRows } from '../../engine/cli/explain/format-schema.ts';
 import { INITIAL_FACTS } from '../../engine/contract/engine-facts.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/contract/errors.ts';
 import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
@@ -9,9 +6,30 @@ import { MEMBERS } from '../../engine/contract/own-facts.ts';
 import { DEFINITIONS } from '../../engine/protocols/definitions.ts';
 import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/rules/operators.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
-import { anchor, block, code, codes, page, prose, table } from './markdown.ts';
+import { schemaRows } from './format-schema.ts';
+import { anchor, block, code, codes, factType, operatorSignature, page, prose, table } from './markdown.ts';
 
 const link = (text: string, target: string) => `[${text}](${target})`;
+
+const PAGES: readonly (readonly [title: string, file: string, lists: string])[] = [
+  ['gateway.yaml', 'gateway.md', 'every key of the configuration, with type and default'],
+  ['Pipelines', 'pipeline.md', 'every key of pipelines, fragments and their tests'],
+  ['Managed policies', 'policy.md', 'every key of a policy, and how policies are laid over each other'],
+  ['Stages', 'stages.md', 'what a pipeline is made of: options, facts, errors, examples'],
+  ['Facts', 'facts.md', 'what a rule can see of a request'],
+  ['Operators', 'operators.md', 'what a rule can do with it'],
+  ['Errors', 'errors.md', 'what the gateway answers when it refuses or fails'],
+  [
+    'Decisive fields',
+    'decisive-fields.md',
+    'which fields and headers beside `model` choose models, prices or accounts, and what happens to them',
+  ],
+  ['Failover', 'failover.md', 'what becomes of a request that an upstream does not serve, and of what it may bill'],
+  ['Translation', 'translation.md', 'what is lost or changed between clients and upstreams of different protocols'],
+  ['Headers', 'headers.md', 'which headers of an upstream are kept from clients, and why'],
+  ['Telemetry', 'telemetry.md', 'every span, event, attribute and metric of the gateway'],
+  ['Diagnostics', 'diagnostics.md', 'what `appscli check` finds, and what to do about it'],
+];
 
 /** The page that leads to the others. */
 export function indexPage(): string {
@@ -19,30 +37,7 @@ export function indexPage(): string {
     'Generated from the definitions, so it describes this version.',
     table(
       ['Page', 'What it lists'],
-      [
-        [link('gateway.yaml', 'gateway.md'), 'every key of the configuration, with type and default'],
-        [link('Pipelines', 'pipeline.md'), 'every key of pipelines, fragments and their tests'],
-        [link('Managed policies', 'policy.md'), 'every key of a policy, and how policies are laid over each other'],
-        [link('Stages', 'stages.md'), 'what a pipeline is made of: options, facts, errors, examples'],
-        [link('Facts', 'facts.md'), 'what a rule can see of a request'],
-        [link('Operators', 'operators.md'), 'what a rule can do with it'],
-        [link('Errors', 'errors.md'), 'what the gateway answers when it refuses or fails'],
-        [
-          link('Decisive fields', 'decisive-fields.md'),
-          'which fields and headers beside `model` choose models, prices or accounts, and what happens to them',
-        ],
-        [
-          link('Failover', 'failover.md'),
-          'what becomes of a request that an upstream does not serve, and of what it may bill',
-        ],
-        [
-          link('Translation', 'translation.md'),
-          'what is lost or changed between clients and upstreams of different protocols',
-        ],
-        [link('Headers', 'headers.md'), 'which headers of an upstream are kept from clients, and why'],
-        [link('Telemetry', 'telemetry.md'), 'every span, event, attribute and metric of the gateway'],
-        [link('Diagnostics', 'diagnostics.md'), 'what `appscli check` finds, and what to do about it'],
-      ],
+      PAGES.map(([title, file, lists]) => [link(title, file), lists]),
     ),
   ]);
 }
@@ -57,6 +52,12 @@ const CAPABILITIES: Readonly<Record<Capability, string>> = {
   network: 'hand the request to another machine',
   database: 'use the database',
 };
+
+/** Where a stage stands in a pipeline. */
+function stagePlace({ place, terminal }: StageDefinition): string {
+  if (place === 'finally') return 'under finally, after the response';
+  return terminal ? 'under stages, last: it always answers' : 'under stages';
+}
 
 function stagePart(stage: StageDefinition): string[] {
   const rows = schemaRows(stage.options).map(({ path, type, required, default: value, description }) => [
@@ -136,9 +137,9 @@ export function operatorsPage(): string {
       ['Operator', 'Meaning'],
       operators.map(([name, { meaning }]) => [code(operatorSignature(name)), `${meaning}.`]),
     ),
-    '## Examples',
     ...operators.flatMap(([name, { meaning, example }]) => [
-      `${code(name)}: ${prose(meaning.charAt(0).toLowerCase() + meaning.slice(1))}.`,
+      `## ${code(name)}`,
+      `Written ${code(operatorSignature(name))}. ${prose(meaning)}.`,
       block('yaml', `when: ${example}`),
     ]),
     '## Refused on purpose',
@@ -205,7 +206,7 @@ export function diagnosticsPage(printed: Readonly<Record<string, string>>): stri
   const all = Object.entries(DIAGNOSTICS) as [DiagnosticCode, DiagnosticSpec][];
   const passes = Map.groupBy(all, ([name]) => name.slice(0, 2));
   return page('Diagnostics', [
-    'What `appscli check` can find in a configuration. A configuration with an error does not run; a warning points to what may not be intended. `appscli explain C2004` shows one of these at a terminal.',
+    'What `appscli check` can find in a configuration. A configuration with an error does not run; a warning points to what may not be intended. `appscli explain C2003` shows one of these at a terminal.',
     table(
       ['Code', 'Title'],
       all.map(([name, { title }]) => [link(name, anchor(name)), title]),

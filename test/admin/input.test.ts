@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { ADMIN_OPERATIONS } from '../../engine/admin/description.ts';
-import { checkInput, splitInput } from '../../engine/admin/input.ts';
+import { ADMIN_OPERATIONS, checkInput, splitInput } from '../../engine/admin/description.ts';
 import { OperationError } from '../../engine/contract/operation-error.ts';
-import { SERVICE_SCOPES } from '../../engine/identity/tokens/service-scopes.ts';
+import { SERVICE_SCOPES } from '../../engine/identity/tokens/service-tokens.ts';
 import { times } from '../support/times.ts';
 
 const operation = (name: string) => ADMIN_OPERATIONS.get(name)!;

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ADMIN_ACTION_NAMES, type AdminAction, type AdminChange } from '../../engine/audit/admin-changes.ts';
-import { changeInWords } from '../../engine/audit/change-words.ts';
+import {
+  ADMIN_ACTION_NAMES,
+  type AdminAction,
+  type AdminChange,
+  changeInWords,
+} from '../../engine/audit/admin-changes.ts';
 
 const ANA = { kind: 'person', name: 'ana@example.com' } as const;
 const until = '2027-01-31T17:00:00+00:00';

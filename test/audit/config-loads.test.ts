@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { KEPT, listLoads, listReplicas, readVersion } from '../../engine/audit/config-loads.ts';
-import { type LoadRecord, openLoadRecord } from '../../engine/gateway/loads/load-record.ts';
+import { type LoadRecord, openLoadRecord } from '../../engine/gateway/loads.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import type { Database } from '../../engine/store/database.ts';
 import { openTestStore, quietLog, type TestStore } from '../support/store.ts';

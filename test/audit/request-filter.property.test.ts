@@ -2,8 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
-import { fitter, type RequestFilter } from '../../engine/audit/request-filter.ts';
-import { listRequestRecords, recordsAfter, whoSent } from '../../engine/audit/request-records.ts';
+import {
+  fitter,
+  listRequestRecords,
+  type RequestFilter,
+  recordsAfter,
+  whoSent,
+} from '../../engine/audit/request-records.ts';
 import type { AuditRecord } from '../../engine/contract/services.ts';
 import { openTestStore, type TestStore } from '../support/store.ts';
 

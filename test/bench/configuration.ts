@@ -6,14 +6,9 @@ export interface Surroundings {
   readonly upstream: string;
   /** Where gateway.yaml and the database go. */
   readonly directory: string;
-  /** Over how many upstreams sessions are spread; one unless given. */
-  readonly upstreams?: number;
-  /** Whether a second upstream stands ready for what the first cannot serve. */
-  readonly spare?: boolean;
-  /** The collector that gets metrics, and traces of one request in ten; without it, telemetry goes nowhere. */
-  readonly collector?: string;
-  /** Port of the gateway; whichever is free unless given. */
-  readonly port?: number;
+  /** The collector that gets metrics, and traces of one request in ten. */
+  readonly collector: string;
+  readonly port: number;
 }
 
 /** Variables that the configuration names. */
@@ -23,14 +18,13 @@ export const BENCH_ENVIRONMENT = { BENCH_UPSTREAM_KEY: 'bench-upstream-key' };
 export const BENCH_TOKEN = { user: 'bench@example.com', group: 'engineers', name: 'bench', team: 'speed' };
 
 /** gateway.yaml of the bench: token, token group, routing, limits of a user and a team, reservations of the worst case. */
-export function benchConfiguration({ upstream, directory, upstreams = 1, spare, collector, port = 0 }: Surroundings) {
-  const names = Array.from({ length: upstreams }, (_, index) => (index === 0 ? 'static' : `static-${index + 1}`));
-  const shared = names.map((name) => ({ upstream: name, weight: 1 }));
-  const routes = spare ? ['static', 'spare'] : shared;
+function benchConfiguration({ upstream, directory, collector, port }: Surroundings) {
+  // The second one stands ready for what the first cannot serve.
+  const names = ['static', 'spare'];
   return {
     server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' },
     database: { embedded: { data_dir: join(directory, 'postgres') } },
-    upstreams: [...names, ...(spare ? ['spare'] : [])].map((name) => ({
+    upstreams: names.map((name) => ({
       name,
       type: 'vendor',
       base_url: name === 'static' ? upstream : `${upstream}/${name}`,
@@ -47,7 +41,7 @@ export function benchConfiguration({ upstream, directory, upstreams = 1, spare, 
     ],
     token_groups: [{ name: 'engineers', families: ['bench'] }],
     routing: {
-      ...(routes.length === 1 ? { default_upstream: 'static' } : { default_upstreams: routes }),
+      default_upstreams: names,
       rules: [{ name: 'research', group: 'research', models: ['bench-*'], upstream: 'static' }],
     },
     spend_limits: {
@@ -55,17 +49,15 @@ export function benchConfiguration({ upstream, directory, upstreams = 1, spare, 
       on_exceeded: 'deny',
       reserve: 'worst_case',
     },
-    ...(collector === undefined
-      ? {}
-      : { telemetry: { otlp: { endpoint: `${collector}/v1/traces` }, sampling: { ratio: 0.1 } } }),
+    telemetry: { otlp: { endpoint: `${collector}/v1/traces` }, sampling: { ratio: 0.1 } },
   };
 }
 
-/** Writes gateway.yaml. @param sections what differs from the bench's usual configuration */
-export function writeConfiguration(surroundings: Surroundings, sections: object = {}): string {
+/** Writes gateway.yaml. */
+export function writeConfiguration(surroundings: Surroundings): string {
   // As root, PostgreSQL runs under another account, which has to get in.
   chmodSync(surroundings.directory, 0o711);
   const file = join(surroundings.directory, 'gateway.yaml');
-  writeFileSync(file, JSON.stringify({ ...benchConfiguration(surroundings), ...sections }));
+  writeFileSync(file, JSON.stringify(benchConfiguration(surroundings)));
   return file;
 }

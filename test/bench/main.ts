@@ -2,45 +2,30 @@
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { resolve } from 'node:path';
-import { type Cast, type OwnCast, startCast, startCastAgainst } from './cast.ts';
+import { type Cast, startCast, startCastAgainst } from './cast.ts';
 import {
   type BodyRound,
   type Enough,
   FULL,
-  loadAlone,
   measureBody,
   measureStreams,
   QUICK,
   type StreamRound,
   warmUp,
 } from './measure.ts';
-import { type Part, readOptions } from './options.ts';
+import { readOptions } from './options.ts';
 import { inBenchDirectory } from './processes.ts';
 import { exitCodeOf, guard, renderGuard, verdictIsKnown } from './verdicts/against.ts';
 import { judge, ratioIsKnown } from './verdicts/goals.ts';
-import { renderProfile, selfTimes } from './verdicts/profile.ts';
 import { type Results, renderDecisions, renderReport } from './verdicts/report.ts';
 
-const { parts, quick, profile: profiles, json, against, peers, upstream_port } = readOptions();
+const { parts, quick, json, against } = readOptions();
 const effort = quick ? QUICK : FULL;
 const progress = (text: string) => process.stderr.write(`${text}\n`);
-
-/** Takes a profile of the gateway under the load of one part, after the measurement, which it would disturb. */
-async function profile({ servers, load, gateway }: OwnCast, part: Part): Promise<void> {
-  progress(`taking a profile of ${part}`);
-  const governed = servers.find(({ name }) => name === 'governed')!;
-  await gateway.ask('start_profile');
-  await loadAlone(governed, load, part, effort);
-  const text = await gateway.ask<string>('stop_profile');
-  const file = `gateway-${part}.cpuprofile`;
-  writeFileSync(file, text);
-  console.log(`\n${file}: where the gateway's time went, by itself\n${renderProfile(selfTimes(JSON.parse(text)))}\n`);
-}
 
 async function measure(
   { servers, load }: Cast,
   enough: Enough<BodyRound | StreamRound>,
-  after: (part: Part) => Promise<void> = async () => {},
 ): Promise<Pick<Results, 'bodies' | 'streams'>> {
   progress('warming up');
   await warmUp(servers, load, effort);
@@ -51,7 +36,6 @@ async function measure(
     progress(`measuring ${part === 'streams' ? '512 streams' : `${part} bodies`}`);
     if (part === 'streams') streams = await measureStreams(servers, load, effort, enough);
     else bodies[part] = await measureBody(servers, load, part, effort, enough);
-    await after(part);
   }
   return { bodies, ...(streams === undefined ? {} : { streams }) };
 }
@@ -74,10 +58,8 @@ function tell(measured: Pick<Results, 'bodies' | 'streams'>, started: number, de
 async function compareWithGoals(directory: string): Promise<void> {
   const started = performance.now();
   progress('starting the upstream, the bare hop, PostgreSQL and the gateway');
-  const cast = await startCast(directory, peers, upstream_port);
-  const measured = await measure(cast, ratioIsKnown, async (part) => {
-    if (profiles) await profile(cast, part);
-  });
+  const cast = await startCast(directory);
+  const measured = await measure(cast, ratioIsKnown);
   const decisions = judge(measured);
   tell(measured, started, { decisions }, renderDecisions(decisions));
   process.exitCode = decisions.every(({ met }) => met) ? 0 : 1;

@@ -16,8 +16,6 @@ export interface Effort {
   readonly stream_seconds: number;
   readonly stream_events: number;
   readonly stream_steady_ms: number;
-  /** How long a profile is taken. */
-  readonly profile_ms: number;
 }
 
 /** Many short rounds rather than few long ones: noise that lasts seconds then hits a whole round alike. */
@@ -31,7 +29,6 @@ export const FULL: Effort = {
   stream_seconds: 60,
   stream_events: 20,
   stream_steady_ms: 700,
-  profile_ms: 5000,
 };
 
 export const QUICK: Effort = {
@@ -41,7 +38,6 @@ export const QUICK: Effort = {
   warm_up_ms: 4000,
   stream_rounds: 2,
   stream_seconds: 10,
-  profile_ms: 3000,
 };
 
 export const PARALLEL = 32;
@@ -206,16 +202,4 @@ function streamsJob(effort: Effort): Omit<StreamsJob, keyof Target> {
     interval_ms: STREAM_INTERVAL_MS,
     steady_ms: effort.stream_steady_ms,
   };
-}
-
-/** Loads one server alone as a part of the bench does, for a profile of it. */
-export async function loadAlone(
-  server: Server,
-  load: Child<unknown>,
-  part: Exclude<BodyName, 'stream'> | 'streams',
-  effort: Effort,
-): Promise<void> {
-  const on = loadOn(load, server);
-  if (part === 'streams') await on.streams(streamsJob(effort));
-  else await on.requests({ body: part, connections: PARALLEL, duration_ms: effort.profile_ms });
 }

@@ -4,8 +4,6 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Surroundings } from './configuration.ts';
-import type { Target } from './load/generator.ts';
 import type { Reply } from './servers/parent.ts';
 
 /** One of the bench's own processes. */
@@ -51,11 +49,10 @@ function nextReply(child: ChildProcess, name: string): Promise<unknown> {
 /** Starts a module of the bench in its own process and waits until it is ready. */
 export async function startChild<Ready>(
   module: string,
-  options: { args?: readonly string[]; env?: NodeJS.ProcessEnv } = {},
+  options: { args?: readonly string[] } = {},
 ): Promise<Child<Ready>> {
   const child = fork(fileURLToPath(new URL(module, import.meta.url)), options.args ?? [], {
     execArgv: [],
-    env: options.env ?? process.env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
   endWithBench(child);
@@ -69,12 +66,6 @@ export async function startChild<Ready>(
       return (await reply) as Result;
     },
   };
-}
-
-/** Starts the gateway as `servers/governed.ts` has it. */
-export function startGoverned(surroundings: Surroundings, env?: NodeJS.ProcessEnv): Promise<Child<Target>> {
-  const args = [JSON.stringify(surroundings)];
-  return startChild<Target>('servers/governed.ts', { args, ...(env === undefined ? {} : { env }) });
 }
 
 async function stop(child: ChildProcess): Promise<void> {

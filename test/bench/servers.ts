@@ -26,14 +26,13 @@ export function ownServer(name: string, target: Target, child: Child<unknown>, r
   };
 }
 
-/** A process that the bench doesn't talk to; without its id, only what is seen from outside is known. */
-export function otherServer(name: string, target: Target, pid?: number): Server {
-  const unknown = { cpu_us: Number.NaN, peak_rss_bytes: Number.NaN };
+/** A process that the bench doesn't talk to (Linux). */
+export function otherServer(name: string, target: Target, pid: number): Server {
   return {
     name,
     target,
-    usage: async () => (pid === undefined ? unknown : usageOf(pid)),
-    resetPeak: async () => (pid === undefined ? undefined : resetPeakOf(pid)),
-    databaseCpu: () => (pid === undefined ? Number.NaN : cpuOfAll(descendantsOf(pid))),
+    usage: async () => usageOf(pid),
+    resetPeak: async () => resetPeakOf(pid),
+    databaseCpu: () => cpuOfAll(descendantsOf(pid)),
   };
 }

@@ -1,11 +1,24 @@
-/** What happens before any command runs: words, exit codes, which stream. */
+/** What happens before any command runs: words, exit codes, which stream, and where a command works. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
-import { cli, LAUNCHER, start } from './support.ts';
+import { after, describe, test } from 'node:test';
+import type { Command } from 'commander';
+import { createProgram } from '../../engine/cli/program.ts';
+import { keep } from '../client/keep-credentials.ts';
+import { createBackend } from '../client/scripted-gateway.ts';
+import { gatewayConfig, writeConfig } from '../support/gateway.ts';
+import { commandBench } from './command-bench.ts';
+import { cli, collectingContext, LAUNCHER, start } from './support.ts';
+
+/** Every command without commands below it, by its name. */
+const leaves = (command: Command, name: string): [name: string, command: Command][] =>
+  command.commands.length === 0
+    ? [[name, command]]
+    : command.commands.flatMap((one) => leaves(one, `${name} ${one.name()}`.trim()));
+const ALL = leaves(await createProgram({ ...collectingContext().context, finish: () => {} }), '');
 
 test('--version prints the version of the package', async () => {
   const { version } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
@@ -31,56 +44,8 @@ test('help goes to standard output when asked for, and to standard error with ex
 });
 
 test('every command explains itself with examples in 80 columns', async () => {
-  const commands = [
-    'init',
-    'create stage',
-    'client build-cli',
-    'client coding-cli',
-    'client messages',
-    'explain',
-    'diff',
-    'test',
-    'gateway',
-    'check',
-    'tokens create',
-    'tokens list',
-    'tokens rotate',
-    'tokens revoke',
-    'service-tokens create',
-    'service-tokens list',
-    'service-tokens rotate',
-    'service-tokens revoke',
-    'people list',
-    'people rebind',
-    'policy show',
-    'policy list',
-    'stages',
-    'sessions list',
-    'sessions end',
-    'usage',
-    'limits list',
-    'limits set',
-    'limits clear',
-    'limits grant',
-    'limits revoke',
-    'upstreams list',
-    'upstreams drain',
-    'upstreams resume',
-    'config loads',
-    'config diff',
-    'ledger verify',
-    'ledger reprice',
-    'ledger reconcile',
-    'prices check',
-    'prices show',
-    'audit tail',
-    'audit changes',
-    'login',
-    'token',
-    'whoami',
-    'logout',
-  ];
-  const explained = commands.map(async (command) => {
+  assert.ok(ALL.length > 40, String(ALL.length));
+  const explained = ALL.map(async ([command]) => {
     const { stdout, exit_code } = await cli([...command.split(' '), '--help']);
     assert.equal(exit_code, 0);
     assert.match(stdout, new RegExp(`\nExamples:\n.*appscli ${command}`));
@@ -120,19 +85,125 @@ test('a wrong command line is one line with what was probably meant, and exit co
   await Promise.all(refused);
 });
 
-test('a command that works at a running gateway as well says so where there is no configuration', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-nowhere-'));
-  try {
-    for (const command of ['tokens list', 'sessions list', 'service-tokens list', 'usage']) {
-      const { exit_code, stderr } = await cli(command.split(' '), { cwd: directory });
-      assert.equal(exit_code, 78, command);
-      const remedy =
-        'name the configuration to use with --config, or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
-      assert.equal(stderr, `appscli: gateway.yaml does not exist; ${remedy}\n`);
-    }
-    const { stderr } = await cli(['ledger', 'verify'], { cwd: directory });
-    assert.equal(stderr, 'appscli: gateway.yaml does not exist; name the configuration to use with --config\n');
-  } finally {
-    await rm(directory, { recursive: true });
+/** Nothing listens there. */
+const GATEWAY = 'http://127.0.0.1:9';
+const directory = mkdtempSync(join(tmpdir(), 'appscli-base-url-'));
+after(() => rmSync(directory, { recursive: true }));
+
+/** What each command needs beside the place. */
+const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
+  'audit changes': [],
+  'config diff': ['000000000000'],
+  'config loads': [],
+  'limits clear': ['--user', 'anna@example.com', '--window', 'day'],
+  'limits grant': ['--user', 'anna@example.com', '--window', 'day', '--usd', '5', '--expires', '3d'],
+  'limits list': ['--user', 'anna@example.com'],
+  'limits revoke': ['grant-1'],
+  'limits set': ['--user', 'anna@example.com', '--window', 'day', '--usd', '5'],
+  'people list': [],
+  'people rebind': ['anna@example.com'],
+  'service-tokens create': ['--name', 'a', '--scope', 'changes:read'],
+  'service-tokens list': [],
+  'service-tokens revoke': ['id'],
+  'service-tokens rotate': ['id'],
+  'sessions end': ['id'],
+  'sessions explain': ['anna@example.com'],
+  'sessions list': [],
+  'tokens create': ['--name', 'a'],
+  'tokens list': [],
+  'tokens revoke': ['id'],
+  'tokens rotate': ['id'],
+  'upstreams drain': ['main'],
+  'upstreams list': [],
+  'upstreams resume': ['main'],
+  usage: [],
+};
+
+/** The commands that work on a database or at a gateway. */
+const commands = ALL.filter(([, { options }]) => {
+  const told = options.map(({ long, defaultValue }) => `${long} ${defaultValue ?? ''}`);
+  return told.includes('--config gateway.yaml') && told.includes('--base-url ');
+}).map(([name]) => name);
+
+/** Runs a command as a program with a service token. */
+function run(name: string, env: NodeJS.ProcessEnv, ...more: string[]) {
+  const words = [...name.split(' '), ...(ARGUMENTS[name] ?? []), ...more];
+  return cli(words, { cwd: directory, env: { HOME: directory, APPSCLI_SERVICE_TOKEN: 'gws_test', ...env } });
+}
+
+describe('a command that was given no place', () => {
+  for (const name of commands) {
+    test(`${name} works at the gateway of APPSCLI_BASE_URL`, async () => {
+      const { exit_code, stderr } = await run(name, { APPSCLI_BASE_URL: `${GATEWAY}/` });
+      assert.ok(stderr.includes(GATEWAY), stderr);
+      assert.equal(exit_code, 69, stderr);
+    });
   }
+
+  test('is said where it works, where there is a gateway.yaml as well, and --config goes before', async () => {
+    const other = mkdtempSync(join(tmpdir(), 'appscli-base-url-'));
+    try {
+      writeFileSync(join(other, 'gateway.yaml'), 'server: {}\n');
+      const env = { HOME: other, APPSCLI_SERVICE_TOKEN: 'gws_test', APPSCLI_BASE_URL: GATEWAY };
+      const there = await cli(['upstreams', 'list'], { cwd: other, env });
+      assert.match(
+        there.stderr,
+        /^At http:\/\/127\.0\.0\.1:9, as APPSCLI_BASE_URL says; --config gateway\.yaml uses its database\.\n/,
+      );
+      const here = await cli(['upstreams', 'list', '--config', 'gateway.yaml'], { cwd: other, env });
+      assert.match(here.stderr, /gateway\.yaml cannot be used/);
+      const given = await cli(['upstreams', 'list', '--base-url', 'http://127.0.0.1:7'], { cwd: other, env });
+      assert.match(given.stderr, /http:\/\/127\.0\.0\.1:7/);
+    } finally {
+      rmSync(other, { recursive: true });
+    }
+  });
+
+  test('works at the only gateway signed in at, where there is no gateway.yaml either', async () => {
+    const backend = createBackend();
+    const none = await cli(['upstreams', 'list'], { cwd: directory, env: backend.env });
+    assert.equal(none.exit_code, 78);
+    const absent = 'appscli: gateway.yaml does not exist; name the configuration to use with --config';
+    const elsewhere = 'or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
+    assert.equal(none.stderr, `${absent}, ${elsewhere}\n`);
+    const without = await cli(['ledger', 'verify'], { cwd: directory, env: backend.env });
+    assert.deepEqual([without.exit_code, without.stderr], [78, `${absent}\n`]);
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+    const credentials = { access_token: 'root', expires_at, lifetime_seconds: 3600, email: 'root@example.com' };
+    keep(backend, { [GATEWAY]: credentials });
+    const { exit_code, stderr } = await cli(['upstreams', 'list'], { cwd: directory, env: backend.env });
+    assert.deepEqual([exit_code, stderr.includes(GATEWAY)], [69, true], stderr);
+  });
+
+  test('is told what is wrong with the variable by its name', async () => {
+    const { exit_code, stderr } = await run('upstreams list', { APPSCLI_BASE_URL: 'gateway' });
+    assert.equal(exit_code, 64);
+    assert.match(stderr, /APPSCLI_BASE_URL is no address of a gateway/);
+  });
+});
+
+const bench = commandBench();
+
+test('without its database a command says so in one line and exits 69', async () => {
+  const unreachable = new URL(bench.database_url);
+  unreachable.port = '1';
+  const ended = await cli(['usage', '--config', bench.config_file], {
+    env: { ...bench.env, TEST_DATABASE_URL: unreachable.href },
+  });
+  assert.equal(ended.exit_code, 69);
+  assert.equal(ended.stdout, '');
+  assert.match(ended.stderr, /^appscli: [^\n]*TEST_DATABASE_URL\n$/);
+  assert.ok(!ended.stderr.includes(unreachable.password));
+});
+
+test('a missing configuration and a broken one exit 78 with what is wrong', async () => {
+  const missing = await cli(['usage', '--config', 'nowhere.yaml'], { env: bench.env });
+  assert.equal(missing.exit_code, 78);
+  assert.match(missing.stderr, /nowhere\.yaml/);
+  const broken = await writeConfig({ ...gatewayConfig('http://127.0.0.1:9'), serverr: {} });
+  const ended = await cli(['tokens', 'list', '--config', broken.config_file], { env: bench.env });
+  assert.equal(ended.exit_code, 78);
+  assert.match(ended.stderr, /serverr/);
+  assert.equal(ended.stdout, '');
+  await rm(broken.directory, { recursive: true });
 });

@@ -10,8 +10,8 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../support/model-provider/scripted-upstream.ts';
+import { assertNarrow } from './at-gateway.ts';
 import { cli } from './support.ts';
-import { assertNarrow } from './tokens/backend-at-gateway.ts';
 
 const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
 const PRICED = { ...SIZES, id: 'coder-1', pricing: { input: 3, output: 15, server_tools: { web_search: 10 } } };

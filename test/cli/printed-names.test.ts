@@ -8,7 +8,7 @@ import { ask, bearer, messagesBody, send } from '../e2e/support/client.ts';
 import { auditRecord, ledgerRow } from '../e2e/support/state.ts';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
-import { collectingContext } from './explain/reference-context.ts';
+import { collectingContext } from './support.ts';
 
 /** A line that a reader would take for one of the audit log. */
 const FORGED = '200  $9999  boss@example.com';
@@ -30,7 +30,7 @@ let request_id: string;
 /** Runs a command in this process. Its terminal takes nothing out, so that each command has to. */
 async function run(...words: readonly string[]): Promise<string> {
   const { context, data, info: said } = collectingContext();
-  const program = createProgram({ ...context, env: gateway.env, finish: () => {} });
+  const program = await createProgram({ ...context, env: gateway.env, finish: () => {} });
   await program.parseAsync([...words, '--config', gateway.config_file], { from: 'user' });
   return data() + said();
 }
@@ -139,7 +139,7 @@ describe('names from outside', () => {
   test('are printed as text that does nothing where they are no command, or no value of an option', async () => {
     for (const wrong of [[HOSTILE], ['usage', '--user', HOSTILE]]) {
       const { context, info } = collectingContext();
-      await assert.rejects(createProgram({ ...context, finish: () => {} }).parseAsync(wrong, { from: 'user' }));
+      await assert.rejects((await createProgram({ ...context, finish: () => {} })).parseAsync(wrong, { from: 'user' }));
       assertShowable(info(), wrong.join(' '));
     }
   });

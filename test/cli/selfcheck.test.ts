@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import { type SelfcheckOptions, selfcheck } from '../../engine/cli/selfcheck/selfcheck.ts';
 import type { SelfCheck, Subject } from '../../engine/selfcheck/check.ts';
 import { CHECKS } from '../../engine/selfcheck/checks.ts';
-import { ASSUMED_PRICE, planCosts } from '../../engine/selfcheck/costs.ts';
+import { ASSUMED_PRICE, planCosts } from '../../engine/selfcheck/models.ts';
 import { freePort } from '../support/free-port.ts';
 import { cli, collectingTerminal } from './support.ts';
 

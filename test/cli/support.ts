@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Log } from '../../engine/api.ts';
+import type { CommandContext } from '../../engine/cli/context.ts';
 import { runCommandLine } from '../../engine/cli/main.ts';
 import { createProgram } from '../../engine/cli/program.ts';
 import type { Terminal } from '../../engine/cli/terminal.ts';
@@ -93,6 +94,12 @@ export function collectingTerminal(): { terminal: Terminal; data(): string; info
     info_color: false,
   };
   return { terminal, data: () => data.join(''), info: () => info.join('') };
+}
+
+/** A command context that keeps what is written. */
+export function collectingContext(): { context: CommandContext; data(): string; info(): string } {
+  const { terminal, ...written } = collectingTerminal();
+  return { context: { terminal, env: {}, stages: async () => stages }, ...written };
 }
 
 /** Ends when no command needs the current directory any more, of which a process has one. */

@@ -16,7 +16,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { Draft } from '../../engine/client-files/draft.ts';
+import type { Draft } from '../../engine/client-files/clients.ts';
 import { readUserFile, writeUserFiles } from '../../engine/client-files/user-file.ts';
 
 let directory: string;
@@ -66,14 +66,6 @@ describe('a file of a user', () => {
     assert.deepEqual(writeUserFiles([draft('key', { secret: true })]), [undefined]);
     assert.deepEqual([readFileSync(path, 'utf8'), modeOf(path)], ['key', '600']);
     assert.deepEqual(readdirSync(directory), ['config.toml']);
-  });
-
-  test('that is to go stays as its backup', () => {
-    writeFileSync(path, 'old');
-    const gone = { ...draft(''), after: undefined };
-    assert.deepEqual(writeUserFiles([gone]), [`${path}.backup-1`]);
-    assert.deepEqual(readdirSync(directory), ['config.toml.backup-1']);
-    assert.equal(readFileSync(`${path}.backup-1`, 'utf8'), 'old');
   });
 
   test('stays the file of its owner when root changes it, and so does what it was', {

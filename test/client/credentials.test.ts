@@ -14,8 +14,13 @@ import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import fc from 'fast-check';
 import { parseBaseUrl } from '../../engine/client/base-url.ts';
-import { credentialsPath, openCredentials } from '../../engine/client/credentials.ts';
-import { type Credentials, formatCredentials, parseCredentials } from '../../engine/client/credentials-text.ts';
+import {
+  type Credentials,
+  credentialsPath,
+  formatCredentials,
+  openCredentials,
+  parseCredentials,
+} from '../../engine/client/credentials.ts';
 import { StartError } from '../../engine/contract/start-error.ts';
 import { anyAddress } from '../support/any-text.ts';
 import { times } from '../support/times.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { beginningOf } from '../../engine/console/pages/audit/days.ts';
+import { beginningOf } from '../../engine/console/ranges.ts';
 
 test('a day begins at midnight of its time zone, also where clocks are put on or back that day', () => {
   for (const [day, zone, days, moment] of [

@@ -7,13 +7,14 @@ import {
   mondayOf,
   periodOf,
   periodOfStep,
+  placesOf,
   rangeOf,
+  roundSteps,
   stepOf,
   stepsBetween,
   stepWords,
   today,
-} from '../../engine/console/pages/usage/range.ts';
-import { placesOf, roundSteps } from '../../engine/console/parts/round-steps.ts';
+} from '../../engine/console/ranges.ts';
 
 const BERLIN = 'Europe/Berlin';
 

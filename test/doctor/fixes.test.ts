@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { BrokenFile } from '../../engine/client-files/broken-file.ts';
-import type { Fix } from '../../engine/doctor/diagnosis.ts';
+import { tryHelper } from '../../engine/doctor/clients/sign-in.ts';
+import type { Fix, HelperCommand } from '../../engine/doctor/desk.ts';
+import { withWholeCommand } from '../../engine/doctor/examine-desk.ts';
 import { composeFixes } from '../../engine/doctor/fixes.ts';
 import { deskWith } from './support.ts';
 
 const PATH = '/home/ada/file';
 const fix = (change: Fix['change'], more: Partial<Fix> = {}): Fix => ({ path: PATH, change, secret: false, ...more });
-const adding = (text: string, more: Partial<Fix> = {}) => fix((before) => `${before ?? ''}${text}`, more);
+const adding = (text: string, more: Partial<Fix> = {}) => fix((before) => before + text, more);
 const compose = (text: string | undefined, ...fixes: Fix[]) =>
   composeFixes(deskWith(text === undefined ? {} : { files: { [PATH]: text } }), [{ fixes }, {}]);
 
@@ -25,13 +27,6 @@ describe('fixes of a desk', () => {
       compose(
         'a',
         fix((before) => before),
-      ).changes,
-      [],
-    );
-    assert.deepEqual(
-      compose(
-        undefined,
-        fix(() => undefined),
       ).changes,
       [],
     );
@@ -63,4 +58,75 @@ describe('fixes of a desk', () => {
     const { hides } = compose(`note = "${key}"\nmodel = "coder-1-2026-large"`, adding('b', { hides: ['hidden'] }));
     assert.deepEqual([...new Set(hides)], ['hidden', key]);
   });
+});
+
+const FACTS = {
+  client: 'coding-cli',
+  root_url: 'https://gw.corp.test',
+  model: 'coder-1',
+  profile: '/opt/my names.yaml',
+} as const;
+
+test('a remedy names a command that can be pasted: with the gateway, the model and the names of the client', () => {
+  assert.equal(
+    withWholeCommand('appscli client coding-cli asks for the key', FACTS),
+    "appscli client coding-cli --base-url https://gw.corp.test --model coder-1 --profile '/opt/my names.yaml' asks for the key",
+  );
+  assert.equal(
+    withWholeCommand('set it up again with appscli client', { ...FACTS, client: 'messages', profile: undefined }),
+    'set it up again with appscli client messages --base-url https://gw.corp.test',
+  );
+});
+
+test('examples in a remedy give way to what is known, and stay where nothing is', () => {
+  const remedy = 'appscli client coding-cli --base-url https://gateway.example.com --model MODEL sets it up';
+  assert.equal(
+    withWholeCommand(remedy, { ...FACTS, profile: undefined }),
+    'appscli client coding-cli --base-url https://gw.corp.test --model coder-1 sets it up',
+  );
+  const nothing = { client: 'coding-cli', root_url: undefined, model: undefined, profile: undefined } as const;
+  assert.equal(withWholeCommand(remedy, nothing), remedy);
+});
+
+test('an option that a remedy means is not written twice, and a remedy without the command stays as it is', () => {
+  assert.equal(
+    withWholeCommand('set it; appscli client coding-cli --model other --check does', { ...FACTS, profile: undefined }),
+    'set it; appscli client coding-cli --base-url https://gw.corp.test --model other --check does',
+  );
+  assert.equal(withWholeCommand('chmod 600 it', FACTS), 'chmod 600 it');
+});
+
+const desk = { env: { PATH: process.env.PATH } };
+const run = (command: HelperCommand['command'], seconds?: number) =>
+  tryHelper(desk, { client: 'coding-cli', helper: { command, where: 'config.toml:3' } }, seconds);
+
+describe('a key helper that is tried', { skip: process.platform === 'win32' && 'the lines are for sh' }, () => {
+  test('gives its token, and says where it is named', async () => {
+    const { token, diagnosis } = await run({ program: 'printf', args: [' gw_token \\n'] });
+    assert.equal(token, 'gw_token');
+    assert.deepEqual(diagnosis, {
+      id: 'coding_cli.key_helper',
+      title: 'key helper',
+      where: 'config.toml:3',
+      verdict: 'ok',
+      found: 'it prints a token',
+    });
+  });
+
+  for (const [what, line, found, seconds] of [
+    ['does not end', 'sleep 600', /not done after 0.1 seconds/, 0.1],
+    ['prints without end', 'yes', /far more than a token/],
+    ['prints what is no header', "printf 'gw_\\001'", /no HTTP header can carry/],
+    ['may not be run', '/etc/passwd', /may not be run/],
+    ['no shell can run', 'echo a\0b', /no shell can run it/],
+    ['is ended by a signal', 'kill -9 $$', /ended by a signal/],
+  ] as const) {
+    test(`that ${what} gives none, and says what to do`, async () => {
+      const { token, diagnosis } = await run({ line }, seconds);
+      assert.equal(token, undefined);
+      assert.equal(diagnosis.verdict, 'failed');
+      assert.match(diagnosis.found, found);
+      assert.ok(diagnosis.remedy);
+    });
+  }
 });

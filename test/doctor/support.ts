@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { type ClientNames, clientNames } from '../../engine/client-files/names.ts';
-import type { Desk } from '../../engine/doctor/desk.ts';
-import type { Diagnosis } from '../../engine/doctor/diagnosis.ts';
-import { composeAllFixes } from '../../engine/doctor/fixes.ts';
+import type { Desk, Diagnosis } from '../../engine/doctor/desk.ts';
+import { composeFixes } from '../../engine/doctor/fixes.ts';
 
 /** The home directory of the desk. */
 export const HOME = '/home/ada';
@@ -46,17 +45,11 @@ export function deskWith(given: PretendedDesk = {}): Desk {
 }
 
 /** The same desk after everything was mended that can be. */
-export function mended(
-  given: PretendedDesk,
-  diagnoses: readonly Pick<Diagnosis, 'fixes'>[],
-  lookAgain: (desk: Desk) => readonly Pick<Diagnosis, 'fixes'>[] = () => [],
-): PretendedDesk {
-  const desk = deskWith(given);
-  const { changes } = composeAllFixes(desk, diagnoses, (files) => lookAgain({ ...desk, ...files }));
+export function mended(given: PretendedDesk, diagnoses: readonly Pick<Diagnosis, 'fixes'>[]): PretendedDesk {
+  const { changes } = composeFixes(deskWith(given), diagnoses);
   const [files, rights] = [byPath(given.files), byPath(given.rights)];
   for (const { path, after, secret } of changes) {
-    if (after === undefined) files.delete(path);
-    else files.set(path, after);
+    files.set(path, after);
     if (secret) rights.set(path, 0o600);
   }
   return { ...given, files: Object.fromEntries(files), rights: Object.fromEntries(rights) };

@@ -1,42 +1,25 @@
 /** examples/custom-audit-stage as its README runs it: the stand-in for a SIEM, the gateway, one request. */
 import assert from 'node:assert/strict';
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { start } from '../cli/support.ts';
 import { send } from '../e2e/support/client.ts';
 import { startGatewayProcess } from '../e2e/support/gateway-process.ts';
-import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
-
-const EXAMPLE = join(import.meta.dirname, '../../examples/custom-audit-stage');
-
-/** A copy of the example on ports that are free and a database of the test's own. */
-async function copyExample(ports: { gateway: number; siem: number }): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-siem-'));
-  await cp(EXAMPLE, directory, { recursive: true });
-  const change = async (name: string, edit: (text: string) => string) => {
-    const file = join(directory, name);
-    await writeFile(file, edit(await readFile(file, 'utf8')));
-  };
-  const database = '\ndatabase:\n  postgres: { url_env: TEST_DATABASE_URL }\n';
-  const onPorts = (text: string) => text.replaceAll(':8080', `:${ports.gateway}`).replace(':8088', `:${ports.siem}`);
-  await change('gateway.yaml', (text) => onPorts(text) + database);
-  return directory;
-}
+import { copyExample } from './support.ts';
 
 test('the record of a refused request reaches a SIEM that is away at first', async (t) => {
   const ports = { gateway: await freePort(), siem: await freePort() };
-  const directory = await copyExample(ports);
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  const siem = start(process.execPath, [join(EXAMPLE, 'fake-siem.ts'), '--port', String(ports.siem), '--away', '1']);
+  const { directory, config_file, env, close } = await copyExample('custom-audit-stage', [
+    ['listen: 127.0.0.1:8080', `listen: 127.0.0.1:${ports.gateway}`],
+    [':8088', `:${ports.siem}`],
+  ]);
+  t.after(close);
+  const siem = start(process.execPath, [join(directory, 'fake-siem.ts'), '--port', String(ports.siem), '--away', '1']);
   await until('the SIEM listens', () => siem.stderr().includes('listening'));
-  const { url: TEST_DATABASE_URL, drop } = await createTestDatabase();
-  t.after(drop);
-  const env = { ...process.env, UPSTREAM_KEY: 'upstream-secret', SIEM_TOKEN: 'siem-secret', TEST_DATABASE_URL };
-  const gateway = await startGatewayProcess(join(directory, 'gateway.yaml'), env);
+  const secrets = { UPSTREAM_KEY: 'upstream-secret', SIEM_TOKEN: 'siem-secret' };
+  const gateway = await startGatewayProcess(config_file, { ...env, ...secrets });
 
   const answer = await send(gateway.url, { method: 'POST', path: '/v1/messages', body: '{"planted": "prompt"}' });
   assert.equal(answer.status, 401);

@@ -2,21 +2,17 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { startGateway } from '../../engine/gateway/start-gateway.ts';
-import { stages } from '../../stages/index.ts';
-import { cli, collectingLog, start } from '../cli/support.ts';
-import { createTestDatabase } from '../support/database.ts';
+import { cli, start } from '../cli/support.ts';
 import { freePort } from '../support/free-port.ts';
-import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
+import { blocksOf } from '../support/readme-blocks.ts';
 import { until } from '../support/until.ts';
+import { startExample } from './support.ts';
 
 const EXAMPLE = 'examples/failover';
 
@@ -31,37 +27,17 @@ async function fourPorts(): Promise<number> {
   return first;
 }
 
-test('the example passes the check without a warning, and its own tests', async () => {
-  const env = { ...process.env, STAND_IN_KEY: 'not-needed-here' };
-  const checked = await cli(['check', '--deny-warnings', EXAMPLE], { cwd: REPOSITORY, env });
-  assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
-  const tested = await cli(['test', EXAMPLE], { cwd: REPOSITORY });
-  assert.equal(tested.exit_code, 0, tested.stdout + tested.stderr);
-});
-
 test('requests go on while one upstream is broken, mended and drained, by the commands of the README', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-failover-'));
-  const closing: (() => unknown)[] = [() => rm(directory, { recursive: true, force: true })];
+  const port = await fourPorts();
+  const moves = [1, 2, 3].map((n) => [`1809${n}`, String(port + n)] as const);
+  const example = await startExample('failover', moves, { STAND_IN_PORT: String(port) });
+  const { gateway, env } = example;
+  const closing: (() => unknown)[] = [example.close];
   t.after(async () => {
     for (const close of closing) await close();
   });
-  // Nothing of the repository is beside it.
-  await cp(join(REPOSITORY, EXAMPLE), join(directory, EXAMPLE), { recursive: true });
-  const { url: DATABASE_URL, drop } = await createTestDatabase();
-  closing.unshift(drop);
-  const port = await fourPorts();
-  const config_file = join(directory, EXAMPLE, 'gateway.yaml');
-  const shipped = await readFile(config_file, 'utf8');
-  const moved = shipped
-    .replace('listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0')
-    .replace(/1809([123])/g, (_, n) => String(port + Number(n)));
-  await writeFile(config_file, `${moved}\ndatabase:\n  postgres: { url_env: DATABASE_URL }\n`);
-  const env = { ...process.env, DATABASE_URL, STAND_IN_KEY: 'not-needed-here', STAND_IN_PORT: String(port) };
-  const standIns = start(process.execPath, [join(directory, EXAMPLE, 'stand-ins.ts')], { env });
+  const standIns = start(process.execPath, [join(example.directory, 'stand-ins.ts')], { env });
   await until('the stand-ins listen', () => standIns.stdout().includes('west at'));
-  const gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
-  closing.unshift(() => gateway.close());
-  await until('the database is ready', async () => (await gateway.database.check()).ok);
 
   const [, , ...blocks] = blocksOf(`${EXAMPLE}/README.md`, 'sh').map(({ text }) =>
     text.replaceAll('http://127.0.0.1:8080', gateway.url),
@@ -70,7 +46,7 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   const commands = createServer(async (req, res) => {
     const words = (await text(req)).split('\n').slice(0, -1);
     const token = String(req.headers['x-service-token'] ?? '');
-    const ended = await cli(words, { cwd: directory, env: { ...env, APPSCLI_SERVICE_TOKEN: token } });
+    const ended = await cli(words, { cwd: example.root, env: { ...env, APPSCLI_SERVICE_TOKEN: token } });
     said.push(ended.stderr);
     res.writeHead(ended.exit_code === 0 ? 200 : 500).end(ended.stdout);
   });
@@ -87,7 +63,7 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   const script = [programs, ...pasted].join('\n');
   const COMMANDS = `http://127.0.0.1:${(commands.address() as AddressInfo).port}`;
   const shell = await promisify(execFile)('bash', ['-euc', script], {
-    cwd: directory,
+    cwd: example.root,
     env: { ...env, NODE: process.execPath, COMMANDS },
   });
   const told = shell.stdout.split(/^== \d+\n/m).slice(1);

@@ -1,22 +1,17 @@
 /** The example that shows what a gateway tells: its gateway, its traffic, and what the dashboards ask for. */
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startGateway } from '../../engine/gateway/start-gateway.ts';
 import { METRICS, type MetricSpec } from '../../engine/telemetry/catalogue/metrics.ts';
 import { prometheusLabel, prometheusName } from '../../engine/telemetry/catalogue/prometheus-names.ts';
 import { callerHeaders } from '../../engine/telemetry/relay.ts';
 import { startUpstream } from '../../examples/demo/upstream.ts';
 import { startTraffic } from '../../examples/observability/traffic.ts';
-import { stages } from '../../stages/index.ts';
-import { cli, collectingLog } from '../cli/support.ts';
-import { createTestDatabase } from '../support/database.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
 import { metricsUrl } from '../support/telemetry/read-metrics.ts';
 import { until } from '../support/until.ts';
+import { startExample } from './support.ts';
 
 const EXAMPLE = join(REPOSITORY, 'examples/observability');
 const API_KEY = 'a-key-of-stand-ins';
@@ -28,36 +23,17 @@ const closing: (() => Promise<unknown>)[] = [];
 let lines: readonly string[];
 
 before(async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
-  closing.unshift(() => rm(directory, { recursive: true, force: true }));
-  await cp(EXAMPLE, directory, { recursive: true });
-  const { url: DATABASE_URL, drop } = await createTestDatabase();
-  closing.unshift(drop);
   const upstreams = [await startUpstream({ api_key: API_KEY }), await startUpstream({ api_key: API_KEY })];
   for (const upstream of upstreams) closing.unshift(() => upstream.close());
-  const moves: [string, string][] = [
-    ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
-    ['embedded: { data_dir: ../../.appscli/observability/postgres }', 'postgres: { url_env: DATABASE_URL }'],
+  const moves = [
     ['listen: 127.0.0.1:19464', 'listen: 127.0.0.1:0'],
     ['http://127.0.0.1:19101', upstreams[0]!.url],
     ['http://127.0.0.1:19102', upstreams[1]!.url],
     // Nobody listens there.
     ['http://127.0.0.1:19318', 'http://127.0.0.1:9'],
-  ];
-  const config_file = join(directory, 'gateway.yaml');
-  const shipped = await readFile(config_file, 'utf8');
-  for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
-  await writeFile(
-    config_file,
-    moves.reduce((text, [from, to]) => text.replace(from, to), shipped),
-  );
-  const env = { ...process.env, DATABASE_URL, STAND_IN_KEY: API_KEY };
-  const checked = await cli(['check', '--deny-warnings', '--config', config_file], { env });
-  assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
-  const { log, lines: logged } = collectingLog();
-  const gateway = await startGateway({ config_file, stages, env, log });
-  closing.unshift(() => gateway.close());
-  await until('the database is ready', async () => (await gateway.database.check()).ok);
+  ] as const;
+  const { gateway, lines: logged, close } = await startExample('observability', moves, { STAND_IN_KEY: API_KEY });
+  closing.unshift(close);
   const traffic = await startTraffic(gateway);
   closing.unshift(() => traffic.close());
   await until('a rule decided and a prompt was read from a cache', async () => {

@@ -1,8 +1,8 @@
-/** examples/policies: every directory is sound, covered by its tests, and free of warnings; the command of a README finds whom it is about. */
+/** examples/policies: the command of a README finds whom it is about. */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, it, type TestContext, test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { parse } from 'yaml';
 import { cli } from '../cli/support.ts';
 import { ask } from '../e2e/support/client.ts';
@@ -11,24 +11,6 @@ import { answerJson, message, startUpstream } from '../support/model-provider/sc
 import { until } from '../support/until.ts';
 
 const POLICIES = join(import.meta.dirname, '../../examples/policies');
-const NAMES = readdirSync(POLICIES, { withFileTypes: true }).flatMap((entry) =>
-  entry.isDirectory() ? [entry.name] : [],
-);
-
-describe('each policy', () => {
-  for (const name of NAMES) {
-    it(`${name}: passes its tests, which see every decision fall both ways, and gives no warning`, async () => {
-      const directory = join(POLICIES, name);
-      const tested = await cli(['test', directory, '--min-coverage', '100']);
-      assert.equal(tested.exit_code, 0, tested.stdout + tested.stderr);
-      const config = ['--config', join(directory, 'gateway.yaml')];
-      const variables = readFileSync(join(directory, 'gateway.yaml'), 'utf8').matchAll(/_env: (\w+)/g);
-      const env = { ...process.env, ...Object.fromEntries([...variables].map(([, variable]) => [variable, 'set'])) };
-      const checked = await cli(['check', '--deny-warnings', ...config], { env });
-      assert.equal(checked.exit_code, 0, checked.stdout);
-    });
-  }
-});
 
 /** The command of a policy's README that asks the audit log. */
 const commandOf = (name: string) =>

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { StageDefinition } from '../../engine/api.ts';
-import { loadStages } from '../../engine/load/custom-stages.ts';
+import { loadStages } from '../../engine/load/stage-modules.ts';
 import { openStage, replaceTexts } from '../../engine/simulate/index.ts';
 import { createFindings } from '../../engine/source/findings.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';

@@ -1,54 +1,30 @@
 /** The example with budgets for teams, on a database and an upstream of this machine; its README is pasted line by line. */
 import assert from 'node:assert/strict';
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { type RunningGateway, startGateway } from '../../engine/gateway/start-gateway.ts';
-import { stages } from '../../stages/index.ts';
-import { cli, collectingLog } from '../cli/support.ts';
-import { createTestDatabase } from '../support/database.ts';
+import { cli } from '../cli/support.ts';
 import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
-import { until } from '../support/until.ts';
+import { startExample } from './support.ts';
 
 const EXAMPLE = 'examples/team-budgets';
 const USAGE = { input_tokens: 1000, output_tokens: 500 };
 
-let directory: string;
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
 let upstream: ScriptedUpstream;
-let gateway: RunningGateway;
-let env: NodeJS.ProcessEnv;
+let example: Awaited<ReturnType<typeof startExample>>;
 
 before(async () => {
   upstream = await startUpstream(answerJson({ id: 'msg_1', type: 'message', role: 'assistant', usage: USAGE }));
-  database = await createTestDatabase();
-  directory = await mkdtemp(join(tmpdir(), 'appscli-example-'));
-  await cp(join(REPOSITORY, EXAMPLE), directory, { recursive: true });
-  const config_file = join(directory, 'gateway.yaml');
-  const moves: [string, string][] = [
-    ['listen: 127.0.0.1:8080', 'listen: 127.0.0.1:0'],
-    ['embedded: { data_dir: .appscli/postgres }', 'postgres: { url_env: DATABASE_URL }'],
+  example = await startExample('team-budgets', [
     ['base_url: https://api.example.com', `base_url: ${upstream.url}`],
     // Whenever the tests run, it is not that time yet.
     ['from: 2027-01-01', 'from: 9999-01-01'],
-  ];
-  const shipped = await readFile(config_file, 'utf8');
-  for (const [from] of moves) assert.equal(shipped.split(from).length, 2, `"${from}" occurs once`);
-  await writeFile(
-    config_file,
-    moves.reduce((text, [from, to]) => text.replace(from, to), shipped),
-  );
-  env = { ...process.env, DATABASE_URL: database.url, UPSTREAM_KEY: 'not-needed-here', SPARE_KEY: 'nor-this' };
-  gateway = await startGateway({ config_file, stages, env, log: collectingLog().log });
-  await until('the database is ready', async () => (await gateway.database.check()).ok);
+  ]);
 });
 after(async () => {
-  await gateway?.close();
-  await database?.drop();
+  await example?.close();
   await upstream?.close();
-  if (directory !== undefined) await rm(directory, { recursive: true, force: true });
 });
 
 /** What a shell that stands in the example calls. */
@@ -62,20 +38,20 @@ async function paste(line: string) {
     .map((word) => word.replaceAll('"', ''));
   assert.equal(words.shift(), PROGRAM);
   assert.doesNotMatch(words.join(''), /[$`'\\|&;<>*?]/, 'what only a shell understands');
-  const ended = await cli(words, { cwd: directory, env });
+  const ended = await cli(words, { cwd: example.directory, env: example.env });
   for (const told of `${ended.stdout}${ended.stderr}`.split('\n')) assert.ok(told.length <= 80, told);
   return ended;
 }
 
 async function newToken(user: string, group: string, ...more: readonly string[]): Promise<string> {
   const wish = ['--user', user, '--group', group, '--name', 'laptop', ...more];
-  const { stdout, stderr } = await cli(['tokens', 'create', ...wish], { cwd: directory, env });
+  const { stdout, stderr } = await cli(['tokens', 'create', ...wish], { cwd: example.directory, env: example.env });
   assert.match(stdout, /^gw_\w+\n$/, stderr);
   return stdout.trim();
 }
 
 async function request(token: string, model: string) {
-  const response = await fetch(`${gateway.url}/v1/messages`, {
+  const response = await fetch(`${example.gateway.url}/v1/messages`, {
     method: 'POST',
     headers: { 'x-api-key': token, 'content-type': 'application/json' },
     body: JSON.stringify({ model, max_tokens: 1000, messages: [{ role: 'user', content: 'Hi' }] }),
@@ -83,13 +59,6 @@ async function request(token: string, model: string) {
   const body = (await response.json()) as { error?: Record<string, unknown> };
   return { status: response.status, headers: response.headers, error: body.error ?? {} };
 }
-
-test('the example passes the check without a warning, and its own tests', async () => {
-  const checked = await cli(['check', '--deny-warnings', EXAMPLE], { cwd: REPOSITORY, env });
-  assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
-  const tested = await cli(['test', EXAMPLE], { cwd: REPOSITORY });
-  assert.equal(tested.exit_code, 0, tested.stdout + tested.stderr);
-});
 
 test('every command of its README does what is said beside it', async () => {
   const token = await newToken('ana@example.com', 'staff', '--team', 'search');
@@ -118,8 +87,8 @@ test('every command of its README does what is said beside it', async () => {
   // And what its last sentence says of a price that was wrong.
   const prose = await readFile(join(REPOSITORY, EXAMPLE, 'README.md'), 'utf8');
   const [, reprice] = /`node_modules\/\.bin\/appscli (ledger reprice [^`]+)`/.exec(prose)!;
-  const right = (await readFile(join(directory, 'gateway.yaml'), 'utf8')).replace('input: 3\n', 'input: 4\n');
-  await writeFile(join(directory, 'right.yaml'), right);
+  const right = (await readFile(join(example.directory, 'gateway.yaml'), 'utf8')).replace('input: 3\n', 'input: 4\n');
+  await writeFile(join(example.directory, 'right.yaml'), right);
   const wish = `${PROGRAM} ${reprice!.replace('2026-11-01', '1d')} --config right.yaml`;
   assert.match((await paste(wish)).stdout, /coder-1 .* \+0\.00\d000\n(?:.*\n)+Nothing was written/);
   assert.match((await paste(`${wish} --yes`)).stdout, /^Wrote \d adjusting rows? of \+0\.00\d000 USD/m);

@@ -31,51 +31,46 @@ async function runUntilSignal(name: string, body: string, terminal_gone = 'undef
   return running;
 }
 
+const RELOADS = `say('begun'); return { ...closable, reload: async () => say('reloaded') };`;
+/** Goes on when a signal is on its way, whatever would be done by then. */
+const startsUntil = (signal: string) =>
+  `say('begun'); await new Promise((resolve) => process.once('${signal}', () => setImmediate(resolve)));`;
+
+/** Sends a signal, after which it is closed and ends well. */
+async function endsBy(signal: NodeJS.Signals, { process: child, ended }: RunningCommand): Promise<void> {
+  child.kill(signal);
+  const { exit_code, stdout } = await ended;
+  assert.equal(exit_code, 0);
+  assert.match(stdout, /\nstopping.*\nclosed\nstopped\n$/);
+}
+
 test('the first signal closes what runs, and the exit code is 0', async () => {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    const running = await runUntilSignal(signal, `say('begun'); return closable;`);
-    running.process.kill(signal);
-    const { exit_code, stdout } = await running.ended;
-    assert.equal(exit_code, 0);
-    assert.match(stdout, /begun\nstopping.*\nclosed\nstopped\n$/);
+    await endsBy(signal, await runUntilSignal(signal, `say('begun'); return closable;`));
   }
 });
 
 test('SIGHUP reloads what can be reloaded, and it runs on', async () => {
-  const running = await runUntilSignal(
-    'reload',
-    `say('begun'); return { ...closable, reload: async () => say('reloaded') };`,
-  );
+  const running = await runUntilSignal('reload', RELOADS);
   running.process.kill('SIGHUP');
   await until('it has reloaded', () => running.stdout().includes('reloaded'));
   running.process.kill('SIGHUP');
   await until('it has reloaded again', () => running.stdout().split('reloaded').length === 3);
-  running.process.kill('SIGTERM');
-  assert.equal((await running.ended).exit_code, 0);
+  await endsBy('SIGTERM', running);
 });
 
 test('SIGHUP during the start reloads when the start is over', async () => {
   const running = await runUntilSignal(
     'early-reload',
-    `say('begun'); await new Promise((resolve) => process.once('SIGHUP', () => setImmediate(resolve)));
-     return { ...closable, reload: async () => say('reloaded') };`,
+    `${startsUntil('SIGHUP')} return { ...closable, reload: async () => say('reloaded') };`,
   );
   running.process.kill('SIGHUP');
   await until('it has reloaded', () => running.stdout().includes('reloaded'));
-  running.process.kill('SIGTERM');
-  assert.equal((await running.ended).exit_code, 0);
+  await endsBy('SIGTERM', running);
 });
 
 test('SIGHUP from a terminal that has gone stops, also what could be reloaded', async () => {
-  const running = await runUntilSignal(
-    'gone',
-    `say('begun'); return { ...closable, reload: async () => say('reloaded') };`,
-    '() => true',
-  );
-  running.process.kill('SIGHUP');
-  const { exit_code, stdout } = await running.ended;
-  assert.equal(exit_code, 0);
-  assert.match(stdout, /begun\nstopping.*\nclosed\nstopped\n$/);
+  await endsBy('SIGHUP', await runUntilSignal('gone', RELOADS, '() => true'));
 });
 
 test('the same signal from terminal, npm and launcher counts once', async () => {
@@ -110,14 +105,7 @@ test('the same signal once more, when all is closed already, changes nothing', a
 });
 
 test('a signal during the start takes effect when the start is over', async () => {
-  const running = await runUntilSignal(
-    'early',
-    `say('begun'); await new Promise((resolve) => process.once('SIGINT', () => setImmediate(resolve))); return closable;`,
-  );
-  running.process.kill('SIGINT');
-  const { exit_code, stdout } = await running.ended;
-  assert.equal(exit_code, 0);
-  assert.match(stdout, /closed\nstopped\n$/);
+  await endsBy('SIGINT', await runUntilSignal('early', `${startsUntil('SIGINT')} return closable;`));
 });
 
 test('an error nobody caught is logged, closes what runs, and ends in exit code 1', async () => {
@@ -131,6 +119,5 @@ test('an error nobody caught is logged, closes what runs, and ends in exit code 
 
 test('what was not closed cannot keep the process alive', async () => {
   const running = await runUntilSignal('leftover', `say('begun'); setInterval(() => {}, 1000); return closable;`);
-  running.process.kill('SIGTERM');
-  assert.equal((await running.ended).exit_code, 0);
+  await endsBy('SIGTERM', running);
 });

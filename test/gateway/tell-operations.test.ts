@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { GatewayConfig } from '../../engine/contract/config.ts';
 import type { Operation } from '../../engine/contract/telemetry.ts';
-import { beginReload, type ReloadEnd, tellStarted } from '../../engine/gateway/tell-operations.ts';
+import { beginReload, type ReloadEnd, tellStarted } from '../../engine/gateway/reload.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { ConfigurationError } from '../../engine/source/configuration-error.ts';
 import { configHash } from '../../engine/telemetry/config-hash.ts';

@@ -18,10 +18,11 @@ import { afterEach, describe, test } from 'node:test';
 import {
   type ConfigurationParts,
   changedFiles,
+  type DirectoryWatch,
   digestFiles,
   directoriesToWatch,
+  watchDirectories,
 } from '../../engine/gateway/configuration-files.ts';
-import { type DirectoryWatch, watchDirectories } from '../../engine/gateway/watch-directories.ts';
 import { systemClock } from '../../engine/kit/clock.ts';
 import { collectingLog } from '../cli/support.ts';
 import { createProject, type Project } from '../load/support/project.ts';
@@ -38,9 +39,10 @@ function project(files: Readonly<Record<string, string>>): Project {
   return created;
 }
 
-/** Watches a configuration; `changed` has the names of the files that changed, one entry per quiet moment with changes. */
-function watching(parts: ConfigurationParts): { readonly changed: string[][]; readonly moments: () => number } {
+/** Watches a configuration; `sees` waits for the names of the files that changed next, in one quiet moment. */
+function watching(parts: ConfigurationParts) {
   const changed: string[][] = [];
+  const expected: string[][] = [];
   let last = digestFiles(parts);
   let moments = 0;
   const watch = watchDirectories({
@@ -56,17 +58,21 @@ function watching(parts: ConfigurationParts): { readonly changed: string[][]; re
     log: collectingLog().log,
   });
   open.push(watch);
-  return { changed, moments: () => moments };
+  async function sees(...files: string[]): Promise<void> {
+    expected.push(files);
+    await until(`${JSON.stringify(expected)} is noticed`, () => changed.length >= expected.length);
+    assert.deepEqual(changed, expected);
+  }
+  return { changed, moments: () => moments, sees };
 }
 
-function watchingFile(file: string) {
-  return watching({ files: [file], pipelines_directory: undefined });
+/** A project of which one file, the first unless it is named, is watched. */
+function watchedFile(files: Readonly<Record<string, string>>, file = Object.keys(files)[0]!) {
+  const { path } = project(files);
+  const whole = path(file);
+  const write = (text: string) => writeFileSync(whole, text);
+  return { path, file: whole, write, ...watching({ files: [whole], pipelines_directory: undefined }) };
 }
-
-const sees = (changed: string[][], ...expected: string[][]) =>
-  until(`${JSON.stringify(expected)} is noticed`, () => changed.length >= expected.length).then(() =>
-    assert.deepEqual(changed, expected),
-  );
 
 describe('a file is changed', () => {
   const ways: Readonly<Record<string, (file: string) => void>> = {
@@ -90,43 +96,39 @@ describe('a file is changed', () => {
   };
   for (const [how, change] of Object.entries(ways)) {
     test(how, async () => {
-      const { path } = project({ 'gateway.yaml': 'old' });
-      const { changed } = watchingFile(path('gateway.yaml'));
-      change(path('gateway.yaml'));
-      await sees(changed, ['gateway.yaml']);
+      const { file, write, sees } = watchedFile({ 'gateway.yaml': 'old' });
+      change(file);
+      await sees('gateway.yaml');
       // Whatever was done to it, it is still being watched.
-      writeFileSync(path('gateway.yaml'), 'newer');
-      await sees(changed, ['gateway.yaml'], ['gateway.yaml']);
+      write('newer');
+      await sees('gateway.yaml');
     });
   }
 });
 
 test('a file that is gone is noticed, and so is its return much later', async () => {
-  const { path } = project({ 'gateway.yaml': 'old' });
-  const { changed } = watchingFile(path('gateway.yaml'));
-  rmSync(path('gateway.yaml'));
-  await sees(changed, ['gateway.yaml']);
-  writeFileSync(path('gateway.yaml'), 'old');
-  await sees(changed, ['gateway.yaml'], ['gateway.yaml']);
+  const { file, write, sees } = watchedFile({ 'gateway.yaml': 'old' });
+  rmSync(file);
+  await sees('gateway.yaml');
+  write('old');
+  await sees('gateway.yaml');
 });
 
 test('touching a file and writing what it holds already change nothing', async () => {
-  const { path } = project({ 'gateway.yaml': 'old' });
-  const { changed, moments } = watchingFile(path('gateway.yaml'));
-  utimesSync(path('gateway.yaml'), 0, 0);
-  writeFileSync(path('gateway.yaml'), 'old');
+  const { path, file, write, changed, moments } = watchedFile({ 'gateway.yaml': 'old' });
+  utimesSync(file, 0, 0);
+  write('old');
   writeFileSync(path('notes.txt'), 'beside it');
   await until('it has looked', () => moments() > 0);
   assert.deepEqual(changed, []);
 });
 
 test('a file beside it that is written all the time does not hold a change back', async () => {
-  const { path } = project({ 'gateway.yaml': 'old', 'audit.jsonl': '' });
-  const { changed } = watchingFile(path('gateway.yaml'));
+  const { path, write, sees } = watchedFile({ 'gateway.yaml': 'old', 'audit.jsonl': '' });
   const busy = setInterval(() => appendFileSync(path('audit.jsonl'), '{}\n'), 10);
   try {
-    writeFileSync(path('gateway.yaml'), 'new');
-    await sees(changed, ['gateway.yaml']);
+    write('new');
+    await sees('gateway.yaml');
   } finally {
     clearInterval(busy);
   }
@@ -134,83 +136,76 @@ test('a file beside it that is written all the time does not hold a change back'
 
 test('new, changed and removed pipelines and fragments are noticed, their tests and what editors leave are not', async () => {
   const { path } = project({ 'pipelines/a.yaml': 'a' });
-  const { changed } = watching({ files: [], pipelines_directory: path('pipelines') });
+  const { sees } = watching({ files: [], pipelines_directory: path('pipelines') });
   writeFileSync(path('pipelines/b.test.yaml'), 'b');
   symlinkSync('nowhere', path('pipelines/.#b.yaml'));
   writeFileSync(path('pipelines/b.yaml'), 'b');
-  await sees(changed, ['b.yaml']);
+  await sees('b.yaml');
   mkdirSync(path('pipelines/fragments'));
   writeFileSync(path('pipelines/fragments/f.yaml'), 'f');
-  await sees(changed, ['b.yaml'], ['f.yaml']);
+  await sees('f.yaml');
   rmSync(path('pipelines/a.yaml'));
-  await sees(changed, ['b.yaml'], ['f.yaml'], ['a.yaml']);
+  await sees('a.yaml');
 });
 
 test('a directory that is replaced, removed or not there yet is watched all the same', async () => {
   const { path } = project({ 'pipelines/a.yaml': 'old' });
-  const { changed } = watching({ files: [], pipelines_directory: path('pipelines') });
+  const { sees } = watching({ files: [], pipelines_directory: path('pipelines') });
   cpSync(path('pipelines'), path('next'), { recursive: true });
   writeFileSync(path('next/a.yaml'), 'new');
   renameSync(path('pipelines'), path('before'));
   renameSync(path('next'), path('pipelines'));
-  await sees(changed, ['a.yaml']);
+  await sees('a.yaml');
   rmSync(path('pipelines'), { recursive: true });
-  await sees(changed, ['a.yaml'], ['a.yaml']);
+  await sees('a.yaml');
   mkdirSync(path('pipelines'));
   writeFileSync(path('pipelines/a.yaml'), 'newer');
-  await sees(changed, ['a.yaml'], ['a.yaml'], ['a.yaml']);
+  await sees('a.yaml');
 });
 
 test('a directory that is replaced again and again is watched each time', async () => {
-  const { path } = project({ 'config/gateway.yaml': 'first' });
-  const { changed } = watchingFile(path('config/gateway.yaml'));
-  const expected: string[][] = [];
+  const { path, write, sees } = watchedFile({ 'config/gateway.yaml': 'first' });
   for (const text of ['second', 'third', 'fourth']) {
     mkdirSync(path('next'));
     writeFileSync(path('next/gateway.yaml'), text);
     renameSync(path('config'), path(`before-${text}`));
     renameSync(path('next'), path('config'));
-    expected.push(['gateway.yaml']);
-    await sees(changed, ...expected);
+    await sees('gateway.yaml');
   }
-  writeFileSync(path('config/gateway.yaml'), 'fifth');
-  await sees(changed, ...expected, ['gateway.yaml']);
+  write('fifth');
+  await sees('gateway.yaml');
 });
 
 test('a directory that comes back long after it was removed is watched like before', async () => {
-  const { path } = project({ 'config/gateway.yaml': 'old' });
-  const { changed, moments } = watchingFile(path('config/gateway.yaml'));
+  const { path, write, moments, sees } = watchedFile({ 'config/gateway.yaml': 'old' });
   rmSync(path('config'), { recursive: true });
-  await sees(changed, ['gateway.yaml']);
+  await sees('gateway.yaml');
   const before = moments();
   mkdirSync(path('config'));
   await until('it has looked at the empty directory', () => moments() > before);
-  writeFileSync(path('config/gateway.yaml'), 'new');
-  await sees(changed, ['gateway.yaml'], ['gateway.yaml']);
+  write('new');
+  await sees('gateway.yaml');
 });
 
 test('what a link to a directory leads to is watched after each change of the link', async () => {
   const { path } = project({ 'v1/gateway.yaml': 'one', 'v2/gateway.yaml': 'two', 'v3/gateway.yaml': 'three' });
   symlinkSync('v1', path('current'));
-  const { changed } = watchingFile(path('current/gateway.yaml'));
-  const expected: string[][] = [];
+  const { sees } = watching({ files: [path('current/gateway.yaml')], pipelines_directory: undefined });
   for (const version of ['v2', 'v3']) {
     symlinkSync(version, path('next'));
     renameSync(path('next'), path('current'));
-    expected.push(['gateway.yaml']);
-    await sees(changed, ...expected);
+    await sees('gateway.yaml');
   }
   writeFileSync(path('v3/gateway.yaml'), 'four');
-  await sees(changed, ...expected, ['gateway.yaml']);
+  await sees('gateway.yaml');
 });
 
 test('a file whose name looks like one that an editor leaves is watched like any other', async () => {
-  const { path } = project({ 'gateway.yaml~': 'old' });
-  const { changed } = watchingFile(path('gateway.yaml~'));
-  writeFileSync(path('gateway.yaml~'), 'new');
-  await sees(changed, ['gateway.yaml~']);
-  writeFileSync(path('gateway.yaml~'), 'newer');
-  await sees(changed, ['gateway.yaml~'], ['gateway.yaml~']);
+  const { write, sees } = watchedFile({ 'gateway.yaml~': 'old' });
+  for (const text of ['new', 'newer']) {
+    write(text);
+    await sees('gateway.yaml~');
+  }
 });
 
 test('links are followed: to a file, through a directory, and the way a ConfigMap is mounted', async () => {
@@ -224,22 +219,22 @@ test('links are followed: to a file, through a directory, and the way a ConfigMa
   writeFileSync(path('map/..2027_02/gateway.yaml'), 'february');
   symlinkSync('..2027_01', path('map/..data'));
   symlinkSync('..data/gateway.yaml', path('map/gateway.yaml'));
-  const { changed } = watching({
+  const { sees } = watching({
     files: [path('etc/linked.yaml'), path('map/gateway.yaml')],
     pipelines_directory: path('current/pipelines'),
   });
 
   writeFileSync(path('store/real.yaml'), 'new');
-  await sees(changed, ['linked.yaml']);
+  await sees('linked.yaml');
   symlinkSync('v2', path('next'));
   renameSync(path('next'), path('current'));
-  await sees(changed, ['linked.yaml'], ['a.yaml']);
+  await sees('a.yaml');
   symlinkSync('..2027_02', path('map/..data_tmp'));
   renameSync(path('map/..data_tmp'), path('map/..data'));
-  await sees(changed, ['linked.yaml'], ['a.yaml'], ['gateway.yaml']);
+  await sees('gateway.yaml');
   rmSync(path('map/..2027_01'), { recursive: true });
   writeFileSync(path('map/..2027_02/gateway.yaml'), 'march');
-  await sees(changed, ['linked.yaml'], ['a.yaml'], ['gateway.yaml'], ['gateway.yaml']);
+  await sees('gateway.yaml');
 });
 
 test('links in a circle end', () => {

@@ -52,6 +52,17 @@ function write({ path, cases }: GoldenFile, said: ReadonlyMap<string, string>): 
   writeFileSync(join(import.meta.dirname, path), texts.join(''));
 }
 
+/** A text with the changes of some hunks, which an empty line parts: `-` lines give way to the `+` lines of their hunk. */
+export function changed(text: string, hunks: string, name: string): string {
+  return hunks.split(/^\n/m).reduce((whole, hunk) => {
+    const lines = (sign: string) => [...hunk.matchAll(new RegExp(`^[${sign}] ?(.*\n)`, 'gm'))].map(([, line]) => line);
+    const [old, fresh] = [lines('-').join(''), lines('+').join('')];
+    if (old === '') return whole + fresh;
+    assert.equal(whole.split(old).length, 2, `${name}: the lines to replace occur exactly once in the file`);
+    return whole.replace(old, () => fresh);
+  }, text);
+}
+
 /** A test for each case of the golden files: `say` gives the expected text, with the code of its file and no other. */
 export function describeGoldens(files: readonly GoldenFile[], say: (input: string) => Promise<string>): void {
   for (const file of files) {

@@ -1,9 +1,9 @@
-import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { runCheck } from '../../engine/cli/check/check.ts';
+import { runCheck } from '../../engine/cli/check.ts';
 import { stages } from '../../stages/index.ts';
+import { changed } from './cases.ts';
 
 const BASE = join(import.meta.dirname, 'base');
 /** Sections that would add their warnings to every finding: with variables of their own. */
@@ -13,15 +13,6 @@ const LATER = join(import.meta.dirname, 'later-sections');
 function bytesOf(text: string): string {
   const bytes = Buffer.from(text, 'utf8').toString('latin1');
   return bytes.replace(/\\x([0-9a-f]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
-}
-
-/** Replaces the `-` lines of one hunk by its `+` lines. */
-function changed(text: string, hunk: string, name: string): string {
-  const lines = (sign: string) => [...hunk.matchAll(new RegExp(`^[${sign}] ?(.*\n)`, 'gm'))].map((match) => match[1]);
-  const [old, fresh] = [bytesOf(lines('-').join('')), bytesOf(lines('+').join(''))];
-  if (old === '') return text + fresh;
-  assert.equal(text.split(old).length, 2, `${name}: the lines to replace occur exactly once in the file`);
-  return text.replace(old, () => fresh);
 }
 
 /** Changes a copy of the base as one section says. */
@@ -36,7 +27,7 @@ function apply(section: string, directory: string): void {
   if (how === 'new') mkdirSync(dirname(file), { recursive: true });
   let text = how === 'new' ? '' : readFileSync(file, 'latin1');
   if (how === 'with later-sections') text += readFileSync(LATER, 'latin1');
-  for (const hunk of body.join('').split(/^\n/m)) text = changed(text, hunk, name);
+  text = changed(text, bytesOf(body.join('')), name);
   writeFileSync(file, how === 'Windows line breaks' ? text.replaceAll('\n', '\r\n') : text, 'latin1');
 }
 

@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { DIAGNOSTICS } from '../../engine/source/diagnostics/codes.ts';
 import { BASE, describeGoldens, readGoldens } from './cases.ts';
@@ -18,16 +16,4 @@ test('every diagnostic code has a golden file', () => {
   const covered = new Set(goldens.map(({ code }) => code));
   const missing = Object.keys(DIAGNOSTICS).filter((code) => !covered.has(code));
   assert.deepEqual(missing, []);
-});
-
-test('no diagnostic code is given to two diagnostics', () => {
-  const directory = join(import.meta.dirname, '../../engine/source/diagnostics/codes');
-  const text = readdirSync(directory)
-    .map((name) => readFileSync(join(directory, name), 'utf8'))
-    .join('');
-  const codes = [...text.matchAll(/^ {2}([CW]\d{4}): \{/gm)].map(([, code]) => code);
-  assert.deepEqual(
-    codes.filter((code, i) => codes.indexOf(code) !== i),
-    [],
-  );
 });

@@ -1,8 +1,10 @@
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { load } from '../../engine/load/index.ts';
 import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
 import { createProject, GATEWAY, SHIPPED } from '../load/support/project.ts';
 import { stages } from '../load/support/stages.ts';
+import { changed } from './cases.ts';
 
 interface Section {
   readonly name: string;
@@ -10,8 +12,8 @@ interface Section {
   readonly text: string;
 }
 
-/** Splits an input into files: `=== name (how)` starts one; without any, the input is gateway.yaml. */
-function sectionsOf(input: string): Section[] {
+/** Splits an input into files: `=== name (how)` starts one; without any, the input is gateway.yaml. What is `changed` is so of that in `small/`. */
+export function sectionsOf(input: string): Section[] {
   if (!input.startsWith('=== ')) return [{ name: 'gateway.yaml', how: '', text: input }];
   return input
     .split(/^=== /m)
@@ -19,7 +21,13 @@ function sectionsOf(input: string): Section[] {
     .map((part) => {
       const end = part.indexOf('\n');
       const [, name = '', how = ''] = /^(\S+)(?: \((.*)\))?$/.exec(part.slice(0, end)) ?? [];
-      return { name, how, text: part.slice(end + 1) };
+      const text = part.slice(end + 1);
+      if (how !== 'changed') return { name, how, text };
+      return {
+        name,
+        how: '',
+        text: changed(readFileSync(join(import.meta.dirname, 'small', name), 'utf8'), text, name),
+      };
     });
 }
 

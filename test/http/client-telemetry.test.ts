@@ -2,8 +2,16 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import { OTLPLogExporter as JsonLogs } from '@opentelemetry/exporter-logs-otlp-http';
+import { OTLPLogExporter as ProtobufLogs } from '@opentelemetry/exporter-logs-otlp-proto';
+import { OTLPMetricExporter as JsonMetrics } from '@opentelemetry/exporter-metrics-otlp-http';
+import { OTLPMetricExporter as ProtobufMetrics } from '@opentelemetry/exporter-metrics-otlp-proto';
+import { OTLPTraceExporter as JsonTraces } from '@opentelemetry/exporter-trace-otlp-http';
+import { OTLPTraceExporter as ProtobufTraces } from '@opentelemetry/exporter-trace-otlp-proto';
+import { LoggerProvider, SimpleLogRecordProcessor } from '@opentelemetry/sdk-logs';
+import { AggregationTemporality, MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics';
+import { SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
-import { answerBytes } from '../support/model-provider/scripted-upstream.ts';
 import { startCollector, type TestCollector } from '../support/telemetry/collector.ts';
 import { until } from '../support/until.ts';
 
@@ -191,16 +199,6 @@ describe('telemetry of clients', () => {
     assert.deepEqual(collector.exports, []);
   });
 
-  test('that its destination refuses is lost, and holds up nothing behind it', async () => {
-    collector.trouble(answerBytes(400, {}, 'no'));
-    assert.equal((await send('logs', '{"resourceLogs":')).status, 200);
-    await until('it was refused', () => collector.server.requests.length === 1);
-    collector.trouble(undefined);
-    await send('metrics', metricsOf('tool.tokens'));
-    await send('logs', logsOf([]));
-    await until('both arrived', () => collector.points.length === 1 && collector.logs.length === 1);
-  });
-
   test('goes where a reload says, and is answered the same where it goes nowhere', async () => {
     const written = await readFile(gateway.config_file, 'utf8');
     const config = JSON.parse(written);
@@ -222,15 +220,45 @@ describe('telemetry of clients', () => {
     await gateway.reload();
   });
 
-  test('is answered at once while its destination hangs, and gets there afterwards', async () => {
-    let hanging: (() => void) | undefined;
-    collector.trouble(({ res }) => {
-      hanging = () => res.writeHead(503, { 'retry-after': '0' }).end();
+  for (const [encoding, { Traces, Metrics, Logs }] of Object.entries({
+    protobuf: { Traces: ProtobufTraces, Metrics: ProtobufMetrics, Logs: ProtobufLogs },
+    json: { Traces: JsonTraces, Metrics: JsonMetrics, Logs: JsonLogs },
+  })) {
+    test(`arrives as an OpenTelemetry SDK sends it in ${encoding}: spans, metrics with deltas, log records`, async () => {
+      const to = (signal: string) => ({
+        url: `${gateway.url}/v1/${signal}`,
+        headers: { authorization: `Bearer ${gateway.token}` },
+      });
+      const spanProcessors = [new SimpleSpanProcessor({ exporter: new Traces(to('traces')) })];
+      const tracers = new TracerProvider({ spanProcessors });
+      const temporalityPreference = AggregationTemporality.DELTA;
+      const exporter = new Metrics({ ...to('metrics'), temporalityPreference });
+      const readers = [new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 3_600_000 })];
+      const meters = new MeterProvider({ readers });
+      const processors = [new SimpleLogRecordProcessor({ exporter: new Logs(to('logs')) } as never)];
+      const loggers = new LoggerProvider({ processors });
+      const context = { traceId: '1'.repeat(32), spanId: '2'.repeat(16), traceFlags: 1 };
+      tracers
+        .getTracer('tool')
+        .startSpan('turn', { attributes: { n: 3 }, links: [{ context, attributes: { why: 'retry' } }] })
+        .addEvent('attempt', { attempt: 1 })
+        .end();
+      meters.getMeter('tool').createCounter('tokens').add(41, { type: 'input' });
+      const advice = { explicitBucketBoundaries: [1, 2] };
+      meters.getMeter('tool').createHistogram('duration', { advice }).record(1.5);
+      loggers.getLogger('tool').emit({ body: 'tool.asked', attributes: { n: 2 ** 40 } });
+      for (const provider of [tracers, meters, loggers]) await provider.forceFlush();
+      const span = await collector.span('that of the tool', ({ name }) => name === 'turn');
+      assert.deepEqual(span.attributes, { n: 3 });
+      const events = span.events.map(({ name, attributes }) => [name, attributes]);
+      const { buckets, bounds } = await collector.point('duration');
+      const came = { events, buckets, bounds, link: collector.wire().includes('retry') };
+      assert.deepEqual(came, { events: [['attempt', { attempt: 1 }]], buckets: [0, 1, 0], bounds: [1, 2], link: true });
+      const { value, temporality, labels } = await collector.point('tokens');
+      assert.deepEqual([value, temporality, labels], [41, 'delta', { type: 'input' }]);
+      const record = await until('the record arrived', () => collector.logs[0]);
+      assert.deepEqual([record.body, record.attributes], ['tool.asked', { n: 2 ** 40 }]);
+      for (const provider of [tracers, meters, loggers]) await provider.shutdown();
     });
-    for (let n = 0; n < 3; n++) assert.equal((await send('metrics', metricsOf(`tool.late${n}`))).status, 200);
-    await until('the collector was asked', () => hanging !== undefined);
-    collector.trouble(undefined);
-    hanging?.();
-    await until('all of it arrived', () => collector.points.length === 3);
-  });
+  }
 });

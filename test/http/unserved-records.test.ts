@@ -4,8 +4,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { describe, test } from 'node:test';
 import { StageError } from '../../engine/contract/errors.ts';
 import type { AuditRecord, Principal } from '../../engine/contract/services.ts';
+import { createUnservedRecords } from '../../engine/http/app.ts';
 import { identityOf } from '../../engine/http/request-identity.ts';
-import { createUnservedRecords } from '../../engine/http/unserved-records.ts';
 import { until } from '../support/until.ts';
 
 const MINUTE_MS = 60_000;

@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { GatewayConfig } from '../../engine/contract/config.ts';
 import { load } from '../../engine/load/index.ts';
 import { modelById } from '../../engine/money/prices/known-models.ts';
 import { createPriceBook } from '../../engine/money/prices/prices.ts';
-import { createProject, type Project, SHIPPED } from './support/project.ts';
+import { projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
-
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
 
 const MILLION = 1_000_000;
 
 async function loadModels(models: string, more = '') {
-  const project = createProject({
+  const project = projectOfTest({
     'gateway.yaml': `
 server: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com }
 upstreams:
@@ -25,7 +20,6 @@ models: ${models}
 routing: { default_upstream: main, rules: [${models.includes('{ id: o3 }') ? '{ models: [o3], upstream: other }' : ''}] }
 ${more}`,
   });
-  projects.push(project);
   const env = { UPSTREAM_KEY: 'value-of-the-key' };
   const loaded = await load(project.path('gateway.yaml'), {
     stages,

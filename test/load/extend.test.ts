@@ -1,16 +1,11 @@
 /** What pipelines that are extended, and stages put into all of them, come to. */
 import assert from 'node:assert/strict';
 import { basename } from 'node:path';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { load } from '../../engine/load/index.ts';
 import type { StageEntry } from '../../engine/source/spec.ts';
 import { stages } from '../../stages/index.ts';
-import { createProject, GATEWAY, type Project } from './support/project.ts';
-
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
+import { GATEWAY, projectOfTest } from './support/project.ts';
 
 const guarded = (id: string, condition = '{ var: request.stream }') =>
   `{ stage: fail, id: ${id}, when: ${condition}, options: { error: forbidden } }`;
@@ -19,8 +14,7 @@ const MODEL_REQUESTS = ['messages', 'chat-completions', 'responses'];
 
 /** The pipelines of a project whose files have no mistake, by name. */
 async function pipelinesOf(more: string, files: Readonly<Record<string, string>> = {}) {
-  const project = createProject({ 'gateway.yaml': `${GATEWAY}${more}`, ...files });
-  projects.push(project);
+  const project = projectOfTest({ 'gateway.yaml': `${GATEWAY}${more}`, ...files });
   const loaded = await load(project.path('gateway.yaml'), {
     stages,
     env: { UPSTREAM_KEY: 'a-key' },

@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { load } from '../../engine/load/index.ts';
 import { stages } from '../../stages/index.ts';
-import { createProject, GATEWAY } from './support/project.ts';
+import { GATEWAY, projectOfTest } from './support/project.ts';
 
 /** What is said of a condition of a rule, in a configuration with groups, teams, models and upstreams. */
 async function saidOf(condition: string): Promise<readonly string[]> {
-  const { path, remove } = createProject({
+  const { path } = projectOfTest({
     'gateway.yaml': `${GATEWAY.replace('    family: coder\n', '    family: coder\n    aliases: [best]\n')}
 token_groups:
   - { name: engineering, models: ["*"] }
@@ -15,14 +15,10 @@ access:
   rules: [{ name: some, when: ${condition} }]
 `,
   });
-  try {
-    const loaded = await load(path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
-    return loaded.diagnostics
-      .filter(({ code }) => code.startsWith('W720'))
-      .map(({ code, message, help }) => `${code} ${message}; ${help}`);
-  } finally {
-    remove();
-  }
+  const loaded = await load(path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
+  return loaded.diagnostics
+    .filter(({ code }) => code.startsWith('W720'))
+    .map(({ code, message, help }) => `${code} ${message}; ${help}`);
 }
 
 for (const [what, condition, expected] of [

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { StageError } from '../../engine/api.ts';
 import { type LoadOptions, load } from '../../engine/load/index.ts';
-import { createProject, GATEWAY, type Project, pipelineYaml, SHIPPED } from './support/project.ts';
+import { GATEWAY, pipelineYaml, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 
 const OPTIONS: LoadOptions = {
@@ -13,19 +13,8 @@ const OPTIONS: LoadOptions = {
   shipped_pipelines: SHIPPED,
 };
 
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
-
-function project(files: Readonly<Record<string, string>>): Project {
-  const created = createProject({ 'gateway.yaml': GATEWAY, ...files });
-  projects.push(created);
-  return created;
-}
-
 async function loadProject(files: Readonly<Record<string, string>> = {}, options: Partial<LoadOptions> = {}) {
-  const created = project(files);
+  const created = projectOfTest({ 'gateway.yaml': GATEWAY, ...files });
   const loaded = await load(created.path('gateway.yaml'), { ...OPTIONS, ...options });
   return { ...loaded, created };
 }

@@ -1,23 +1,17 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { load } from '../../engine/load/index.ts';
 import { BUILT_IN, readProfile } from '../../engine/load/profile.ts';
 import { createFindings } from '../../engine/source/findings.ts';
-import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
+import { GATEWAY, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
-
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
 
 /** Loads a gateway.yaml that names a profile. */
 async function loadWith(profile: string, files: Readonly<Record<string, string>> = {}, env?: 'ignored') {
   const gateway = GATEWAY.replace(/^server:\n/m, `server:\n  profile: ${JSON.stringify(profile)}\n`);
   assert.notEqual(gateway, GATEWAY);
-  const project = createProject({ 'gateway.yaml': gateway, ...files });
-  projects.push(project);
+  const project = projectOfTest({ 'gateway.yaml': gateway, ...files });
   const loaded = await load(project.path('gateway.yaml'), {
     stages,
     env: { UPSTREAM_KEY: 'value-of-the-key' },
@@ -126,12 +120,11 @@ describe('a profile', () => {
         / {4}type: vendor\n {4}base_url.*\n {4}api_key_env.*\n/,
         upstreams.replace(/^.*\n/, ''),
       );
-      const project = createProject({
+      const project = projectOfTest({
         'gateway.yaml': gateway.replace(/^server:\n/m, `server:\n  profile: ${server}\n`),
         'own.yaml': 'header_prefix: own\n',
         'corp.yaml': 'header_prefix: corp\n',
       });
-      projects.push(project);
       const options = {
         stages,
         env: { UPSTREAM_KEY: 'x' },

@@ -1,21 +1,15 @@
 import assert from 'node:assert/strict';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { load } from '../../engine/load/index.ts';
 import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
 import { times } from '../support/times.ts';
-import { createProject, GATEWAY, type Project, SHIPPED } from './support/project.ts';
+import { GATEWAY, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
-
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
 
 /** All that a check could print about a gateway.yaml, in every format, required and not. */
 async function everythingSaid(gateway: string): Promise<string> {
-  const project = createProject({ 'gateway.yaml': gateway });
-  projects.push(project);
+  const project = projectOfTest({ 'gateway.yaml': gateway });
   const said: string[] = [];
   for (const environment of ['required', 'ignored'] as const) {
     const { diagnostics, sources } = await load(project.path('gateway.yaml'), {

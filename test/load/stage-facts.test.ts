@@ -1,15 +1,10 @@
 /** Facts of stages belong to the configuration that loads them. */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { load } from '../../engine/load/index.ts';
 import { stages } from '../../stages/index.ts';
-import { createProject, GATEWAY, type Project } from './support/project.ts';
-
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
+import { GATEWAY, type Project, projectOfTest } from './support/project.ts';
 
 const stage = (fact: string) => `import { defineStage } from 'appscli';
 export default defineStage({
@@ -22,7 +17,7 @@ export default defineStage({
 
 /** A configuration whose guard looks at a fact of its stage. */
 function projectOf({ has, asks, more = '' }: { readonly has: string; readonly asks: string; readonly more?: string }) {
-  const project = createProject({
+  return projectOfTest({
     'gateway.yaml': `${GATEWAY}${more}stages: [./count-words.ts]
 everywhere:
   insert:
@@ -33,8 +28,6 @@ everywhere:
 `,
     'count-words.ts': stage(has),
   });
-  projects.push(project);
-  return project;
 }
 
 async function mistakesOf(project: Project): Promise<readonly string[]> {
@@ -72,7 +65,7 @@ test('a rule of gateway.yaml that stages come too late for says so the first tim
 });
 
 test('a named rule of gateway.yaml may look at a fact of a stage, for pipelines that use the rule', async () => {
-  const project = createProject({
+  const project = projectOfTest({
     'gateway.yaml': `${GATEWAY}stages: [./count-words.ts]
 rules: { long: { ">": [{ var: count-words.words }, 5] } }
 everywhere:
@@ -84,7 +77,6 @@ everywhere:
 `,
     'count-words.ts': stage('words'),
   });
-  projects.push(project);
   assert.deepEqual(await mistakesOf(project), []);
 });
 

@@ -1,18 +1,12 @@
 import assert from 'node:assert/strict';
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { StageError } from '../../engine/api.ts';
 import { filesOfModule, importModule } from '../../engine/load/stage-modules.ts';
-import { createProject } from './support/project.ts';
-
-const projects: ReturnType<typeof createProject>[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
+import { projectOfTest } from './support/project.ts';
 
 function project(files: Readonly<Record<string, string>>) {
-  const created = createProject(files);
-  projects.push(created);
+  const created = projectOfTest(files);
   return {
     path: created.path,
     write: (name: string, text: string) => writeFileSync(created.path(name), text),

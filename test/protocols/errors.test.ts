@@ -1,11 +1,87 @@
-/** Errors of upstreams in the envelope that clients of another protocol read. */
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { validateHeaderValue } from 'node:http';
+import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import { ERRORS, type ErrorCode, StageError } from '../../engine/contract/errors.ts';
 import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
 import { definitionOf } from '../../engine/protocols/definitions.ts';
-import { problemOf, readProblem } from '../../engine/protocols/errors.ts';
+import { headerText, problemOf, readProblem } from '../../engine/protocols/errors.ts';
+import { meaningOf, PHRASES, readError } from '../../engine/protocols/read-error.ts';
+import { anyText } from '../support/any-text.ts';
+import { FALSE_FRIENDS, FULL_CONTEXTS, OTHER_MEANINGS, REASONS } from './upstream-errors.ts';
+
+/** What errors of real servers mean. */
+
+const meaning = ({ status, body }: { readonly status: number; readonly body: object | string }) =>
+  meaningOf(readError(body), status)?.meaning;
+
+describe('a conversation that is too long is known from the words of', () => {
+  for (const row of FULL_CONTEXTS) it(row.server, () => assert.equal(meaning(row), 'context_full'));
+});
+
+describe('no conversation that is too long is', () => {
+  for (const row of FALSE_FRIENDS) it(row.server, () => assert.equal(meaning(row), row.means));
+});
+
+describe('another meaning is known from the words of', () => {
+  for (const row of OTHER_MEANINGS) it(`${row.server}: ${row.means}`, () => assert.equal(meaning(row), row.means));
+});
+
+describe('the reason is given that stands in an error of', () => {
+  for (const { server, body, says } of [...FULL_CONTEXTS, ...FALSE_FRIENDS, ...OTHER_MEANINGS, ...REASONS])
+    it(server, () => {
+      const { message } = readError(body);
+      assert.ok(message.includes(says), message);
+      // As text it says the same.
+      assert.equal(readError(typeof body === 'string' ? body : JSON.stringify(body)).message, message);
+    });
+});
+
+describe('the table of meanings', () => {
+  it('has a body of a server for each phrase', () => {
+    const texts = [...FULL_CONTEXTS, ...OTHER_MEANINGS, ...FALSE_FRIENDS].flatMap(({ body }) => readError(body).texts);
+    const unused = PHRASES.filter(([, , phrase]) => !texts.some((text) => phrase.test(text)));
+    assert.deepEqual(
+      unused.map(([, server, phrase]) => `${server}: ${phrase}`),
+      [],
+    );
+  });
+});
+
+describe('any text and any JSON', () => {
+  const cutWell = (text: string) => text.length <= 8001 && (text.length < 1001 || text.isWellFormed());
+
+  it('is read as an error without a failure, and a long reason is cut between two characters', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(fc.jsonValue(), fc.string({ unit: 'grapheme' }), fc.json()),
+        fc.nat(3000),
+        (value, length) => {
+          assert.ok(cutWell(readError(value).message));
+          assert.ok(cutWell(readError({ detail: `x${'😀'.repeat(length)}` }).message));
+          assert.ok(cutWell(readError({ error: { message: `${'😀'.repeat(length * 3)}` } }).message));
+        },
+      ),
+    );
+  });
+
+  it('ends with an ellipsis where it was cut', () => {
+    assert.match(readError({ object: 'error', message: 'y'.repeat(1001) }).message, /^y{1000}…$/);
+    assert.match(readError('z'.repeat(70_000)).message, /^z{1000}…$/);
+    assert.equal(readError({ detail: 'y'.repeat(1000) }).message, 'y'.repeat(1000));
+  });
+
+  it('nested without end gives what it says or nothing, and takes no longer for it', () => {
+    const deep = (text: string, levels: number): string =>
+      levels === 0 ? text : JSON.stringify({ error: deep(text, levels - 1) });
+    assert.equal(readError(deep('inside', 4)).message, 'inside');
+    readError(`${'{"error":'.repeat(30_000)}"x"${'}'.repeat(30_000)}`);
+    readError(`${'<message>'.repeat(20_000)}`);
+    meaningOf(readError(`${'exceeds '.repeat(8000)}`), 400);
+  });
+});
+
+/** Errors of upstreams in the envelope that clients of another protocol read. */
 
 const MESSAGES_TYPES = [
   [400, 'invalid_request_error'],
@@ -29,13 +105,6 @@ function translated(to: Protocol, status: number | undefined, body: unknown) {
 
 describe('an error of a Messages upstream', () => {
   for (const [status, type] of MESSAGES_TYPES) {
-    it(`keeps its words for clients of chat completions: ${type}`, () => {
-      const body = { type: 'error', error: { type, message: 'These words.' }, request_id: 'req_1' };
-      const fields = translated('chat', status, body);
-      assert.equal(fields.message, 'These words.');
-      assert.notEqual(fields.type, undefined);
-    });
-
     it(`has the status of its kind when it comes in a stream: ${type}`, () => {
       assert.equal(readProblem(undefined, { error: { type, message: 'x' } }).status, status);
     });
@@ -49,17 +118,6 @@ describe('an error of a Messages upstream', () => {
     assert.equal(code('authentication_error', 401), 'invalid_api_key');
     assert.equal(code('not_found_error', 404), 'model_not_found');
     assert.equal(code('invalid_request_error', 400), null);
-  });
-
-  it('is recognised as a prompt that is too long by its words', () => {
-    const message = 'prompt is too long: 210000 tokens > 200000 maximum';
-    const body = { type: 'error', error: { type: 'invalid_request_error', message } };
-    assert.deepEqual(translated('chat', 400, body), {
-      message,
-      type: 'invalid_request_error',
-      code: 'context_length_exceeded',
-      param: null,
-    });
   });
 });
 
@@ -227,4 +285,76 @@ describe('the refusal of an upstream that is told in words of our own', () => {
     assert.deepEqual(told('messages', 502), { type: 'api_error', code: 'upstream_failed', retry: 'true' });
     assert.deepEqual(told('chat', 502), { type: 'server_error', code: null, retry: 'true' });
   });
+});
+
+const COMPAT = ['chat', 'responses'] as const;
+const refused = (more: ConstructorParameters<typeof StageError>[2] = {}) =>
+  new StageError('spend_limit_exceeded', 'Nothing is left. Ask Bob.', more);
+
+describe('a refusal of a limit to clients of chat completions and Responses', () => {
+  test('has no text in resets_at, whatever a stage put there', () => {
+    for (const protocol of COMPAT) {
+      const resetOf = (resets_at: string | number | null) =>
+        JSON.parse(definitionOf(protocol).errors.body(refused({ details: { resets_at } }), 'r')).error;
+      assert.equal(resetOf('2026-03-11T00:00:00.001Z').resets_at, 1773187201);
+      assert.equal(resetOf('2026-03-11T00:00:00.001Z').reset_time, '2026-03-11T00:00:00.001Z');
+      assert.equal(resetOf('tomorrow').resets_at, null);
+      assert.equal(resetOf('tomorrow').reset_time, 'tomorrow');
+      assert.equal(resetOf(1773187200.5).resets_at, 1773187201);
+      assert.equal(resetOf(null).resets_at, null);
+    }
+    assert.equal(
+      JSON.parse(definitionOf('messages').errors.body(refused({ details: { resets_at: '2026-03-11T00:00:00Z' } }), 'r'))
+        .error.resets_at,
+      '2026-03-11T00:00:00Z',
+    );
+  });
+
+  test('asks nobody to wait when waiting is no help: a client that tries again all the same does it at once', () => {
+    for (const protocol of COMPAT) {
+      const headers = { 'retry-after': '42023', 'x-should-retry': 'false' };
+      assert.equal(definitionOf(protocol).errors.headers(refused({ headers }))['retry-after'], undefined);
+      for (const status of [402, 403]) {
+        assert.equal(definitionOf(protocol).errors.headers(refused({ headers, status }))['retry-after'], '0');
+      }
+      assert.equal(definitionOf('messages').errors.headers(refused({ headers }))['retry-after'], '42023');
+    }
+  });
+
+  test('and any other error of ours asks for a minute at most', () => {
+    const wait = (seconds: string) =>
+      definitionOf('responses').errors.headers(
+        new StageError('upstream_invalid', 'x', { headers: { 'retry-after': seconds } }),
+      )['retry-after'];
+    assert.deepEqual(['7', '60', '61', '42023', 'Wed, 21 Oct 2026 07:28:00 GMT'].map(wait), [
+      '7',
+      '60',
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+
+  test('carries its sentence in the header that the profile names, and only there', () => {
+    assert.equal(definitionOf('responses').errors.headers(refused(), 'x-words')['x-words'], 'Nothing is left. Ask Bob');
+    assert.equal(definitionOf('messages').errors.headers(refused(), 'x-words')['x-words'], undefined);
+    const soon = new StageError('rate_limit_exceeded', 'Too many.', { headers: { 'retry-after': '1' } });
+    assert.equal(definitionOf('responses').errors.headers(soon, 'x-words')['x-words'], undefined);
+    const other = new StageError('model_not_found', 'No such model.');
+    assert.equal(definitionOf('responses').errors.headers(other, 'x-words')['x-words'], undefined);
+  });
+});
+
+test('any sentence fits into a header: printable ASCII on one line, and not long', () => {
+  const part = fc.oneof(anyText({ maxLength: 60 }), fc.string({ unit: 'grapheme' }));
+  const anything = fc.tuple(part, fc.nat(40)).map(([text, times]) => text.repeat(times));
+  fc.assert(
+    fc.property(anything, (text) => {
+      const value = headerText(text);
+      validateHeaderValue('x-words', value);
+      assert.match(value, /^(?:[!-~](?:[ -~]*[!-~])?)?$/);
+      assert.ok(value.length <= 600);
+    }),
+  );
+  assert.equal(headerText('Größe:\r\nÀ la\tcarte — 5 €'), 'Gro?e: A la carte ? 5 ?');
 });

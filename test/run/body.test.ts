@@ -46,6 +46,15 @@ describe('a value of a top-level key', () => {
     }
   });
 
+  it('is refused where it is no JSON, also in a field, and nothing is recorded', async () => {
+    const { body, rewrites } = held('{"a":{}}');
+    for (const value of [undefined, NaN, Infinity, () => 1] as unknown[] as JsonValue[]) {
+      for (const key of ['a', 'x']) assert.throws(() => body.rewrite(key, value), /puts a JSON value into the body/);
+      await assert.rejects(body.addFields([{ path: ['a'], fields: { x: value } }]), /puts a JSON value/);
+    }
+    assert.deepEqual([String(body.bytes), rewrites], ['{"a":{}}', []]);
+  });
+
   it('is what the body then has, beside everything it had, whatever the body', () => {
     const object = fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 5 });
     fc.assert(

@@ -6,8 +6,8 @@ import { describe, it } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import { BodyBudget, HeldBytes } from '../../engine/run/body-budget.ts';
-import { receiveContent } from '../../engine/run/content-encoding.ts';
+import { BodyBudget, HeldBytes } from '../../engine/run/holdings.ts';
+import { receiveContent } from '../../engine/run/receive-body.ts';
 import { times } from '../support/times.ts';
 
 const MAX_BYTES = 3_000_000;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import type { ResponseEvent } from '../../engine/api.ts';
-import { BodyBudget, HeldBytes } from '../../engine/run/body-budget.ts';
+import { BodyBudget, HeldBytes } from '../../engine/run/holdings.ts';
 import { createObserver } from '../../engine/run/observe.ts';
 import { times } from '../support/times.ts';
 

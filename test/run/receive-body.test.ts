@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import { BodyBudget, HeldBytes } from '../../engine/run/body-budget.ts';
+import { BodyBudget, HeldBytes } from '../../engine/run/holdings.ts';
 import { receiveBody } from '../../engine/run/receive-body.ts';
 import { times } from '../support/times.ts';
 

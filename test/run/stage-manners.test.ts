@@ -1,9 +1,14 @@
-/** A stage that ends the process or keeps it from everything else is caught and named; the gateway goes on. */
+/** What stages of the operator's find out and write down. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import type { Relay } from '../../engine/contract/stage.ts';
+import type { CompiledStage } from '../../engine/run/compiled.ts';
+import { checkResult } from '../../engine/run/contained/result.ts';
 import { ask } from '../e2e/support/client.ts';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import {
@@ -15,7 +20,6 @@ import {
 import { until } from '../support/until.ts';
 
 const STAGE = `
-import { exit } from 'node:process';
 import { defineStage, openPrompt, StageError } from 'appscli';
 export default defineStage({
   name: 'rude', version: 1, summary: 'Has no manners.',
@@ -27,10 +31,6 @@ export default defineStage({
   create: (_options, { audit }) => ({
     async request(ctx) {
       for (const { text } of await openPrompt(ctx)) {
-        if (text === 'exit') exit(3);
-        if (text === 'kill') process.kill(process.pid, 'SIGKILL');
-        if (text === 'block') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
-        if (text === 'group') process.kill(0, 'SIGTERM');
         if (text.startsWith('write ')) audit.write(JSON.parse(text.slice(6)));
         if (text.endsWith('"refuse"}')) throw new StageError('forbidden', 'No.');
         if (text.endsWith('"fail"}')) throw new Error('broken');
@@ -83,29 +83,6 @@ after(async () => {
 
 const say = (content: string) => ask(gateway.url, gateway.token, { messages: [{ role: 'user', content }] });
 const logged = () => gateway.logs.join('\n');
-
-test('a stage that ends the process fails, named, and nobody else notices', async () => {
-  for (const [word, called] of [
-    ['exit', 'exit'],
-    ['kill', 'kill'],
-    ['group', 'kill'],
-  ]) {
-    const before = gateway.logs.length;
-    const { status, text } = await say(word!);
-    assert.equal(status, 500, text);
-    assert.match(text, /rude/);
-    await until('the log says so', () => gateway.logs.slice(before).join().includes(`process.${called}`));
-  }
-  assert.equal((await say('Hello')).status, 200);
-});
-
-test('a stage that keeps everything waiting is named in the log', async () => {
-  assert.equal((await say('block')).status, 200);
-  // The machine can be late as well.
-  await until('the log says so', () =>
-    gateway.logs.some((each) => each.includes('kept all requests waiting') && each.includes('"rude"')),
-  );
-});
 
 test('a fact is what the stage says it is, and its record tells it', async () => {
   assert.equal((await say('lie')).status, 500);
@@ -180,4 +157,20 @@ test('under `finally:` a stage adds to the record above `audit`, and below it th
   const record = await recordOf(answer);
   assert.deepEqual(record.found['last-word'], { status: 200 });
   await until('the log says so', () => logged().includes('put the stage above'));
+});
+
+test('a relay has seconds that can be waited, and an `inspect` that returns an error or nothing', () => {
+  const stage = { id: 'relays', definition: { needs: ['respond', 'network'], raises: [] } };
+  const check = (more: object) => {
+    const response = Object.assign(new IncomingMessage(new Socket()), { statusCode: 200 });
+    const relay = { kind: 'relay', response, idle_seconds: 1, ...more };
+    return checkResult({ stage: undefined }, stage as unknown as CompiledStage, relay) as Relay;
+  };
+  for (const seconds of [0, NaN, Infinity, 'soon'])
+    for (const which of ['idle_seconds', 'first_chunk_seconds'])
+      assert.throws(() => check({ [which]: seconds }), new RegExp(which));
+  assert.equal(check({ first_chunk_seconds: 2 }).first_chunk_seconds, 2);
+  for (const refusal of ['No.', null, new Error('No.')])
+    assert.throws(() => check({ inspect: () => refusal }).inspect!(undefined), /returns a StageError or nothing/);
+  assert.equal(check({ inspect: () => undefined }).inspect!(undefined), undefined);
 });

@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import { clientNames } from '../../engine/client-files/names.ts';
 import type { CheckResult } from '../../engine/contract/checks.ts';
 import { createAsker, NotAsked } from '../../engine/selfcheck/ask.ts';
-import { CLIENT_CHECKS } from '../../engine/selfcheck/clients/checks.ts';
+import { CLIENT_CHECKS } from '../../engine/selfcheck/clients.ts';
 import { runChecks } from '../../engine/selfcheck/run.ts';
 import { until } from '../support/until.ts';
 

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { CheckResult } from '../../engine/contract/checks.ts';
 import type { Subject } from '../../engine/selfcheck/check.ts';
-import type { Echo } from '../../engine/selfcheck/echo/echo.ts';
-import { openEcho } from '../../engine/selfcheck/echo/open-echo.ts';
+import { type Echo, openEcho } from '../../engine/selfcheck/echo/open-echo.ts';
 import { FORWARDING_CHECKS, reachesEcho } from '../../engine/selfcheck/forwarding.ts';
 import { forwardTo, type Habits, makeCheck, subjectAt, TOKEN } from './support.ts';
 
@@ -37,7 +36,7 @@ interface Fields extends Record<string, unknown> {
 }
 
 /** A body that was read, changed and written anew; a short one without `system` stays as it is. */
-const jsonBody = (change: (fields: Fields) => void) => (body: Buffer) => {
+const jsonBody = (change: (fields: Fields) => unknown) => (body: Buffer) => {
   const fields = JSON.parse(body.toString());
   if (fields.system !== undefined) change(fields);
   return JSON.stringify(fields).replaceAll('12345678901234567000', '12345678901234567890');
@@ -148,349 +147,239 @@ describe('without an upstream to look at', () => {
   });
 });
 
+/** What a gateway may do: headers of a request, its body as fields or as text, the body of an answer. */
+const set = (name: string, value: string): Habits => ({
+  headers: (headers) => void Object.assign(headers, { [name]: value }),
+});
+const drop = (...names: string[]): Habits => ({
+  headers(headers) {
+    for (const name of names) delete headers[name];
+  },
+});
+const changed = (change: (fields: Fields) => unknown): Habits => ({ body: jsonBody(change) });
+const sent = (from: string, to: string): Habits => ({ body: (body) => body.toString().replaceAll(from, to) });
+const came = (from: string | RegExp, to: string): Habits => ({
+  answer: (answer) => void Object.assign(answer, { body: answer.body.replaceAll(from, to) }),
+});
+const failing = (status: number, more: object): Habits => ({
+  answer: (answer) => void (answer.status === status && Object.assign(answer, more)),
+});
+const RULES = { type: 'text', text: 'Rules of a company' };
+const errorOf = (type: string, message: string) => JSON.stringify({ type: 'error', error: { type, message } });
+
 describe('what a gateway changes on the way is found', () => {
-  const cases: readonly {
-    does: string;
-    habits: Habits;
-    id: string;
-    verdict: CheckResult['verdict'];
-    found: RegExp;
-    prefixes?: readonly string[];
-  }[] = [
-    {
-      does: 'leaves the beta header out',
-      habits: { headers: (headers) => delete headers['vendor-beta'] },
-      id: 'headers',
-      verdict: 'failed',
-      found: /vendor-beta does not arrive/,
-    },
-    {
-      does: 'passes the headers of one prefix on, and clients use one',
-      habits: {
-        headers: (headers) => {
-          delete headers['vendor-beta'];
-          delete headers['vendor-version'];
-        },
+  const CASES: readonly [id: string, does: string, verdict: CheckResult['verdict'], found: RegExp, habits: Habits][] = [
+    ['headers', 'leaves the beta header out', 'failed', /vendor-beta does not arrive/, drop('vendor-beta')],
+    [
+      'headers',
+      'knows one version only',
+      'failed',
+      /vendor-version arrives as 2023-06-01 in place of 2026-11-01/,
+      set('vendor-version', '2023-06-01'),
+    ],
+    [
+      'headers',
+      'keeps betas that it knows',
+      'failed',
+      /vendor-beta arrives as selfcheck-two/,
+      set('vendor-beta', 'selfcheck-two-2026-11-02'),
+    ],
+    [
+      'headers',
+      'leaves the query out',
+      'warning',
+      /the query does not arrive/,
+      { path: (path) => path.replace(/\?.*/, '') },
+    ],
+    [
+      'headers',
+      "passes the caller's token on",
+      'failed',
+      /the upstream gets the caller's token in the header authorization/,
+      set('authorization', `Bearer ${TOKEN}`),
+    ],
+    [
+      'messages_body',
+      'drops a field it does not know',
+      'failed',
+      /selfcheck_unknown is missing/,
+      changed((fields) => delete fields.selfcheck_unknown),
+    ],
+    [
+      'messages_body',
+      'puts a field on top',
+      'warning',
+      /litter was put in/,
+      changed((fields) => Object.assign(fields, { litter: 'secret-of-the-gateway' })),
+    ],
+    [
+      'messages_body',
+      'drops a field deep in a block',
+      'failed',
+      /messages\[0\]\.content\[0\]\.selfcheck_unknown is missing/,
+      changed((fields) => delete fields.messages[0]?.content[0]?.selfcheck_unknown),
+    ],
+    [
+      'messages_body',
+      'drops the mark of a cache',
+      'failed',
+      /tools\[1\]\.cache_control is missing/,
+      changed((fields) => delete fields.tools[1]?.cache_control),
+    ],
+    [
+      'messages_body',
+      'merges the system prompt',
+      'failed',
+      /system is a text of \d+ characters in place of a list of 5/,
+      changed((fields) => Object.assign(fields, { system: fields.system.map(({ text }) => text).join('\n') })),
+    ],
+    [
+      'messages_body',
+      'puts a block first',
+      'failed',
+      /system has 6 entries in place of 5/,
+      changed((fields) => fields.system.unshift(RULES)),
+    ],
+    [
+      'messages_body',
+      'puts a block last',
+      'warning',
+      /system has 6 entries in place of 5/,
+      changed((fields) => fields.system.push(RULES)),
+    ],
+    ['messages_body', 'sorts blocks', 'failed', /system\[0\]/, changed((fields) => fields.system.reverse())],
+    [
+      'messages_body',
+      'drops one of two blocks that are the same',
+      'failed',
+      /system has 4 entries in place of 5/,
+      changed((fields) => fields.system.pop()),
+    ],
+    [
+      'messages_body',
+      'writes the body anew',
+      'warning',
+      /the content is the same, but it was written anew/,
+      changed(() => {}),
+    ],
+    [
+      'messages_body',
+      'loses digits of large numbers',
+      'warning',
+      /is 12345678901234567000 in place of 12345678901234567890/,
+      { body: (body) => JSON.stringify(JSON.parse(body.toString())) },
+    ],
+    [
+      'messages_body',
+      'makes an hour five minutes without a word',
+      'warning',
+      /system\[1\]\.cache_control\.ttl is "5m" in place of "1h"/,
+      sent('"1h"', '"5m"'),
+    ],
+    [
+      'chat_body',
+      'drops a field of chat completions',
+      'failed',
+      /messages\[1\]\.content\[0\]\.selfcheck_unknown is missing/,
+      sent('"selfcheck_unknown":true', '"a":1'),
+    ],
+    [
+      'responses_body',
+      'drops a field of Responses',
+      'failed',
+      /^parallel_tool_calls is missing$/,
+      sent('"parallel_tool_calls":false,', ''),
+    ],
+    [
+      'usage',
+      'loses the split of the cache',
+      'failed',
+      /ephemeral_1h_input_tokens is missing in a whole answer.*ephemeral_1h_input_tokens is missing in a stream/,
+      came(/"cache_creation":\{[^}]*\},/g, ''),
+    ],
+    [
+      'stream_end',
+      'leaves out events it does not know',
+      'warning',
+      /an event that the gateway does not know is left out/,
+      came(/event: selfcheck_unknown\n.*\n\n/g, ''),
+    ],
+    [
+      'stream_end',
+      'loses the end of a stream',
+      'failed',
+      /no message_stop at the end/,
+      came(/event: message_stop\n.*\n\n/g, ''),
+    ],
+    [
+      'stream_end',
+      'leaves an error within a stream out',
+      'failed',
+      /an error within a stream is left out/,
+      came(/event: error\n.*\n\n/g, ''),
+    ],
+    [
+      'stream_end',
+      'ends a stream like a whole one where its upstream breaks it off',
+      'failed',
+      /a stream that its upstream broke off ends like a whole one/,
+      {
+        broken: (res) =>
+          void res
+            .writeHead(200, { 'content-type': 'text/event-stream' })
+            .end('event: message_stop\ndata: {"type":"message_stop"}\n\n'),
       },
-      id: 'headers',
-      verdict: 'ok',
-      found: /^other-version and other-beta arrive/,
-      prefixes: ['vendor', 'other'],
-    },
-    {
-      does: 'knows one version only',
-      habits: {
-        headers: (headers) => {
-          headers['vendor-version'] = '2023-06-01';
-        },
-      },
-      id: 'headers',
-      verdict: 'failed',
-      found: /vendor-version arrives as 2023-06-01 in place of 2026-11-01/,
-    },
-    {
-      does: 'keeps betas that it knows',
-      habits: {
-        headers: (headers) => {
-          headers['vendor-beta'] = 'selfcheck-two-2026-11-02';
-        },
-      },
-      id: 'headers',
-      verdict: 'failed',
-      found: /vendor-beta arrives as selfcheck-two/,
-    },
-    {
-      does: 'leaves the query out',
-      habits: { path: (path) => path.replace(/\?.*/, '') },
-      id: 'headers',
-      verdict: 'warning',
-      found: /the query does not arrive/,
-    },
-    {
-      does: "passes the caller's token on",
-      habits: {
-        headers: (headers) => {
-          headers.authorization = `Bearer ${TOKEN}`;
-        },
-      },
-      id: 'headers',
-      verdict: 'failed',
-      found: /the upstream gets the caller's token in the header authorization/,
-    },
-    {
-      does: 'drops a field it does not know',
-      habits: {
-        body: jsonBody((fields) => {
-          delete fields.selfcheck_unknown;
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /selfcheck_unknown is missing/,
-    },
-    {
-      does: 'puts a field on top',
-      habits: {
-        body: jsonBody((fields) => {
-          fields.litter = 'secret-of-the-gateway';
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'warning',
-      found: /litter was put in/,
-    },
-    {
-      does: 'drops a field deep in a block',
-      habits: {
-        body: jsonBody((fields) => {
-          delete fields.messages[0]?.content[0]?.selfcheck_unknown;
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /messages\[0\]\.content\[0\]\.selfcheck_unknown is missing/,
-    },
-    {
-      does: 'drops the mark of a cache',
-      habits: {
-        body: jsonBody((fields) => {
-          delete fields.tools[1]?.cache_control;
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /tools\[1\]\.cache_control is missing/,
-    },
-    {
-      does: 'merges the system prompt',
-      habits: {
-        body: jsonBody((fields) => {
-          Object.assign(fields, { system: fields.system.map(({ text }) => text).join('\n') });
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /system is a text of \d+ characters in place of a list of 5/,
-    },
-    {
-      does: 'puts a block first',
-      habits: {
-        body: jsonBody((fields) => {
-          fields.system.unshift({ type: 'text', text: 'Rules of a company' });
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /system has 6 entries in place of 5/,
-    },
-    {
-      does: 'puts a block last',
-      habits: {
-        body: jsonBody((fields) => {
-          fields.system.push({ type: 'text', text: 'Rules of a company' });
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'warning',
-      found: /system has 6 entries in place of 5/,
-    },
-    {
-      does: 'sorts blocks',
-      habits: {
-        body: jsonBody((fields) => {
-          fields.system.reverse();
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /system\[0\]/,
-    },
-    {
-      does: 'drops one of two blocks that are the same',
-      habits: {
-        body: jsonBody((fields) => {
-          fields.system.pop();
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /system has 4 entries in place of 5/,
-    },
-    {
-      does: 'writes the body anew',
-      habits: { body: jsonBody(() => {}) },
-      id: 'messages_body',
-      verdict: 'warning',
-      found: /the content is the same, but it was written anew/,
-    },
-    {
-      does: 'loses digits of large numbers',
-      habits: { body: (body) => JSON.stringify(JSON.parse(body.toString())) },
-      id: 'messages_body',
-      verdict: 'warning',
-      found: /is 12345678901234567000 in place of 12345678901234567890/,
-    },
-    {
-      does: 'loses the split of the cache',
-      habits: {
-        answer: (answer) => {
-          answer.body = answer.body.replaceAll(/"cache_creation":\{[^}]*\},/g, '');
-        },
-      },
-      id: 'usage',
-      verdict: 'failed',
-      found: /ephemeral_1h_input_tokens is missing in a whole answer.*ephemeral_1h_input_tokens is missing in a stream/,
-    },
-    {
-      does: 'makes an hour five minutes without a word',
-      habits: { body: (body) => body.toString().replace('"1h"', '"5m"') },
-      id: 'messages_body',
-      verdict: 'warning',
-      found: /system\[1\]\.cache_control\.ttl is "5m" in place of "1h"/,
-    },
-    {
-      does: 'takes the mark of a cache off',
-      habits: {
-        body: jsonBody((fields) => {
-          delete fields.system[1]?.cache_control;
-        }),
-      },
-      id: 'messages_body',
-      verdict: 'failed',
-      found: /system\[1\]\.cache_control is missing/,
-    },
-    {
-      does: 'leaves out events it does not know',
-      habits: {
-        answer: (answer) => {
-          answer.body = answer.body.replace(/event: selfcheck_unknown\n.*\n\n/, '');
-        },
-      },
-      id: 'stream_end',
-      verdict: 'warning',
-      found: /an event that the gateway does not know is left out/,
-    },
-    {
-      does: 'loses the end of a stream',
-      habits: {
-        answer: (answer) => {
-          answer.body = answer.body.replace(/event: message_stop\n.*\n\n/, '');
-        },
-      },
-      id: 'stream_end',
-      verdict: 'failed',
-      found: /no message_stop at the end/,
-    },
-    {
-      does: 'leaves an error within a stream out',
-      habits: {
-        answer: (answer) => {
-          answer.body = answer.body.replace(/event: error\n.*\n\n/, '');
-        },
-      },
-      id: 'stream_end',
-      verdict: 'failed',
-      found: /an error within a stream is left out/,
-    },
-    {
-      does: 'ends a stream like a whole one where its upstream breaks it off',
-      habits: {
-        broken: (res) => {
-          res.writeHead(200, { 'content-type': 'text/event-stream' });
-          res.end('event: message_stop\ndata: {"type":"message_stop"}\n\n');
-        },
-      },
-      id: 'stream_end',
-      verdict: 'failed',
-      found: /a stream that its upstream broke off ends like a whole one/,
-    },
-    {
-      does: 'drops a field of chat completions',
-      habits: { body: (body) => body.toString().replaceAll('"selfcheck_unknown":true', '"a":1') },
-      id: 'chat_body',
-      verdict: 'failed',
-      found: /messages\[1\]\.content\[0\]\.selfcheck_unknown is missing/,
-    },
-    {
-      does: 'drops a field of Responses',
-      habits: { body: (body) => body.toString().replace('"parallel_tool_calls":false,', '') },
-      id: 'responses_body',
-      verdict: 'failed',
-      found: /^parallel_tool_calls is missing$/,
-    },
-    {
-      does: 'answers a stream as a whole',
-      habits: {
-        answer: (answer) => {
-          answer.headers['content-type'] = 'application/json';
-          answer.body = '{"type":"message"}';
-        },
-      },
-      id: 'stream_end',
-      verdict: 'failed',
-      found: /a whole answer came although a stream was asked for/,
-    },
-    {
-      does: 'tells errors in words of its own',
-      habits: {
-        answer: (answer) => {
-          if (answer.status === 400)
-            answer.body = '{"type":"error","error":{"type":"invalid_request_error","message":"Bad request"}}';
-        },
-      },
-      id: 'errors',
-      verdict: 'failed',
-      found: /the message of the upstream was replaced/,
-    },
-    {
-      does: 'puts words around the message',
-      habits: {
-        answer: (answer) => {
-          answer.body = answer.body.replace('prompt is too long', 'upstream said: prompt is too long');
-        },
-      },
-      id: 'errors',
-      verdict: 'warning',
-      found: /something was put around the message/,
-    },
-    {
-      does: 'makes an overload a failure of its own',
-      habits: {
-        answer: (answer) => {
-          if (answer.status === 529) {
-            answer.status = 500;
-            answer.body = '{"type":"error","error":{"type":"api_error","message":"no"}}';
-            delete answer.headers['retry-after'];
-          }
-        },
-      },
-      id: 'errors',
-      verdict: 'failed',
-      found: /status 529 became 500; the type overloaded_error became api_error.*retry-after is missing/,
-    },
-    {
-      does: 'answers an overload with a web page',
-      habits: {
-        answer: (answer) => {
-          if (answer.status === 529) {
-            answer.headers['content-type'] = 'text/html';
-            answer.body = '<html><title>Oops</title></html>';
-          }
-        },
-      },
-      id: 'errors',
-      verdict: 'failed',
-      found: /the web page "Oops"/,
-    },
+    ],
+    [
+      'stream_end',
+      'answers a stream as a whole',
+      'failed',
+      /a whole answer came although a stream was asked for/,
+      failing(200, { headers: { 'content-type': 'application/json' }, body: '{"type":"message"}' }),
+    ],
+    [
+      'errors',
+      'tells errors in words of its own',
+      'failed',
+      /the message of the upstream was replaced/,
+      failing(400, { body: errorOf('invalid_request_error', 'Bad request') }),
+    ],
+    [
+      'errors',
+      'puts words around the message',
+      'warning',
+      /something was put around the message/,
+      came('prompt is too long', 'upstream said: prompt is too long'),
+    ],
+    [
+      'errors',
+      'makes an overload a failure of its own',
+      'failed',
+      /status 529 became 500; the type overloaded_error became api_error.*retry-after is missing/,
+      failing(529, { status: 500, body: errorOf('api_error', 'no'), headers: { 'content-type': 'application/json' } }),
+    ],
+    [
+      'errors',
+      'answers an overload with a web page',
+      'failed',
+      /the web page "Oops"/,
+      failing(529, { headers: { 'content-type': 'text/html' }, body: '<html><title>Oops</title></html>' }),
+    ],
   ];
-  for (const { does, habits, id, verdict, found, prefixes } of cases) {
+  for (const [id, does, verdict, found, habits] of CASES) {
     test(`one that ${does}`, async () => {
-      const result = await check(id, habits, prefixes);
+      const result = await check(id, habits);
       assert.equal(result.verdict, verdict, JSON.stringify(result, null, 2));
       assert.match(result.found, found);
       if (verdict !== 'ok') assert.ok(result.remedy);
     });
   }
+
+  test('one that passes the headers of one prefix on does what is asked, for clients use one', async () => {
+    const { verdict, found } = await check('headers', drop('vendor-beta', 'vendor-version'), ['vendor', 'other']);
+    assert.equal(verdict, 'ok');
+    assert.match(found, /^other-version and other-beta arrive/);
+  });
 
   test('one that refuses unknown fields and betas by name does what is asked', async () => {
     const strict: Habits = {

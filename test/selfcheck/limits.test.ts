@@ -60,91 +60,63 @@ describe('the refusal of a caller whose limit is used up', () => {
     assert.match(result.found, /--limit-token-env/);
   });
 
-  const cases: readonly {
-    is: string;
-    refusals: readonly Refusal[];
-    verdict: CheckResult['verdict'];
-    found: RegExp;
-  }[] = [
-    {
-      is: 'without the limit',
-      refusals: [without('limit_usd')],
-      verdict: 'failed',
-      found: /^it does not say the limit/,
-    },
-    {
-      is: 'without the window',
-      refusals: [without('window')],
-      verdict: 'failed',
-      found: /^it does not say the window/,
-    },
-    {
-      is: 'without the reset time',
-      refusals: [{ ...without('resets_at'), headers: { 'x-should-retry': 'false' } }],
-      verdict: 'failed',
-      found: /^it does not say the reset time/,
-    },
-    { is: 'with status 400', refusals: [{ ...GOOD, status: 400 }], verdict: 'failed', found: /^the status is 400/ },
-    {
-      is: 'that is another each time',
-      refusals: [GOOD, { ...GOOD, json: { type: 'error', error: { ...GOOD_ERROR, type: 'permission_error' } } }],
-      verdict: 'failed',
-      found: /the second time it is refused otherwise/,
-    },
-    {
-      is: 'that is served the second time',
-      refusals: [GOOD, { status: 200, json: {} }],
-      verdict: 'failed',
-      found: /otherwise, with status 200/,
-    },
-    {
-      is: 'that clients try again',
-      refusals: [{ ...GOOD, headers: { 'retry-after': '3600' } }],
-      verdict: 'warning',
-      found: /x-should-retry: false is missing/,
-    },
-    {
-      is: 'with a date to wait for',
-      refusals: [{ ...GOOD, headers: { 'x-should-retry': 'false', 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' } }],
-      verdict: 'failed',
-      found: /retry-after is no number: clients read whole seconds/,
-    },
-    {
-      is: 'that is an answer of the same model',
-      refusals: [{ status: 200, json: { type: 'message', model: 'coder-1', content: [] } }],
-      verdict: 'failed',
-      found: /the limit is not used up, or not enforced/,
-    },
-    {
-      is: 'that is an answer of another model',
-      refusals: [{ status: 200, json: { type: 'message', model: 'cheap-1', content: [] } }],
-      verdict: 'failed',
-      found: /answered by cheap-1 in place of coder-1/,
-    },
-    {
-      is: 'of another protocol',
-      refusals: [{ ...GOOD, json: { error: GOOD_ERROR } }],
-      verdict: 'failed',
-      found: /"type" is not "error"/,
-    },
-    {
-      is: 'because the token is not known',
-      refusals: [
-        { status: 401, json: { type: 'error', error: { type: 'authentication_error', message: 'unknown token' } } },
-      ],
-      verdict: 'warning',
-      found: /nothing can be told of limits: the token was refused/,
-    },
-    {
-      is: 'that is a web page',
-      refusals: [
-        { status: 403, headers: { 'content-type': 'text/html' }, text: '<html><title>Forbidden</title></html>' },
-      ],
-      verdict: 'failed',
-      found: /the web page "Forbidden"/,
-    },
+  const CASES: readonly [is: string, CheckResult['verdict'], found: RegExp, ...Refusal[]][] = [
+    ['without the limit', 'failed', /^it does not say the limit/, without('limit_usd')],
+    ['without the window', 'failed', /^it does not say the window/, without('window')],
+    [
+      'without the reset time',
+      'failed',
+      /^it does not say the reset time/,
+      { ...without('resets_at'), headers: { 'x-should-retry': 'false' } },
+    ],
+    ['with status 400', 'failed', /^the status is 400/, { ...GOOD, status: 400 }],
+    [
+      'that is another each time',
+      'failed',
+      /the second time it is refused otherwise/,
+      GOOD,
+      { ...GOOD, json: { type: 'error', error: { ...GOOD_ERROR, type: 'permission_error' } } },
+    ],
+    ['that is served the second time', 'failed', /otherwise, with status 200/, GOOD, { status: 200, json: {} }],
+    [
+      'that clients try again',
+      'warning',
+      /x-should-retry: false is missing/,
+      { ...GOOD, headers: { 'retry-after': '3600' } },
+    ],
+    [
+      'with a date to wait for',
+      'failed',
+      /retry-after is no number: clients read whole seconds/,
+      { ...GOOD, headers: { 'x-should-retry': 'false', 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' } },
+    ],
+    [
+      'that is an answer of the same model',
+      'failed',
+      /the limit is not used up, or not enforced/,
+      { status: 200, json: { type: 'message', model: 'coder-1', content: [] } },
+    ],
+    [
+      'that is an answer of another model',
+      'failed',
+      /answered by cheap-1 in place of coder-1/,
+      { status: 200, json: { type: 'message', model: 'cheap-1', content: [] } },
+    ],
+    ['of another protocol', 'failed', /"type" is not "error"/, { ...GOOD, json: { error: GOOD_ERROR } }],
+    [
+      'because the token is not known',
+      'warning',
+      /nothing can be told of limits: the token was refused/,
+      { status: 401, json: { type: 'error', error: { type: 'authentication_error', message: 'unknown token' } } },
+    ],
+    [
+      'that is a web page',
+      'failed',
+      /the web page "Forbidden"/,
+      { status: 403, headers: { 'content-type': 'text/html' }, text: '<html><title>Forbidden</title></html>' },
+    ],
   ];
-  for (const { is, refusals, verdict, found } of cases) {
+  for (const [is, verdict, found, ...refusals] of CASES) {
     test(`is told of where it is one ${is}`, async () => {
       const result = await check(...refusals);
       assert.equal(result.verdict, verdict, JSON.stringify(result, null, 2));

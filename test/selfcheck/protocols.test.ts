@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { CheckResult, Verdict } from '../../engine/contract/checks.ts';
 import { CHECKS } from '../../engine/selfcheck/checks.ts';
-import type { Echo } from '../../engine/selfcheck/echo/echo.ts';
-import { openEcho } from '../../engine/selfcheck/echo/open-echo.ts';
+import { type Echo, openEcho } from '../../engine/selfcheck/echo/open-echo.ts';
 import { type Asked, checkAt, checkBeside, error, type Said } from './messages/gateway.ts';
 import { forwardTo, type Habits, makeCheck, subjectAt, TOKEN } from './support.ts';
 

@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import type { IncomingHttpHeaders } from 'node:http';
+import { after, before, test } from 'node:test';
+import fc from 'fast-check';
 import type { CheckResult } from '../../engine/contract/checks.ts';
-import { NotAsked } from '../../engine/selfcheck/ask.ts';
+import type { Exchange } from '../../engine/kit/net/exchange.ts';
+import { createAsker, isUnreachable, NotAsked, noAnswer, proxyNotes } from '../../engine/selfcheck/ask.ts';
 import type { SelfCheck, Subject } from '../../engine/selfcheck/check.ts';
+import { costOf, planCosts, toldPrice } from '../../engine/selfcheck/models.ts';
 import { runChecks } from '../../engine/selfcheck/run.ts';
+import { withoutSecrets } from '../../engine/selfcheck/without-secrets.ts';
+import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { times } from '../support/times.ts';
 
 const SUBJECT: Subject = {
   root_url: 'https://gateway.example.com',
@@ -94,4 +101,166 @@ test('once it is stopped, what is under way is not waited for, and what is left 
       ['later', 'skipped', 'not made: it was stopped'],
     ],
   );
+});
+
+const check = (uses: SelfCheck['uses']): SelfCheck => ({
+  id: 'messages.json',
+  title: 'An answer',
+  expected: 'a message',
+  ...(uses && { uses }),
+  run: async () => ({ verdict: 'ok', found: 'it' }),
+});
+
+test('checks that are made never pass what may be spent, and each that is not would have', () => {
+  const tokens = fc.option(fc.record({ input: fc.nat(100_000), output: fc.nat(10_000) }), { nil: undefined });
+  const usd = fc.double({ min: 0, max: 100, noNaN: true });
+  fc.assert(
+    fc.property(fc.array(tokens), usd, usd, usd, (uses, input_usd_per_million, output_usd_per_million, max_usd) => {
+      const checks = uses.map(check);
+      const price = { input_usd_per_million, output_usd_per_million };
+      const budget = planCosts(checks, price, max_usd);
+      assert.ok(budget.usd <= max_usd);
+      const made = checks.filter((each) => !budget.too_dear.has(each) && each.uses !== undefined);
+      assert.equal(
+        budget.input_tokens,
+        made.reduce((sum, each) => sum + each.uses!.input, 0),
+      );
+      assert.equal(budget.requests, made.length);
+      for (const each of budget.too_dear.keys()) assert.ok(budget.usd + costOf(each.uses!, price) > max_usd);
+    }),
+    { numRuns: times(100) },
+  );
+});
+
+test('the price of a token and that of a million are told apart, and what is no price is none', () => {
+  const price = { input_usd_per_million: 3, output_usd_per_million: 15 };
+  const rounded = (given: Record<string, unknown>) => {
+    const told = toldPrice(given);
+    return (
+      told && {
+        input_usd_per_million: Number(told.input_usd_per_million.toFixed(6)),
+        output_usd_per_million: Number(told.output_usd_per_million.toFixed(6)),
+      }
+    );
+  };
+  assert.deepEqual(rounded({ pricing: { prompt: '0.000003', completion: '0.000015' } }), price);
+  assert.deepEqual(rounded({ pricing: { input: 3, output: 15 } }), price);
+  assert.deepEqual(rounded({ input_cost_per_token: 3e-6, output_cost_per_token: 1.5e-5 }), price);
+  for (const prompt of [-1, Number.NaN, Number.POSITIVE_INFINITY, '', ' ', 'free', null, {}, [3], 1e300]) {
+    assert.equal(toldPrice({ pricing: { prompt, completion: '0.1' } }), undefined);
+  }
+  for (const pricing of [undefined, null, 'cheap', 7, [], { prompt: 1 }])
+    assert.equal(toldPrice({ pricing }), undefined);
+});
+
+let gateway: ScriptedUpstream;
+/** The headers of the last request. */
+let headers: IncomingHttpHeaders;
+before(async () => {
+  gateway = await startUpstream((exchange) => {
+    headers = exchange.received.headers;
+    return answerJson({})(exchange);
+  });
+});
+after(() => gateway.close());
+
+test('the version of Messages is named where clients of Messages ask, and nowhere else', async () => {
+  const header_prefixes = ['vendor', 'other'];
+  const given = { root_url: gateway.url, token: 'gw_secret', header_prefixes, seconds: 10, total_seconds: 10 };
+  const { ask, close } = createAsker(given);
+  const paths = {
+    '/v1/messages': true,
+    '/v1/messages?beta=true': true,
+    '/v1/messages/count_tokens': true,
+    '/v1/models?limit=1000': true,
+    '/v1/models': false,
+    '/v1/chat/completions': false,
+    '/v1/responses': false,
+    '/': false,
+  };
+  for (const [path, is_named] of Object.entries(paths)) {
+    await ask({ path });
+    const versions = ['vendor-version', 'other-version'].map((name) => headers[name]);
+    assert.deepEqual(versions, is_named ? ['2023-06-01', '2023-06-01'] : [undefined, undefined], path);
+  }
+  await ask({ path: '/v1/responses', headers: { 'vendor-version': 'mine' } });
+  assert.equal(headers['vendor-version'], 'mine');
+  close();
+});
+
+const late = (seconds: number) =>
+  Object.assign(new Error(`no answer within ${seconds} seconds`), { name: 'TimeoutError', seconds });
+const coded = (code: string) => Object.assign(new Error(code), { code });
+const answers = async () => ({ status: 404 }) as Exchange;
+const fails = (error: Error) => async () => Promise.reject(error);
+
+test('nothing can be checked where no connection comes about, or none that a token may travel on', async () => {
+  for (const code of ['ECONNREFUSED', 'ENOTFOUND', 'CERT_HAS_EXPIRED', 'ERR_TLS_CERT_ALTNAME_INVALID', 'EPROTO']) {
+    assert.equal(await isUnreachable(coded(code), { ask: answers }), true, code);
+  }
+  assert.equal(await isUnreachable(new NotAsked('it was stopped'), { ask: answers }), true);
+});
+
+test('a gateway is checked although its list of models is cut, garbled or late, as long as it answers anything', async () => {
+  for (const code of ['ECONNRESET', 'HPE_HEADER_OVERFLOW', 'HPE_INVALID_CONSTANT']) {
+    assert.equal(await isUnreachable(coded(code), { ask: fails(coded('ECONNREFUSED')) }), false, code);
+  }
+  assert.equal(await isUnreachable(late(60), { ask: answers }), false);
+  assert.equal(await isUnreachable(late(60), { ask: fails(coded('ECONNRESET')) }), false);
+  assert.equal(await isUnreachable(late(60), { ask: fails(late(5)) }), true);
+});
+
+test('what is said of no answer fits what went wrong, and says how long was waited', () => {
+  const said = (error: unknown) => {
+    const { found, remedy } = noAnswer(error, 'https://gw.example.com', 60);
+    return `${found}; ${remedy}`;
+  };
+  assert.match(said(late(3)), /^no answer within 3 seconds; look whether the gateway waits/);
+  assert.match(said(coded('SELF_SIGNED_CERT_IN_CHAIN')), /authority is unknown; .*NODE_EXTRA_CA_CERTS/);
+  assert.match(said(coded('ENOTFOUND')), /host name not found; .*VPN/);
+  assert.match(said(coded('HPE_HEADER_OVERFLOW')), /the headers of its answer are too large; .*which proxy/);
+  assert.match(said(coded('ENOVEL')), /error ENOVEL; can gw\.example\.com be reached from here/);
+});
+
+test('a proxy that the environment names is mentioned, and its address, which may hold a password, is not', () => {
+  const env = { HTTPS_PROXY: 'http://somebody:secret@proxy:3128', http_proxy: '' };
+  const notes = proxyNotes('https://gw.example.com', env);
+  assert.match(notes.join(), /^HTTPS_PROXY is set/);
+  assert.ok(!notes.join().includes('secret'));
+  assert.deepEqual(proxyNotes('http://127.0.0.1:8080', env), []);
+});
+
+const RESULT: CheckResult = { id: 'models.list', title: 'A list', verdict: 'failed', found: '', duration_ms: 1 };
+
+test('no twelve characters of a token in a row are in a result, wherever it was put and cut', () => {
+  const token = fc.string({ minLength: 1, maxLength: 60, unit: 'grapheme-ascii' });
+  const cut = fc.record({ token, before: fc.string(), after: fc.string(), from: fc.nat(40), to: fc.nat(60) });
+  fc.assert(
+    fc.property(cut, ({ token, before, after, from, to }) => {
+      const found = before + token.slice(from, to) + after + token;
+      const clean = withoutSecrets({ ...RESULT, found, came: found, details: [found] }, [token]);
+      for (const text of [clean.found, clean.came!, ...clean.details!]) {
+        if (token.length < 12) assert.ok(!text.replaceAll('***', '').includes(token) || '*'.includes(token));
+        for (let at = 0; at + 12 <= token.length; at += 1) assert.ok(!text.includes(token.slice(at, at + 12)), text);
+      }
+    }),
+    { numRuns: times(200) },
+  );
+});
+
+test('a token is found where it is written for an address or for JSON', () => {
+  const token = 'a"b/c+d=e\\f g-0123';
+  const found = `${encodeURIComponent(token)} ${JSON.stringify(token)}`;
+  assert.equal(withoutSecrets({ ...RESULT, found }, [token]).found, '*** "***"');
+});
+
+test('all else of a result stays as it is', () => {
+  const result: CheckResult = { ...RESULT, found: 'status 200', sent: 'GET /', details: ['one'], remedy: 'none' };
+  assert.deepEqual(withoutSecrets(result, ['gw_0123456789abcdef', 'another_token_of_somebody']), result);
+});
+
+test('a token is found in small and in large letters, as names of hosts and media types have it', () => {
+  const token = 'gw_AbCdEfGhIjKl';
+  const found = `text/${token.toLowerCase()} \u0130 ${token.toUpperCase()}.`;
+  assert.equal(withoutSecrets({ ...RESULT, found }, [token]).found, 'text/*** \u0130 ***.');
 });

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { Exchange } from '../../engine/kit/net/exchange.ts';
 import { isPrintableLine } from '../../engine/kit/text/printable.ts';
 import { CHECKS } from '../../engine/selfcheck/checks.ts';
-import type { Echo, EchoedRequest } from '../../engine/selfcheck/echo/echo.ts';
+import type { Echo, EchoedRequest } from '../../engine/selfcheck/echo/open-echo.ts';
 import { times } from '../support/times.ts';
 import { subjectAt } from './support.ts';
 

@@ -1,8 +1,9 @@
-/** What is true of the ledger in the database is true of the one in memory: one list of scenarios runs against both. */
+/** What is true of the ledger in the database is true of the one in memory: rows, handles, moves and calendars; a property has the rest. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { ChargedAttempt, LimitDemand } from '../../engine/contract/services.ts';
 import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
-import { demand, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
+import { type Bench, demand, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
 
 let store: TestStore;
 const open = useTestStore((opened) => {
@@ -17,70 +18,11 @@ function columns(row: object): object {
 }
 
 const scenarios: Scenarios = {
-  async 'grants up to the limit exactly, and refuses one nano-USD above it'({ ledger }, key) {
-    const request = (amount_nano_usd: number) =>
-      ledger.reserve(reservation({ user: key, amount_nano_usd, demands: [demand(key, 200)] }));
-    return [await request(100), await request(100), await request(1)];
-  },
-
-  async 'leaves nothing behind on any demand when one refuses'({ ledger, balance }, key) {
-    const team = demand(`${key}-team`, 99, { scope: 'team', window: 'month' });
-    const refusal = await ledger.reserve(reservation({ demands: [demand(key, 1000), team] }));
-    await ledger.reserve(reservation({ amount_nano_usd: 0, demands: [demand(key, 1000), team] }));
-    return [refusal, await balance(demand(key, null)), await balance(team)];
-  },
-
-  async 'reports all exceeded limits, the one that resets last first'({ ledger }, key) {
-    const demands = [
-      demand(key, 1, { rule: 'first' }),
-      demand(`${key}-team`, 1, { scope: 'team', window: 'month', rule: 'second' }),
-      demand(`${key}-project`, 1, { scope: 'project', window: 'month', rule: 'third' }),
-    ];
-    const { exceeded } = await ledger.reserve(reservation({ demands }));
-    return exceeded;
-  },
-
-  async 'counts a demand without a limit and never refuses it'({ ledger, balance }, key) {
-    const request = reservation({ amount_nano_usd: 10 ** 15, demands: [demand(key, null)] });
-    return [await ledger.reserve(request), await balance(demand(key, null))];
-  },
-
-  async 'counts a request once where several limits share a counter, and the smallest decides'(
-    { ledger, balance },
-    key,
-  ) {
-    const demands = [demand(key, 1000, { rule: 'wide' }), demand(key, 150, { rule: 'narrow' })];
-    const first = reservation({ demands });
-    const granted = await ledger.reserve(first);
-    const reserved = await balance(demand(key, null));
-    const refused = await ledger.reserve(reservation({ demands }));
-    await ledger.settle(settlement(first));
-    return [granted, reserved, refused, await balance(demand(key, null))];
-  },
-
-  async 'tells of a limit in shadow mode without enforcing it'({ ledger, balance }, key) {
-    const demands = [demand(key, 50, { rule: 'shadow', shadow: true }), demand(key, 1000)];
-    return [await ledger.reserve(reservation({ demands })), await balance(demand(key, null))];
-  },
-
-  async 'says nothing of a limit in shadow mode when another refuses'({ ledger }, key) {
-    const demands = [demand(key, 50, { rule: 'shadow', shadow: true }), demand(`${key}-2`, 10)];
-    return await ledger.reserve(reservation({ demands }));
-  },
-
   async 'turns a reservation into spend, and writes who asked for what'({ ledger, balance, rows }, key) {
     const request = reservation({ request_id: key, user: 'u', team: 't', demands: [demand(key, 100)] });
     await ledger.reserve(request);
     await ledger.settle(settlement(request));
     return [await balance(demand(key, null)), (await rows(key)).map(columns)];
-  },
-
-  async 'writes a request once however often it is settled'({ ledger, balance, rows }, key) {
-    const request = reservation({ request_id: key, demands: [demand(key, 100)] });
-    await ledger.reserve(request);
-    await ledger.settle(settlement(request));
-    await ledger.settle(settlement(request));
-    return [await balance(demand(key, null)), (await rows(key)).length];
   },
 
   async 'charges what was reserved when the cost is no amount'({ ledger, balance, rows }, key) {
@@ -128,22 +70,155 @@ const scenarios: Scenarios = {
     await granted.reservation!.release();
     return [refused.reservation === undefined, await balance(demand(key, null))];
   },
+};
 
-  async 'gives back what is released, once'({ ledger, balance, rows }, key) {
-    const request = reservation({ request_id: key, demands: [demand(key, 100)] });
-    await ledger.reserve(request);
-    await ledger.release(key);
-    await ledger.release(key);
-    return [await balance(demand(key, null)), (await rows(key)).length];
+/** Like a request that comes under limits of its user and of the upstream that it goes to. */
+function at(
+  key: string,
+  upstream: string,
+  amount: number,
+  limits: { user?: number | null; upstream?: number | null } = {},
+) {
+  const { user = 1000, upstream: of_upstream = 1000 } = limits;
+  const demands = [
+    demand(key, user),
+    demand(`${key}-${upstream}`, of_upstream, { scope: 'upstream', rule: 'upstream' }),
+    demand(`${key}-${upstream}`, 5, { scope: 'upstream', window: 'minute', unit: 'requests', rule: 'rate' }),
+    demand(`${key}-${upstream}`, 5, { scope: 'upstream', window: 'open', unit: 'requests', rule: 'at once' }),
+    demand(`${key}-${upstream}`, 5000, { scope: 'upstream', window: 'minute', unit: 'tokens', rule: 'tokens' }),
+  ];
+  return reservation({ request_id: key, user: key, upstream, amount_nano_usd: amount, tokens: 40, demands });
+}
+
+/** An attempt that its upstream may bill. */
+function mayBeBilled(n: number, upstream: string, cost_nano_usd: number): ChargedAttempt {
+  return {
+    ...{ n, upstream, upstream_model: 'coder-1', certainty: 'possibly_accepted', status: null, outcome: 'unanswered' },
+    ...{ reason: 'next_unconfirmed', sends: 1, ms: 12, cost_nano_usd, provenance: 'possible' },
+    possibly_billed_nano_usd: cost_nano_usd,
+  };
+}
+
+function served(n: number, upstream: string, cost_nano_usd: number): ChargedAttempt {
+  const served = {
+    certainty: 'answered',
+    status: 200,
+    outcome: 'answered',
+    reason: 'served',
+    sends: 1,
+    ms: 9,
+  } as const;
+  return { n, upstream, upstream_model: 'coder-1', ...served, cost_nano_usd, provenance: 'upstream' };
+}
+
+async function balances(bench: Bench, key: string, ...upstreams: string[]) {
+  const names: LimitDemand[] = [demand(key, null)];
+  for (const upstream of upstreams) names.push(...at(key, upstream, 0).demands.slice(1));
+  return Promise.all(names.map((name) => bench.balance(name)));
+}
+
+/** Which counters an attempt counts on is written as ids in the database only. */
+async function rowsOf({ rows }: Bench, key: string) {
+  const columns = ['upstream', 'upstream_model', 'cost_nano_usd', 'attempts', 'provenance', 'status'];
+  columns.push('upstream_ms', 'upstream_request_id');
+  return (await rows(key)).map((row) => {
+    const picked = Object.fromEntries(columns.map((name) => [name, (row as Record<string, unknown>)[name]]));
+    const attempts = picked.attempts as Record<string, unknown>[] | null;
+    const sorted = (attempt: Record<string, unknown>) =>
+      Object.fromEntries(
+        Object.entries(attempt)
+          .filter(([name]) => name !== 'counter_ids')
+          .toSorted(),
+      );
+    return { ...picked, attempts: attempts?.map(sorted) ?? null };
+  });
+}
+
+const moves: Scenarios = {
+  async 'takes the counters of the new upstream and gives back those of the old one'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100));
+    const moved = await bench.ledger.move(at(key, 'spare', 70), []);
+    return [moved.exceeded, moved.statuses, await balances(bench, key, 'main', 'spare')];
   },
 
-  async 'charges the window a request was reserved in'({ ledger, clock, balance }, key) {
-    const request = reservation({ demands: [demand(key, 100)] });
-    await ledger.reserve(request);
-    clock.advance(24 * 3_600_000);
-    await ledger.settle(settlement(request));
-    await ledger.reserve(reservation({ amount_nano_usd: 0, demands: [demand(key, 100)] }));
-    return await balance(demand(key, null));
+  async 'leaves everything as it was where the new upstream has no room'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100));
+    const { exceeded, shadows, statuses, decided_at } = await bench.ledger.move(
+      at(key, 'spare', 70, { upstream: 69 }),
+      [],
+    );
+    await bench.ledger.move(at(key, 'third', 70), []);
+    await bench.ledger.settle(settlement(at(key, 'third', 70)));
+    return [exceeded, shadows, statuses, decided_at, await balances(bench, key, 'main', 'spare', 'third')];
+  },
+
+  async 'asks a limit of both upstreams only for what is more than before'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100));
+    const less = await bench.ledger.move(at(key, 'spare', 100, { user: 50 }), []);
+    const more = await bench.ledger.move(at(key, 'third', 101, { user: 100 }), []);
+    return [less, more, await balances(bench, key, 'main', 'spare', 'third')];
+  },
+
+  async 'keeps what earlier attempts may be billed where they were made, and books it there'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100));
+    const held = [mayBeBilled(1, 'main', 30)];
+    await bench.ledger.move(at(key, 'spare', 70), held);
+    const after_one = await balances(bench, key, 'main', 'spare');
+    const second = [...held, mayBeBilled(2, 'spare', 20)];
+    await bench.ledger.move(at(key, 'third', 60), second);
+    const after_two = await balances(bench, key, 'main', 'spare', 'third');
+    const attempts = [...second, served(3, 'third', 11)];
+    const outcome = { cost_nano_usd: 61, attempts, upstream: 'third', provenance: { cost: 'possible' as const } };
+    const told = { upstream_ms: 12.5, upstream_request_id: 'req_third' };
+    await bench.ledger.settle(settlement(at(key, 'third', 60), { ...outcome, ...told }));
+    return [after_one, after_two, await balances(bench, key, 'main', 'spare', 'third'), await rowsOf(bench, key)];
+  },
+
+  async 'counts what is held against the limits of both upstreams'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100, { user: 129 }));
+    const refused = await bench.ledger.move(at(key, 'spare', 100, { user: 129 }), [mayBeBilled(1, 'main', 30)]);
+    const moved = await bench.ledger.move(at(key, 'spare', 99, { user: 129 }), [mayBeBilled(1, 'main', 30)]);
+    return [refused, moved, await balances(bench, key, 'main', 'spare')];
+  },
+
+  async 'counts as a request of each upstream that it was sent to'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100));
+    const held: ChargedAttempt[] = [{ ...mayBeBilled(1, 'main', 0), certainty: 'not_sent', sends: 0 }];
+    await bench.ledger.move(at(key, 'spare', 70), held);
+    held.push({ ...mayBeBilled(2, 'spare', 0), certainty: 'answered', status: 529, outcome: 'overloaded' });
+    await bench.ledger.move(at(key, 'third', 70), held);
+    const under_way = await balances(bench, key, 'main', 'spare', 'third');
+    await bench.ledger.settle(settlement(at(key, 'third', 70), { attempts: [...held, served(3, 'third', 60)] }));
+    const settled = await balances(bench, key, 'main', 'spare', 'third');
+    const of_minute = [2, 6, 10].map((i) => settled[i]!.spent);
+    assert.deepEqual(of_minute, [0, 1, 1], 'main, spare, third');
+    return [under_way, settled];
+  },
+
+  async 'gives back all of it when it is released'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100));
+    await bench.ledger.move(at(key, 'spare', 70), [mayBeBilled(1, 'main', 30)]);
+    await bench.ledger.release(key);
+    return [await balances(bench, key, 'main', 'spare'), await bench.rows(key)];
+  },
+
+  async 'tells of a limit in shadow mode that would have kept it from moving'(bench, key) {
+    await bench.ledger.reserve(at(key, 'main', 100));
+    const request = at(key, 'spare', 70);
+    const shadow = demand(`${key}-spare`, 60, { scope: 'upstream', rule: 'trial', shadow: true });
+    const moved = await bench.ledger.move({ ...request, demands: [...request.demands, shadow] }, []);
+    return [moved.exceeded, moved.shadows];
+  },
+
+  async 'has nothing to move where nothing is reserved'(bench, key) {
+    const moved = await bench.ledger.move(at(key, 'spare', 70), []).catch((error) => error.code);
+    const reserved = bench.ledger.unreserved(at(key, 'main', 70));
+    await reserved.move(at(key, 'spare', 70));
+    await reserved.settle({
+      ...settlement(at(key, 'main', 70)),
+      attempts: [mayBeBilled(1, 'main', 0), served(2, 'spare', 60)],
+    });
+    return [moved, await bench.balance(demand(key, null)), await rowsOf(bench, key)];
   },
 };
 
@@ -183,4 +258,8 @@ describe('the ledger in memory is like the one in the database: it', () => {
       assert.deepEqual(ends[1], ends[0]);
     });
   }
+});
+
+describe('a reservation that moves to another upstream', () => {
+  testScenarios(moves, kinds);
 });

@@ -55,13 +55,6 @@ describe('a ledger in memory that is away', () => {
 });
 
 describe('a ledger in memory', () => {
-  it('knows what is typical once it is told', () => {
-    const { ledger } = open();
-    assert.equal(ledger.typicalCost('ana', 'coder-1'), undefined);
-    ledger.teach('ana', 'coder-1', 7);
-    assert.deepEqual([ledger.typicalCost('ana', 'coder-1'), ledger.typicalCost('ana', 'mini-1')], [7, undefined]);
-  });
-
   it('takes over what is reserved with the most it can come to, and by how many', async () => {
     const { ledger } = open();
     const { scope, key, window, unit }: CounterName = day;
@@ -72,18 +65,6 @@ describe('a ledger in memory', () => {
       exceeded.map(({ spent, reserved, most, in_flight }) => [spent, reserved, most, in_flight]),
       [[5, 10, 90, 3]],
     );
-  });
-
-  it('goes back to the limits of the configuration when one is unset and a grant revoked', async () => {
-    const { ledger } = open();
-    const limits = async () => (await ledger.statuses([day])).map(({ limit }) => limit);
-    ledger.counters.set(day, 5);
-    const revoke = ledger.counters.grant(day, 3, Number.POSITIVE_INFINITY);
-    assert.deepEqual(await limits(), [8]);
-    ledger.counters.unset(day);
-    assert.deepEqual(await limits(), [103]);
-    revoke();
-    assert.deepEqual(await limits(), [100]);
   });
 
   it('tells of each attempt what every limit had room for', async () => {

@@ -1,4 +1,5 @@
 /** Projects for tests of `engine/simulate/`: a gateway.yaml, a pipeline of its own, and tests of it. */
+import assert from 'node:assert/strict';
 import type { StageDefinition } from '../../engine/api.ts';
 import { type CaseResult, openSuite, type Suite } from '../../engine/simulate/suite/suite.ts';
 import { stages } from '../../stages/index.ts';
@@ -96,6 +97,12 @@ export async function runCases(
   const results: CaseResult[] = [];
   for (const file of suite.files) for (const one of file.cases) results.push(await one.run());
   return { results, suite };
+}
+
+/** Runs cases that must be as expected. */
+export async function holds(cases: string, files: Readonly<Record<string, string>> = {}): Promise<void> {
+  const { results } = await runCases(cases, files);
+  assert.deepEqual(results.flatMap(problemsOf), []);
 }
 
 /** What was not as expected, one line each: where and what. */

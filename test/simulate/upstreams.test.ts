@@ -4,12 +4,7 @@ import { describe, it } from 'node:test';
 import { ATTEMPT_REASONS, CERTAINTIES, DROP_REASONS } from '../../engine/contract/forwarding.ts';
 import { FAILOVER_TABLE } from '../../engine/upstreams/failover-table.ts';
 import schema from '../../schemas/pipeline-test.schema.json' with { type: 'json' };
-import { problemsOf, REQUEST, runCases } from './support.ts';
-
-async function holds(cases: string): Promise<void> {
-  const { results } = await runCases(cases);
-  assert.deepEqual(results.flatMap(problemsOf), []);
-}
+import { holds, problemsOf, REQUEST, runCases } from './support.ts';
 
 const STREAM = 'request: { json: { model: coder-1, max_tokens: 10, stream: true, messages: [] } }';
 const ANSWER = '{ json: { type: message, usage: { input_tokens: 1, output_tokens: 1 } } }';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { createFindings } from '../../engine/source/findings.ts';
 import { toValue } from '../../engine/source/node.ts';
-import { readSource } from '../../engine/source/read-source.ts';
+import { readSource } from '../../engine/source/source.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'appscli-source-'));
 after(() => rmSync(directory, { recursive: true, force: true }));

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { StageError } from '../../engine/api.ts';
+import fc from 'fast-check';
+import { type AttemptRecord, type LimitStatus, StageError } from '../../engine/api.ts';
+import type { Candidate } from '../../engine/contract/forwarding.ts';
+import { UpstreamHead } from '../../engine/run/headers.ts';
 import { type Facts, stageConfig } from '../../engine/simulate/stage-harness.ts';
-import { enter, limit_status, reserved, spendLimits } from './budget-bench.ts';
+import { attemptNext, failed, served } from './attempts.ts';
+import { enter, limit_status, MIDNIGHT, NOON, reserved, type Situation, spendLimits, USD } from './budget-bench.ts';
 
 /** What the harness's models cost, in nano-USD per token. */
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
@@ -16,12 +20,6 @@ describe('what check-budget holds', () => {
     assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [COST, COST, undefined]);
   });
 
-  it('is written down as a fact', async () => {
-    const { stage, ctx } = enter();
-    await stage.hooks.request!(ctx);
-    assert.deepEqual(ctx.written, { ...MOST, 'spend.reserved_nano_usd': COST, 'spend.most_nano_usd': COST });
-  });
-
   it('prices the input as the most expensive cache write that was asked for', async () => {
     const amount = async (ttl: string) =>
       (await reserved({ facts: { 'request.cache.ttl': ttl, 'request.max_tokens': 1 } })).amount_nano_usd;
@@ -31,11 +29,6 @@ describe('what check-budget holds', () => {
     const facts = { 'request.cache.ttl': '1h', 'cache.downgraded': true, 'request.max_tokens': 1 };
     const { amount_nano_usd } = await reserved({ facts });
     assert.equal(amount_nano_usd, 1000 * PRICE.cache_write_5m + PRICE.output, 'an hour that was made five minutes');
-  });
-
-  it("takes the model's output limit when the request names none", async () => {
-    const { amount_nano_usd } = await reserved({ facts: { 'request.max_tokens': undefined } });
-    assert.equal(amount_nano_usd, 1000 * PRICE.input + 64_000 * PRICE.output);
   });
 
   it("never exceeds the model's context window", async () => {
@@ -130,37 +123,6 @@ describe('what check-budget holds', () => {
     assert.equal(await tokens({ 'request.max_tokens': undefined }), 800 + 64_000);
     assert.equal(await tokens({ 'request.max_tokens': 10 ** 12 }), 800 + 64_000);
     assert.equal(await tokens({ 'request.input_tokens_estimate': 10 ** 9 }), 200_000 + 500);
-  });
-});
-
-describe('the most a request can cost', () => {
-  const [coder] = stageConfig().models;
-  const priced = (pricing: object) => [{ ...coder!, pricing: { input: 3, output: 15, ...pricing } }];
-
-  it('counts the uses of tools that the upstream runs, where the request bounds them', async () => {
-    const models = priced({ server_tools: { web_search: 10 } });
-    const facts = { 'request.server_tool_uses': { web_search: 5 } };
-    assert.equal((await reserved({ models, facts })).most_nano_usd, COST + 5 * 10_000_000);
-  });
-
-  it('counts all of a long input at the price of long inputs', async () => {
-    const models = priced({ long_context: { above_input_tokens: 900, input: 6, output: 22.5 } });
-    assert.equal((await reserved({ models })).most_nano_usd, 1000 * 6000 + 500 * 22_500);
-    const short = await reserved({ models, facts: { 'request.input_tokens_max': 900 } });
-    assert.equal(short.most_nano_usd, 900 * 3000 + 500 * 15_000);
-  });
-
-  it('counts the most expensive cache price of the tier, and that of reading when it is most expensive', async () => {
-    const long_context = { above_input_tokens: 900, input: 6, output: 15, cache_write_5m: 9 };
-    const facts = { 'request.cache.ttl': '5m', 'request.max_tokens': 1 };
-    assert.equal((await reserved({ models: priced({ long_context }), facts })).most_nano_usd, 1000 * 9000 + 15_000);
-    const odd = await reserved({ models: priced({ cache_read: 4 }), facts: { 'request.max_tokens': 1 } });
-    assert.equal(odd.most_nano_usd, 1000 * 4000 + 15_000);
-  });
-
-  it('is not below what a shorter input would cost where long inputs are cheaper', async () => {
-    const models = priced({ long_context: { above_input_tokens: 900, input: 1, output: 1 } });
-    assert.equal((await reserved({ models })).most_nano_usd, 900 * 3000 + 500 * 15_000);
   });
 });
 
@@ -322,5 +284,536 @@ describe('the end of a request that check-budget let through', () => {
     Object.defineProperty(ctx, 'state', { set: () => assert.fail('the hook is over') });
     await assert.rejects(async () => stage.hooks.request!(ctx), /the hook is over/);
     assert.deepEqual(stage.released, [stage.reservations[0]?.request_id]);
+  });
+});
+
+const SPARE = { 'route.upstream': 'spare', 'route.upstream_model': 'coder-1@2026' };
+const INPUT = 800 * 3000;
+const worst_case = spendLimits({ reserve: 'worst_case' });
+
+async function moved(attempts: readonly AttemptRecord[], situation: Situation = {}) {
+  const { stage, ctx } = enter(situation);
+  await stage.hooks.request!(ctx);
+  const next = (facts = SPARE, all = attempts) =>
+    attemptNext(ctx, (c) => stage.hooks.attempt!(c), { facts, attempts: all });
+  return { stage, ctx, next };
+}
+
+describe('a request that check-budget let through to another upstream', () => {
+  it('has nothing moved for its first attempt, nor for another one where it is', async () => {
+    const { stage, next } = await moved([]);
+    await next({ 'route.upstream': 'main', 'route.upstream_model': 'coder-1' });
+    assert.deepEqual(stage.moved, []);
+  });
+
+  it('has its reservation moved there, with the limits of that upstream and what became of it before', async () => {
+    const { stage, ctx, next } = await moved([failed()], { spend_limits: spendLimits({ reserve: 'typical' }) });
+    await next();
+    const [{ request, held } = assert.fail()] = stage.moved;
+    assert.deepEqual([request.upstream, request.upstream_model], ['spare', 'coder-1@2026']);
+    const apart = { cost_nano_usd: 0, provenance: 'estimate', possibly_billed_nano_usd: INPUT } as const;
+    assert.deepEqual(held, [{ ...failed(), ...apart }]);
+    const scopes = request.demands.map(({ scope }) => scope);
+    assert.deepEqual(
+      scopes,
+      stage.reservations[0]!.demands.map(({ scope }) => scope),
+    );
+    assert.equal(ctx.written['spend.reserved_nano_usd'], request.amount_nano_usd);
+  });
+
+  it('keeps under worst_case the input of what may be billed, attempt by attempt', async () => {
+    const attempts = [
+      failed(),
+      failed({ n: 2, upstream: 'spare', outcome: 'overloaded', certainty: 'answered', status: 529 }),
+    ];
+    const { stage, next } = await moved(attempts, { spend_limits: worst_case });
+    await next(SPARE, attempts.slice(0, 1));
+    await next({ 'route.upstream': 'main', 'route.upstream_model': 'coder-1' });
+    assert.deepEqual(
+      stage.moved.map(({ held }) => held.map(({ n, cost_nano_usd }) => [n, cost_nano_usd])),
+      [
+        [[1, INPUT]],
+        [
+          [1, INPUT],
+          [2, 0],
+        ],
+      ],
+    );
+  });
+
+  it('keeps no money of an attempt that never left, was refused, or belongs to a free request', async () => {
+    const unbilled = [
+      failed({ certainty: 'not_sent', outcome: 'unreachable' }),
+      failed({ certainty: 'answered', status: 429, outcome: 'limited' }),
+      failed({ certainty: 'answered', status: 400, outcome: 'caller' }),
+    ];
+    for (const attempt of unbilled) {
+      const { stage, next } = await moved([attempt], { spend_limits: worst_case });
+      await next();
+      assert.deepEqual(stage.moved[0]!.held, [{ ...attempt, cost_nano_usd: 0, provenance: 'refused' }]);
+    }
+    const { stage, next } = await moved([failed()], { spend_limits: worst_case, charge: 'nothing' });
+    await next();
+    assert.equal(stage.moved[0]!.held[0]!.cost_nano_usd, 0);
+  });
+
+  it('is refused there by a limit without room, and the rule is told if that ends the request', async () => {
+    const exceeded = [limit_status({ scope: 'upstream', key: 'spare', rule: 'small-spare' })];
+    const { stage, ctx, next } = await moved([failed()], { move: () => ({ exceeded }) });
+    await assert.rejects(next(), (error: StageError) => error.code === 'spend_limit_exceeded');
+    ctx.noteAll({ 'error.code': 'spend_limit_exceeded', 'upstream.attempts': 1, 'usage.provenance': {} });
+    await stage.hooks.finish!(ctx);
+    assert.equal(ctx.written['spend.rule'], 'small-spare');
+  });
+
+  it('goes on while the store is away only where its limits allow it', async () => {
+    const move = () => {
+      throw new StageError('store_unavailable', 'The gateway cannot use its database.');
+    };
+    const strict = await moved([failed()], { move });
+    await assert.rejects(strict.next(), (error: StageError) => error.code === 'store_unavailable');
+    const lenient = await moved([failed()], { move, spend_limits: spendLimits({ on_store_error: 'allow' }) });
+    await lenient.next();
+  });
+
+  it('is billed with its attempts where nobody meters', async () => {
+    const { stage, ctx, next } = await moved([failed()], { spend_limits: worst_case });
+    await next();
+    ctx.attempts = [failed(), served(2, { ms: 9.5, upstream_request_id: 'req_2' })];
+    ctx.noteAll({ 'upstream.attempts': 2, 'upstream.status': 200 });
+    await stage.hooks.finish!(ctx);
+    const { amount_nano_usd } = stage.moved[0]!.request;
+    assert.equal(stage.settlements[0]!.cost_nano_usd, amount_nano_usd + INPUT);
+    assert.equal(stage.settlements[0]!.attempts!.length, 2);
+    const { upstream_ms, upstream_request_id } = stage.settlements[0]!;
+    assert.deepEqual([upstream_ms, upstream_request_id], [9.5, 'req_2']);
+  });
+});
+
+describe('a request whose first upstream has no room in limits of its own', () => {
+  const [main, spare] = stageConfig().upstreams;
+  const candidates: readonly Candidate[] = [
+    {
+      upstream: main!,
+      upstream_model: 'coder-1',
+      facts: { 'route.upstream': 'main', 'route.upstream_model': 'coder-1' },
+    },
+    { upstream: spare!, upstream_model: 'coder-1@2026', facts: SPARE },
+  ];
+
+  async function asked(...scopes: readonly string[]) {
+    const exceeded = scopes.map((scope) => limit_status({ scope, rule: `limit on ${scope}` }));
+    const reserve = ({ upstream }: { readonly upstream: string }) => ({
+      exceeded: upstream === 'main' ? exceeded : [],
+    });
+    const { stage, ctx } = enter({ reserve });
+    ctx.candidates = candidates;
+    ctx.noteAll({ 'route.candidates': ['main', 'spare'] });
+    return { stage, ctx, error: await Promise.resolve(stage.hooks.request!(ctx)).then(() => undefined, String) };
+  }
+
+  it('is reserved at the next, and the one before is dropped', async () => {
+    for (const scope of ['upstream', 'user+upstream']) {
+      const { stage, ctx, error } = await asked(scope);
+      assert.equal(error, undefined);
+      assert.deepEqual(
+        stage.reservations.map(({ upstream, upstream_model }) => [upstream, upstream_model]),
+        [
+          ['main', 'coder-1'],
+          ['spare', 'coder-1@2026'],
+        ],
+      );
+      assert.deepEqual(
+        ctx.candidates!.map(({ upstream }) => upstream.name),
+        ['spare'],
+      );
+      const told = (['route.upstream', 'route.candidates', 'route.dropped'] as const).map((path) => ctx.peek(path));
+      assert.deepEqual(told, ['spare', ['spare'], ['main: limit']]);
+      assert.equal(ctx.written['spend.rule'], undefined);
+    }
+  });
+
+  it('is refused where a limit has no room that is not of the upstream alone', async () => {
+    const { stage, ctx, error } = await asked('upstream', 'user');
+    assert.match(error!, /no room/);
+    assert.equal(stage.reservations.length, 1);
+    assert.equal(ctx.candidates, candidates);
+  });
+});
+
+/** The error of a request, which may cost 0.0105 USD, that these limits have no room for. */
+async function refused(exceeded: readonly Partial<LimitStatus>[], situation: Situation = {}): Promise<StageError> {
+  const statuses = exceeded.map(limit_status);
+  const { stage, ctx } = enter({ ...situation, reserve: () => ({ exceeded: statuses }) });
+  try {
+    await stage.hooks.request!(ctx);
+  } catch (error) {
+    assert.deepEqual(ctx.written, { 'spend.rule': statuses[0]!.rule });
+    assert.ok(error instanceof StageError);
+    await stage.hooks.finish!(ctx);
+    assert.deepEqual([stage.released, stage.settlements], [[], []]);
+    return error;
+  }
+  throw new Error('the request was not refused');
+}
+
+const message = async (...asked: Parameters<typeof refused>) => (await refused(...asked)).message;
+
+describe('a refusal for money', () => {
+  it('says what ran out, when it resets and what to do, to people and to programs', async () => {
+    const error = await refused([{}]);
+    assert.equal(error.code, 'spend_limit_exceeded');
+    assert.equal(error.status, 429);
+    assert.equal(
+      error.message,
+      'The daily limit of 50 USD for user alice@example.com has no room for this request; it resets 2026-03-11 00:00 UTC. ' +
+        'Until then ask your administrator for a higher limit. ' +
+        'Spend rule defaults.user_daily_usd: 49.995 USD is spent, and this request may cost 0.0105 USD.',
+    );
+    assert.deepEqual(error.details, {
+      limit_usd: 50,
+      spent_usd: 49.995,
+      reserved_usd: 0,
+      reserved_by_requests: 0,
+      needed_usd: 0.0105,
+      window: 'day',
+      scope: 'user',
+      key: 'alice@example.com',
+      resets_at: '2026-03-11T00:00:00.000Z',
+      rule: 'defaults.user_daily_usd',
+      exceeded: [
+        {
+          scope: 'user',
+          key: 'alice@example.com',
+          window: 'day',
+          limit_usd: 50,
+          resets_at: '2026-03-11T00:00:00.000Z',
+          rule: 'defaults.user_daily_usd',
+        },
+      ],
+    });
+  });
+
+  it('tells money reserved by requests in flight from money spent', async () => {
+    const reserved = { spent: 10 * USD, reserved: 40 * USD, in_flight: 3 };
+    const { message: text, details } = await refused([reserved]);
+    assert.match(
+      text,
+      / has no room while 3 requests run; it resets \S+ 00:00 UTC\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
+    );
+    assert.deepEqual([details.reserved_usd, details.reserved_by_requests], [40, 3]);
+    assert.match(
+      await message([{ ...reserved, in_flight: 1 }]),
+      /while 1 request runs; .* Try again when it has finished\. .* reserved by 1 request in flight/,
+    );
+  });
+
+  it('says when the request alone is larger than the limit', async () => {
+    const team = { scope: 'team', key: 'search', window: 'month', limit: 1_000_000 } as const;
+    assert.match(
+      await message([team]),
+      /^Waiting does not help: this request alone is larger than the monthly limit of 0.001 USD for team search\. Ask for fewer output tokens.* this request may cost 0.0105 USD\.$/,
+    );
+  });
+
+  it('that no waiting helps says so also beside a limit that only needs time, and is final', async () => {
+    for (const limit of [{ limit: 0 }, { limit: 1_000_000 }]) {
+      const {
+        status,
+        message: text,
+        headers,
+      } = await refused([{ scope: 'team', key: 'search', window: 'month' }, { ...limit }]);
+      assert.match(text, /^Waiting does not help: /);
+      assert.deepEqual([status, headers['x-should-retry']], [429, 'false']);
+    }
+  });
+
+  it('does not send anybody to make a request smaller where nothing is allowed', async () => {
+    assert.match(
+      await message([{ limit: 0 }]),
+      /^Waiting does not help: the daily limit of 0 USD for \S+ \S+ allows nothing\. Ask your administrator for a higher limit\. Spend rule \S+\.$/,
+    );
+  });
+
+  it('under a typical reservation says what is likely, and when it is the worst case there is no room for', async () => {
+    const typical = { spend_limits: spendLimits({ reserve: 'typical' }), typicalCost: () => 6_000_000 };
+    assert.match(await message([{}], typical), /49.995 USD is spent, and this request is likely to cost 0.006 USD\.$/);
+    const crowded = { spent: 49 * USD, reserved: USD / 10, in_flight: 4, most: 6 * USD };
+    const { message: text, details } = await refused([crowded], typical);
+    assert.match(
+      text,
+      /has no room while 4 requests run; it resets .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
+    );
+    assert.equal(details.needed_usd, 0.0105);
+  });
+
+  it('names every part of a combination', async () => {
+    const both = { scope: 'user+model', key: '["alice@example.com","coder-1"]', rule: 'expensive' };
+    assert.match(await message([both]), /for user alice@example.com and model coder-1 has .* Spend rule expensive: /);
+  });
+});
+
+describe('in the first 157 characters, all that the build CLI shows, every refusal', () => {
+  const advice = 'Ask in the channel ai-platform for more';
+  const who = { key: 'dev@example.com', limit: 20 * USD };
+  const per_minute = { window: 'minute', resets_at: NOON + 22_500, rule: 'tpm' } as const;
+  const cases: Readonly<Record<string, Partial<LimitStatus>>> = {
+    'of what is spent': { ...who, spent: 20 * USD },
+    'of a shared pool': { ...who, scope: 'team', key: 'search', window: 'month', spent: 20 * USD },
+    'that nothing gets through': { ...who, limit: 0 },
+    'of a request larger than the limit': { ...who, limit: USD / 1000 },
+    'of what is reserved': { ...who, spent: 0, reserved: 20 * USD, in_flight: 3 },
+    'of what may become of others': { ...who, spent: 0, reserved: 0, in_flight: 3, most: 20 * USD },
+    'of a minute': { ...who, ...per_minute, unit: 'tokens', limit: 2000, spent: 100, reserved: 1500, in_flight: 3 },
+    'of a minute, for good': { ...who, ...per_minute, unit: 'tokens', limit: 3 },
+    'of requests at once': {
+      ...who,
+      window: 'open',
+      resets_at: null,
+      unit: 'requests',
+      limit: 2,
+      reserved: 2,
+      in_flight: 2,
+    },
+  };
+  for (const [name, counter] of Object.entries(cases)) {
+    it(`${name} says what ran out, when it resets and what to do`, async () => {
+      const shown = async (more: Situation) => (await message([counter], more)).slice(0, 157);
+      const [fact, help] = /^((?:The|Waiting) .*? limit of .*?|The limit of .*?)\. (?=[A-Z])(.*)/
+        .exec(await shown({}))!
+        .slice(1);
+      const when = /^Waiting does not help: |resets 2026-03-11 00:00 UTC|finished$|in 23 seconds$/;
+      assert.match(fact!, when);
+      assert.match(help!, /^Spend rule|sk (?:for|your)|Try again when they have finished\./);
+      const text = await shown({ spend_limits: spendLimits({ advice }) });
+      assert.ok(text.startsWith(`${fact}. ${advice}.`), text);
+    });
+  }
+});
+
+describe('the headers of a refusal for money', () => {
+  it('stop the client until the reset and name the reason, and leave off what would make it hide our sentence', async () => {
+    const { headers } = await refused([{}]);
+    assert.deepEqual(headers, {
+      'retry-after': '43200',
+      'x-should-retry': 'false',
+      'vendor-ratelimit-unified-status': 'rejected',
+      'vendor-ratelimit-unified-reset': String(MIDNIGHT / 1000),
+      'vendor-ratelimit-unified-overage-reset': String(MIDNIGHT / 1000),
+      'vendor-ratelimit-unified-overage-utilization': '1',
+      'vendor-ratelimit-unified-overage-surpassed-threshold': '1',
+      'vendor-ratelimit-unified-overage-period': 'daily',
+      'vendor-ratelimit-unified-overage-disabled-reason': 'org_spend_cap_reached',
+    });
+  });
+
+  it('say which period, and whether the limit is shared with others', async () => {
+    const said = async (scope: string, window: LimitStatus['window']) => {
+      const key = scope.includes('+') ? '["a","b"]' : 'a';
+      const { headers } = await refused([{ scope, key, window }]);
+      const unified = 'vendor-ratelimit-unified-overage';
+      return [headers[`${unified}-period`], headers[`${unified}-scope`]];
+    };
+    assert.deepEqual(await said('user', 'week'), ['weekly', undefined]);
+    assert.deepEqual(await said('token', 'month'), ['monthly', undefined]);
+    assert.deepEqual(await said('user+model', 'day'), ['daily', undefined]);
+    for (const shared of ['team', 'project', 'model', 'upstream', 'team+model']) {
+      assert.deepEqual(await said(shared, 'month'), ['monthly', 'group_pool'], shared);
+    }
+  });
+});
+
+describe('a refusal for too many requests or tokens', () => {
+  const busy = { unit: 'requests', rule: 'parallel', limit: 2, spent: 0, reserved: 2, in_flight: 2 } as const;
+  const concurrent = { ...busy, window: 'open', resets_at: null } as const;
+  const minute = {
+    ...busy,
+    window: 'minute',
+    limit: 60,
+    spent: 57,
+    reserved: 3,
+    in_flight: 3,
+    resets_at: NOON + 22_500,
+  } as const;
+  const tokens = { ...minute, unit: 'tokens', limit: 2000, spent: 100, reserved: 1500, rule: 'tpm' } as const;
+
+  it('at once asks to try again soon, and is no matter of money', async () => {
+    const error = await refused([concurrent], { spend_limits: spendLimits({ status: 402 }) });
+    assert.deepEqual([error.code, error.status], ['rate_limit_exceeded', 429]);
+    assert.equal(
+      error.message,
+      'The limit of 2 requests at once for user alice@example.com is reached; try again when one of them has finished. Spend rule parallel: 2 requests are under way.',
+    );
+    assert.deepEqual(error.headers, { 'retry-after': '3' });
+    const { exceeded, ...details } = error.details;
+    assert.deepEqual(details, {
+      limit: 2,
+      unit: 'requests',
+      window: 'open',
+      scope: 'user',
+      key: 'alice@example.com',
+      rule: 'parallel',
+      used: 0,
+      reserved: 2,
+      in_flight: 2,
+      needed: 1,
+      resets_at: null,
+    });
+    const { scope, key, rule, window, limit, unit, resets_at } = details;
+    assert.deepEqual(exceeded, [{ scope, key, rule, window, limit, unit, resets_at }]);
+  });
+
+  it('at once counts one request in words that fit', async () => {
+    const text = await message([{ ...concurrent, limit: 1, reserved: 1, in_flight: 1 }]);
+    assert.match(text, / is reached; try again when it has finished\. Spend rule parallel: 1 request is under way\.$/);
+  });
+
+  it('of which nothing is allowed promises nothing of another try', async () => {
+    for (const [counter, limit] of [
+      [concurrent, '0 requests at once'],
+      [minute, '0 requests per minute'],
+      [tokens, '0 tokens per minute'],
+    ] as const) {
+      const { message: text, headers } = await refused([{ ...counter, limit: 0, reserved: 0, in_flight: 0 }]);
+      const who = 'user alice@example.com';
+      const fact = `Waiting does not help: the limit of ${limit} for ${who} allows nothing`;
+      assert.equal(text, `${fact}. Ask your administrator for a higher limit. Spend rule ${counter.rule}.`);
+      assert.equal(headers['x-should-retry'], 'false');
+    }
+  });
+
+  it('per minute says how long until the next one', async () => {
+    const { message: text, headers, details } = await refused([minute]);
+    assert.equal(details.resets_at, '2026-03-10T12:00:22.500Z');
+    assert.match(
+      text,
+      /^The limit of 60 requests per minute for user \S+ has no room for this request; try again in 23 seconds\. Spend rule parallel: 57 used and 3 reserved by requests in flight in this minute\.$/,
+    );
+    assert.deepEqual(headers, { 'retry-after': '23' });
+    assert.match(await message([{ ...minute, resets_at: NOON + 1 }]), /try again in 1 second\. /);
+  });
+
+  it('in tokens says how many the request counts as', async () => {
+    const { message: text, details } = await refused([tokens]);
+    assert.match(
+      text,
+      /^The limit of 2000 tokens per minute .* has no room for this request; .*: 100 used and 1500 reserved .*, and this request may need 1300 tokens\.$/,
+    );
+    assert.equal(details.needed, 1300);
+  });
+});
+
+const UNIFIED = 'vendor-ratelimit-unified-';
+
+interface Answered {
+  readonly statuses?: readonly LimitStatus[];
+  readonly status?: number;
+  readonly from_upstream?: readonly string[];
+  readonly header_prefix?: string;
+}
+
+/** Headers of the answer a caller gets whose limits stand so, as a flat list. */
+async function headersOf({ statuses = [], status = 200, from_upstream = [], ...more }: Answered): Promise<string[]> {
+  const { stage, ctx } = enter({ reserve: () => ({ statuses }), ...more });
+  await stage.hooks.request!(ctx);
+  const head = new UpstreamHead(status, [...from_upstream]);
+  stage.hooks.response!(ctx, head);
+  return head.headers;
+}
+
+async function told(...statuses: LimitStatus[]): Promise<Record<string, string>> {
+  const headers = await headersOf({ statuses });
+  const pairs = Array.from({ length: headers.length / 2 }, (_, i) => headers.slice(2 * i, 2 * i + 2));
+  return Object.fromEntries(pairs.map(([name, value]) => [name!.replace(UNIFIED, ''), value!]));
+}
+
+const used = (share: number, more: Partial<LimitStatus> = {}) =>
+  limit_status({ limit: 100 * USD, spent: share * 100 * USD, ...more });
+
+describe('an answer to a caller with a limit', () => {
+  it('tells how much of it is used and when it resets', async () => {
+    const reset = String(MIDNIGHT / 1000);
+    assert.deepEqual(await told(used(0.5)), {
+      status: 'allowed',
+      'representative-claim': 'overage',
+      'overage-status': 'allowed',
+      'overage-utilization': '0.50',
+      reset,
+      'overage-reset': reset,
+    });
+  });
+
+  it('warns from three quarters on, and says which threshold is passed', async () => {
+    const said = async (share: number) => {
+      const headers = await told(used(share));
+      assert.equal(headers.status, headers['overage-status']);
+      return [headers.status, headers['overage-utilization'], headers['overage-surpassed-threshold']];
+    };
+    assert.deepEqual(await said(0.7499), ['allowed', '0.74', undefined]);
+    assert.deepEqual(await said(0.75), ['allowed_warning', '0.75', '0.75']);
+    assert.deepEqual(await said(0.9499), ['allowed_warning', '0.94', '0.75']);
+    assert.deepEqual(await said(0.95), ['allowed_warning', '0.95', '0.95']);
+    assert.deepEqual(await said(1), ['allowed_warning', '0.99', '0.95'], 'only a refusal says 1');
+    assert.deepEqual(await said(1.3), ['allowed_warning', '0.99', '0.95'], 'a limit was lowered meanwhile');
+  });
+
+  it('counts what is reserved as used', async () => {
+    const headers = await told(used(0.5, { reserved: 30 * USD, in_flight: 2 }));
+    assert.deepEqual([headers.status, headers['overage-utilization']], ['allowed_warning', '0.80']);
+  });
+
+  it('is about the limit that is used up the furthest', async () => {
+    const month = used(0.6, { window: 'month', resets_at: MIDNIGHT + 86_400_000 });
+    const headers = await told(used(0.2), month, used(0.59));
+    assert.deepEqual([headers['overage-utilization'], headers.reset], ['0.60', String(MIDNIGHT / 1000 + 86_400)]);
+  });
+
+  it('can say something about a limit of nothing, and about spending that was corrected below zero', async () => {
+    assert.equal((await told(used(0, { limit: 0 })))['overage-utilization'], '0.99');
+    assert.equal((await told(used(-0.1)))['overage-utilization'], '0.00');
+  });
+
+  it('says every percent as it is, also where the share as a fraction is a little less', async () => {
+    for (let percent = 0; percent < 100; percent++) {
+      const headers = await told(limit_status({ limit: 100 * USD, spent: percent * USD }));
+      assert.equal(headers['overage-utilization'], `0.${String(percent).padStart(2, '0')}`);
+    }
+  });
+
+  it('always says two decimals below 1 and agrees with itself', async () => {
+    const amount = fc.integer({ min: 0, max: 2 ** 52 });
+    await fc.assert(
+      fc.asyncProperty(amount, amount, amount, async (limit, spent, reserved) => {
+        const headers = await told(limit_status({ limit, spent, reserved }));
+        assert.match(headers['overage-utilization']!, /^0\.\d\d$/);
+        assert.equal(headers.status === 'allowed_warning', headers['overage-surpassed-threshold'] !== undefined);
+      }),
+    );
+  });
+});
+
+describe("the upstream's own figures about limits", () => {
+  const from_upstream = [
+    ...['Vendor-RateLimit-Requests-Limit', '50', 'request-id', 'req_1', 'vendor-ratelimit-unified-status', 'rejected'],
+    ...['vendor-ratelimit', 'no prefix of it', 'x-vendor-ratelimit-reset', '5', 'VENDOR-RATELIMIT-unified-reset', '1'],
+  ];
+  const others = ['request-id', 'req_1', 'vendor-ratelimit', 'no prefix of it', 'x-vendor-ratelimit-reset', '5'];
+
+  it('are taken off, also for a caller without a limit, and nothing else is', async () => {
+    assert.deepEqual(await headersOf({ from_upstream }), others);
+  });
+
+  it('stay on its errors, which are passed on as they are, and ours are not added', async () => {
+    for (const status of [400, 429, 529]) {
+      assert.deepEqual(await headersOf({ status, from_upstream, statuses: [used(0.5)] }), from_upstream);
+    }
+  });
+});
+
+describe('the names of a profile', () => {
+  it('are those of what is taken off and of what is put on', async () => {
+    const from_upstream = ['acme-ratelimit-tokens', '5', 'vendor-ratelimit-tokens', '6'];
+    const headers = await headersOf({ statuses: [used(0.5)], from_upstream, header_prefix: 'acme' });
+    assert.deepEqual(headers.slice(0, 4), ['vendor-ratelimit-tokens', '6', 'acme-ratelimit-unified-status', 'allowed']);
   });
 });

@@ -1,79 +1,72 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { openStage } from '../../engine/simulate/stage-harness.ts';
+import fc from 'fast-check';
+import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import readBody from '../../stages/read-body.ts';
+import { times } from '../support/times.ts';
 
-async function factsOf(body: string | object): Promise<Record<string, unknown>> {
-  const stage = openStage(readBody);
-  const ctx = stage.request({ body: typeof body === 'string' ? body : JSON.stringify(body) });
+type PipelineProtocol = 'messages' | 'count_tokens' | 'chat' | 'responses';
+const PIPELINE_PROTOCOLS: readonly PipelineProtocol[] = ['messages', 'count_tokens', 'chat', 'responses'];
+
+const [coder] = stageConfig().models;
+const CONFIG = stageConfig({ models: [{ ...coder!, aliases: ['coder-latest', 'team/coder'] }] });
+
+async function factsOf(protocol: PipelineProtocol, body: string | object): Promise<Record<string, unknown>> {
+  const stage = openStage(readBody, { config: CONFIG });
+  const ctx = stage.request({
+    facts: { 'request.protocol': protocol },
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  });
   await stage.hooks.request!(ctx);
   return ctx.written;
 }
 
-const refusal = (body: string | object, param: string) =>
-  assert.rejects(factsOf(body), (error: { code: string; details: { param?: string } }) => {
+const refusal = (protocol: PipelineProtocol, body: string | object, param: string) =>
+  assert.rejects(factsOf(protocol, body), (error: { code: string; message: string; details: { param?: string } }) => {
     assert.equal(error.code, 'invalid_request');
     assert.equal(error.details.param, param);
+    assert.ok(error.message.startsWith(`${param}: `));
     return true;
   });
 
+const messagesFacts = (body: string | object) => factsOf('messages', body);
+const messagesRefusal = (body: string | object, param: string) => refusal('messages', body, param);
+
 describe('read-body', () => {
-  it('notes what rules may know and nothing of the text', async () => {
-    const body = {
-      model: 'm',
-      max_tokens: 7,
-      stream: true,
-      tools: [{ name: 't' }],
-      messages: [{ role: 'user', content: 'secret' }],
-    };
-    const facts = await factsOf(body);
-    assert.equal(facts['request.model'], 'm');
-    assert.equal(facts['request.max_tokens'], 7);
-    assert.equal(facts['request.stream'], true);
-    assert.equal(facts['request.tool_count'], 1);
-    assert.equal(facts['request.message_count'], 1);
-    assert.ok(!JSON.stringify(facts).includes('secret'));
-  });
-
   it('refuses fields of the wrong type by name', async () => {
-    await refusal({ max_tokens: 1 }, 'model');
-    await refusal({ model: 5 }, 'model');
-    await refusal({ model: '' }, 'model');
-    await refusal({ model: 'm', max_tokens: -1 }, 'max_tokens');
-    await refusal({ model: 'm', max_tokens: 1.5 }, 'max_tokens');
-    await refusal({ model: 'm', max_tokens: '9' }, 'max_tokens');
-    await refusal({ model: 'm', stream: 'yes' }, 'stream');
-    await refusal({ model: 'm', messages: {} }, 'messages');
-    await refusal({ model: 'm', tools: 'all' }, 'tools');
+    await messagesRefusal({ max_tokens: 1 }, 'model');
+    await messagesRefusal({ model: 5 }, 'model');
+    await messagesRefusal({ model: '' }, 'model');
+    await messagesRefusal({ model: 'm', max_tokens: -1 }, 'max_tokens');
+    await messagesRefusal({ model: 'm', max_tokens: 1.5 }, 'max_tokens');
+    await messagesRefusal({ model: 'm', max_tokens: '9' }, 'max_tokens');
+    await messagesRefusal({ model: 'm', stream: 'yes' }, 'stream');
+    await messagesRefusal({ model: 'm', messages: {} }, 'messages');
+    await messagesRefusal({ model: 'm', tools: 'all' }, 'tools');
     for (const body of ['[]', '"m"', 'null', '1']) {
-      await assert.rejects(factsOf(body), { code: 'invalid_request' });
+      await assert.rejects(messagesFacts(body), { code: 'invalid_request' });
     }
-  });
-
-  it('refuses a decisive key that occurs twice, also when one of them is spelt with escapes', async () => {
-    await refusal('{"model":"cheap","model":"expensive"}', 'model');
-    await refusal('{"model":"cheap","mod\\u0065l":"expensive"}', 'model');
-    await refusal('{"model":"m","max_tokens":1,"max_tokens":9}', 'max_tokens');
-    const twice = await factsOf('{"model":"m","x":1,"x":2,"messages":[{"model":"deep"}]}');
-    assert.equal(twice['request.model'], 'm');
   });
 
   it('finds the longest cache lifetime asked for, and takes hidden spelling for the most expensive', async () => {
     const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
-    assert.equal((await factsOf({ model: 'm' }))['request.cache.ttl'], 'none');
-    assert.equal((await factsOf(cached({ type: 'ephemeral' })))['request.cache.ttl'], '5m');
-    assert.equal((await factsOf(cached({ type: 'ephemeral', ttl: '1h' })))['request.cache.ttl'], '1h');
+    assert.equal((await messagesFacts({ model: 'm' }))['request.cache.ttl'], 'none');
+    assert.equal((await messagesFacts(cached({ type: 'ephemeral' })))['request.cache.ttl'], '5m');
+    assert.equal((await messagesFacts(cached({ type: 'ephemeral', ttl: '1h' })))['request.cache.ttl'], '1h');
     const hidden = '{"model":"m","system":[{"cache_c\\u006fntrol":{"ttl":"\\u0031h"}}]}';
-    assert.equal((await factsOf(hidden))['request.cache.ttl'], '1h');
-    assert.equal((await factsOf('{"model":"m","x":"caf\\u00e9 \\u001b"}'))['request.cache.ttl'], 'none');
+    assert.equal((await messagesFacts(hidden))['request.cache.ttl'], '1h');
+    assert.equal((await messagesFacts('{"model":"m","x":"caf\\u00e9 \\u001b"}'))['request.cache.ttl'], 'none');
     // Many writers of JSON spell <, > and & so.
-    assert.equal((await factsOf('{"model":"m","x":"\\u003ca\\u003E \\u0026 \\u0060"}'))['request.cache.ttl'], 'none');
+    assert.equal(
+      (await messagesFacts('{"model":"m","x":"\\u003ca\\u003E \\u0026 \\u0060"}'))['request.cache.ttl'],
+      'none',
+    );
     for (const code of ['0031', '0043', '005f', '005F', '0068', '0074', '007a'])
-      assert.equal((await factsOf(`{"model":"m","x":"\\u${code}"}`))['request.cache.ttl'], '1h', code);
+      assert.equal((await messagesFacts(`{"model":"m","x":"\\u${code}"}`))['request.cache.ttl'], '1h', code);
   });
 
   it('tells a lifetime that the API reads from what only looks like one', async () => {
-    const requested = async (body: object | string) => (await factsOf(body))['cache.requested_ttl'];
+    const requested = async (body: object | string) => (await messagesFacts(body))['cache.requested_ttl'];
     const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
     assert.equal(await requested({ model: 'm' }), 'none');
     assert.equal(await requested(cached({ type: 'ephemeral' })), '5m');
@@ -88,7 +81,7 @@ describe('read-body', () => {
   it('finds a lifetime wherever it stands in a large body, behind what only looks like one', async () => {
     const lifetimeBehind = async (head: string, size: number, tail: string) => {
       const begin = `{"model":"m","x":[${head}"`;
-      return (await factsOf(`${begin}${'a'.repeat(size - begin.length - 2)}",${tail}]}`))['request.cache.ttl'];
+      return (await messagesFacts(`${begin}${'a'.repeat(size - begin.length - 2)}",${tail}]}`))['request.cache.ttl'];
     };
     const marked = '{"cache_control":{}},"11h",';
     const of_provider = '{"prompt_cache_breakpoint":{}},"112h",';
@@ -107,7 +100,7 @@ describe('read-body', () => {
   it('bounds the input by its bytes and by what the body only refers to', async () => {
     const plain = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
     const bytes = Buffer.byteLength(JSON.stringify(plain));
-    assert.equal((await factsOf(plain))['request.input_tokens_max'], bytes);
+    assert.equal((await messagesFacts(plain))['request.input_tokens_max'], bytes);
     const referring = [
       [{ type: 'image', source: { type: 'url', url: 'https://x' } }],
       [{ type: 'document', source: { type: 'base64', data: 'eA==' } }],
@@ -115,25 +108,25 @@ describe('read-body', () => {
       [{ type: 'tool_result', content: [{ type: 'tool_result', content: [{ type: 'document' }] }, { type: 'text' }] }],
     ];
     for (const content of referring) {
-      const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content }] });
+      const facts = await messagesFacts({ model: 'm', messages: [{ role: 'user', content }] });
       assert.ok((facts['request.input_tokens_max'] as number) > 500_000, JSON.stringify(content));
     }
     const nowhere = JSON.stringify({ ...plain, mcp_servers: [] });
-    assert.equal((await factsOf(nowhere))['request.input_tokens_max'], nowhere.length);
+    assert.equal((await messagesFacts(nowhere))['request.input_tokens_max'], nowhere.length);
     const elsewhere = { ...plain, mcp_servers: [{ type: 'url', url: 'https://x', name: 'x' }] };
-    assert.ok(((await factsOf(elsewhere))['request.input_tokens_max'] as number) > 500_000);
+    assert.ok(((await messagesFacts(elsewhere))['request.input_tokens_max'] as number) > 500_000);
     const image = [{ type: 'image', source: { type: 'base64', data: 'eA==' } }];
-    const facts = await factsOf({ model: 'm', messages: [{ role: 'user', content: image }] });
+    const facts = await messagesFacts({ model: 'm', messages: [{ role: 'user', content: image }] });
     assert.ok((facts['request.input_tokens_max'] as number) < 10_000);
     assert.equal(facts['request.image_count'], 1);
     const shown = [{ type: 'tool_result', content: [...image, { type: 'text', text: 'x' }, ...image] }, ...image];
-    const all = await factsOf({ model: 'm', messages: [{ role: 'user', content: shown }] });
+    const all = await messagesFacts({ model: 'm', messages: [{ role: 'user', content: shown }] });
     assert.equal(all['request.image_count'], 3);
   });
 
   it('tells reasoning that a translation made, or that nothing proves, from what a provider has proven', async () => {
     const thought = (block: object) => ({ model: 'm', messages: [{ role: 'assistant', content: [block] }] });
-    const found = async (body: object) => (await factsOf(body))['request.unproven_reasoning'];
+    const found = async (body: object) => (await messagesFacts(body))['request.unproven_reasoning'];
     assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'gw:chat@spare:none::' })), 'made');
     assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: '' })), 'unsigned');
     assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'EqQB' })), undefined);
@@ -146,18 +139,18 @@ describe('read-body', () => {
       { type: 'redacted_thinking', data: 'eA==' },
     ];
     const body = JSON.stringify({ model: 'm', messages: [{ role: 'assistant', content }] });
-    assert.equal((await factsOf(body))['request.input_tokens_max'], Buffer.byteLength(body));
+    assert.equal((await messagesFacts(body))['request.input_tokens_max'], Buffer.byteLength(body));
   });
 
   it('reads content that is nested as deep as a body may be', async () => {
     const deep = `${'[{"type":"tool_result","content":'.repeat(60)}[{"type":"document"}]${'}]'.repeat(60)}`;
-    const facts = await factsOf(`{"model":"m","messages":[{"role":"user","content":${deep}}]}`);
+    const facts = await messagesFacts(`{"model":"m","messages":[{"role":"user","content":${deep}}]}`);
     assert.ok((facts['request.input_tokens_max'] as number) > deep.length + 500_000);
   });
 
   it('notes how often tools of the provider may be used at most, where the request bounds it', async () => {
     const uses = async (...tools: unknown[]) => ({
-      ...((await factsOf({ model: 'm', tools }))['request.server_tool_uses'] as object),
+      ...((await messagesFacts({ model: 'm', tools }))['request.server_tool_uses'] as object),
     });
     const search = { type: 'web_search_20250305', name: 'web_search' };
     assert.deepEqual(await uses(), {});
@@ -174,5 +167,273 @@ describe('read-body', () => {
     for (const max_uses of [0, -1, 1.5, '5', null, [], {}, true])
       assert.deepEqual(await uses({ ...search, max_uses }), {});
     assert.deepEqual(await uses(null, 7, 'web_search_20250305', [], { type: {}, max_uses: 1 }), {});
+  });
+});
+
+/** Tokens beyond the bytes of the body. */
+async function beyond(protocol: PipelineProtocol, body: object): Promise<number> {
+  const facts = await factsOf(protocol, body);
+  return (facts['request.input_tokens_max'] as number) - (facts['request.body_bytes'] as number);
+}
+
+const user = (...content: unknown[]) => ({ model: 'm', messages: [{ role: 'user', content }] });
+const input = (...items: unknown[]) => ({ model: 'm', input: items });
+const DATA = 'data:image/png;base64,eA==';
+const HTTPS = 'https://example.com/x.png';
+
+describe('read-body on every protocol', () => {
+  it('resolves an alias and notes what the client called the model', async () => {
+    for (const protocol of PIPELINE_PROTOCOLS) {
+      const called = await factsOf(protocol, { model: 'team/coder' });
+      assert.equal(called['request.model'], 'coder-1');
+      assert.equal(called['request.alias'], 'team/coder');
+      for (const model of ['coder-1', 'unknown', '__proto__']) {
+        const facts = await factsOf(protocol, { model });
+        assert.equal(facts['request.model'], model);
+        assert.ok(!('request.alias' in facts));
+      }
+    }
+  });
+
+  it('notes the same of the same request', async () => {
+    const said = [{ role: 'user', content: 'hello' }];
+    const tools = [
+      { type: 'function', name: 'a', function: { name: 'a' } },
+      { type: 'custom', name: 'b' },
+    ];
+    const common = { model: 'm', stream: true, tools };
+    const bodies: [PipelineProtocol, object][] = [
+      ['messages', { ...common, tools: [{ name: 'a' }, { type: 'custom', name: 'b' }], max_tokens: 9, messages: said }],
+      ['chat', { ...common, max_completion_tokens: 9, messages: said }],
+      ['chat', { ...common, max_tokens: 9, messages: said }],
+      ['responses', { ...common, max_output_tokens: 9, input: said }],
+      ['responses', { ...common, max_output_tokens: 9, input: 'hello' }],
+    ];
+    for (const [protocol, body] of bodies) {
+      const {
+        'request.server_tool_uses': uses,
+        'request.output_bounds': bounds,
+        ...facts
+      } = await factsOf(protocol, body);
+      assert.deepEqual(Object.values(bounds as object), [9]);
+      const bytes = JSON.stringify(body).length;
+      assert.deepEqual({ ...(uses as object) }, {});
+      assert.deepEqual(facts, {
+        'request.body_bytes': bytes,
+        'request.model': 'm',
+        'request.max_tokens': 9,
+        'request.stream': true,
+        'request.choices': 1,
+        'request.iterations': 1,
+        'request.compacts': false,
+        'request.tool_count': 2,
+        'request.message_count': 1,
+        'request.image_count': 0,
+        'request.holds_state': false,
+        'request.input_tokens_estimate': Math.ceil(bytes / 4),
+        'request.input_tokens_max': bytes + 1000,
+        'request.cache.ttl': 'none',
+        'cache.requested_ttl': 'none',
+      });
+    }
+  });
+
+  it('refuses decisive keys that occur twice, on the protocols where they decide', async () => {
+    const keys: Record<PipelineProtocol, readonly string[]> = {
+      messages: ['model', 'max_tokens', 'stream'],
+      count_tokens: ['model', 'max_tokens', 'stream'],
+      chat: ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options', 'n'],
+      responses: ['model', 'max_output_tokens', 'stream', 'background'],
+    };
+    for (const protocol of PIPELINE_PROTOCOLS) {
+      for (const key of keys[protocol]) {
+        const value = key === 'model' ? '"m"' : key === 'stream' || key === 'background' ? 'false' : '1';
+        await refusal(protocol, `{"model":"m","${key}":${value},"${key}":${value}}`, key);
+      }
+    }
+    assert.equal((await factsOf('messages', '{"model":"m","n":1,"n":2}'))['request.choices'], 1);
+  });
+
+  it('keeps what a chat or Responses client wants kept for as long as the caches of Messages upstreams can', async () => {
+    const ttl = async (protocol: PipelineProtocol, fields: object) =>
+      (await factsOf(protocol, { model: 'm', ...fields }))['request.cache.ttl'];
+    for (const protocol of ['chat', 'responses'] as const) {
+      assert.equal(await ttl(protocol, { prompt_cache_key: 'session' }), '5m');
+      assert.equal(await ttl(protocol, { prompt_cache_key: null, prompt_cache_retention: null }), 'none');
+      assert.equal(await ttl(protocol, { prompt_cache_retention: 'in_memory' }), '5m');
+      assert.equal(await ttl(protocol, { prompt_cache_retention: '24h' }), '1h');
+      assert.equal(await ttl(protocol, { prompt_cache_options: { ttl: '12h' } }), '1h');
+      assert.equal(await ttl(protocol, { prompt_cache_key: 'k', x: { cache_control: { ttl: '1h' } } }), '1h');
+    }
+    assert.equal(await ttl('messages', { prompt_cache_key: 'session' }), 'none');
+  });
+
+  it('takes any JSON for a request or refuses it, on every protocol', async () => {
+    const key = fc.constantFrom(
+      ...['messages', 'input', 'tools', 'n', 'max_tokens', 'max_output_tokens', 'content', 'type', 'functions'],
+      ...['prompt', 'mcp_servers', 'output', 'image_url', 'max_tool_calls'],
+    );
+    const value = fc.letrec((tie) => ({
+      any: fc.oneof(
+        { depthSize: 'small' },
+        fc.jsonValue({ maxDepth: 1 }),
+        fc.array(tie('any'), { maxLength: 3 }),
+        fc.dictionary(key, tie('any'), { maxKeys: 4 }),
+      ),
+    })).any;
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...PIPELINE_PROTOCOLS), fc.dictionary(key, value), async (protocol, fields) => {
+        try {
+          const facts = await factsOf(protocol, { model: 'm', ...fields });
+          assert.ok((facts['request.input_tokens_max'] as number) >= (facts['request.body_bytes'] as number));
+          assert.ok(Number.isSafeInteger(facts['request.choices']) && (facts['request.choices'] as number) >= 1);
+        } catch (error) {
+          assert.equal((error as { code?: string }).code, 'invalid_request', String(error));
+        }
+      }),
+      { numRuns: times(100) },
+    );
+  });
+});
+
+describe('read-body of chat completions', () => {
+  it('bounds the answer by the larger of both names, as upstreams heed one or the other', async () => {
+    const bound = async (fields: object) => (await factsOf('chat', { model: 'm', ...fields }))['request.max_tokens'];
+    assert.equal(await bound({ max_tokens: 900, max_completion_tokens: 5 }), 900);
+    assert.equal(await bound({ max_tokens: 5, max_completion_tokens: 900 }), 900);
+    assert.equal(await bound({ max_tokens: null, max_completion_tokens: 5 }), 5);
+    assert.equal(await bound({ max_tokens: null }), undefined);
+    await refusal('chat', { model: 'm', max_tokens: '5' }, 'max_tokens');
+    await refusal('chat', { model: 'm', max_completion_tokens: -1 }, 'max_completion_tokens');
+  });
+
+  it('notes how many answers are asked for', async () => {
+    const choices = async (n: unknown) => (await factsOf('chat', { model: 'm', n }))['request.choices'];
+    assert.equal(await choices(undefined), 1);
+    assert.equal(await choices(null), 1);
+    assert.equal(await choices(128), 128);
+    for (const n of [0, 129, 1.5, -1, '2', [2], {}, true]) await refusal('chat', { model: 'm', n }, 'n');
+  });
+
+  it('counts images and what the body only refers to', async () => {
+    const image = (url: string) => ({ type: 'image_url', image_url: { url } });
+    assert.equal(await beyond('chat', user({ type: 'text', text: 'x' }, { type: 'refusal', refusal: 'x' })), 0);
+    assert.equal(await beyond('chat', user(image(DATA), image(DATA.toUpperCase()))), 10_000);
+    assert.equal((await factsOf('chat', user(image(DATA), image(HTTPS))))['request.image_count'], 2);
+    const referring = [
+      image(HTTPS),
+      { type: 'image_url' },
+      { type: 'file', file: { file_id: 'file-1' } },
+      { type: 'input_audio', input_audio: { data: 'eA==', format: 'mp3' } },
+      { type: 'novelty' },
+    ];
+    for (const part of referring) assert.equal(await beyond('chat', user(part)), 1_000_000, JSON.stringify(part));
+    const spoken = { model: 'm', messages: [{ role: 'assistant', audio: { id: 'audio_1' } }] };
+    assert.equal(await beyond('chat', spoken), 1_000_000);
+  });
+
+  it('counts old functions as tools, and searches of the provider as input', async () => {
+    const facts = await factsOf('chat', { model: 'm', functions: [{ name: 'a' }], tools: [{ type: 'function' }] });
+    assert.equal(facts['request.tool_count'], 2);
+    const called = { role: 'assistant', tool_calls: [{ id: 'c', function: { name: 'a', arguments: '{}' } }] };
+    assert.equal(await beyond('chat', { model: 'm', messages: [called] }), 1000);
+    assert.equal(await beyond('chat', { model: 'm', web_search_options: {} }), 1_001_000);
+    assert.equal(await beyond('chat', { model: 'm', tools: [{ type: 'web_search' }] }), 1_001_000);
+  });
+});
+
+describe('read-body of Messages', () => {
+  it('counts the prompt of a thread that the provider keeps', async () => {
+    const ask = (thread: unknown) => beyond('messages', { ...user({ type: 'text', text: 'x' }), thread });
+    for (const thread of [{ type: 'continue', id: 'thread_1' }, { type: 'novelty' }, {}, 'thread_1'])
+      assert.equal(await ask(thread), 1_000_000, JSON.stringify(thread));
+    for (const thread of [undefined, null, { type: 'create' }]) assert.equal(await ask(thread), 0);
+  });
+});
+
+describe('read-body of Responses', () => {
+  it('refuses an answer in the background, which nobody would wait for', async () => {
+    await refusal('responses', { model: 'm', background: true }, 'background');
+    await refusal('responses', { model: 'm', background: 'true' }, 'background');
+    for (const background of [false, null]) await factsOf('responses', { model: 'm', background });
+    await factsOf('chat', { model: 'm', background: true });
+  });
+
+  it('refuses input that is neither a text nor a list', async () => {
+    for (const value of [{}, 7, true]) await refusal('responses', { model: 'm', input: value }, 'input');
+    assert.equal((await factsOf('responses', { model: 'm', input: null }))['request.message_count'], 0);
+  });
+
+  it('counts images and what the body only refers to', async () => {
+    const image = (image_url: string) => ({ type: 'input_image', image_url });
+    const message = (...content: unknown[]) => input({ role: 'user', content });
+    assert.equal(await beyond('responses', message({ type: 'input_text', text: 'x' }, image(DATA))), 5000);
+    const result = { type: 'function_call_output', call_id: 'c', output: [image(DATA), { type: 'input_text' }] };
+    assert.equal(await beyond('responses', input(result, { type: 'reasoning', encrypted_content: 'x' })), 5000);
+    const shot = { type: 'computer_call_output', output: { type: 'computer_screenshot', image_url: DATA } };
+    assert.equal(await beyond('responses', input(shot, { type: 'mcp_call', arguments: '{}' })), 5000);
+    assert.equal((await factsOf('responses', input(result, shot)))['request.image_count'], 2);
+    const referring = [
+      message(image(HTTPS)),
+      message({ type: 'input_image', file_id: 'file-1' }),
+      message({ type: 'input_file', file_data: 'eA==' }),
+      input({ type: 'item_reference', id: 'msg_1' }),
+      input({ id: 'msg_1' }),
+      input({ type: null, id: 'msg_1' }),
+      input({ type: 'reasoning', id: 'rs_1', summary: [] }),
+      input({ type: 'novelty' }),
+      { model: 'm', input: 'x', previous_response_id: 'resp_1' },
+      { model: 'm', input: 'x', conversation: 'conv_1' },
+      { model: 'm', prompt: { id: 'pmpt_1' } },
+    ];
+    for (const body of referring) assert.equal(await beyond('responses', body), 1_000_000, JSON.stringify(body));
+  });
+
+  it('counts tools one by one, those in namespaces too, and knows whose tools they are', async () => {
+    const own = [
+      { type: 'function', name: 'a' },
+      { type: 'custom', name: 'b' },
+      {
+        type: 'namespace',
+        name: 'n',
+        tools: [
+          { type: 'function', name: 'c' },
+          { type: 'custom', name: 'd' },
+        ],
+      },
+      { type: 'local_shell' },
+    ];
+    assert.equal((await factsOf('responses', { model: 'm', tools: own }))['request.tool_count'], 5);
+    assert.equal(await beyond('responses', { model: 'm', tools: own }), 1000);
+    const late = input({ type: 'additional_tools', role: 'developer', tools: own });
+    assert.equal((await factsOf('responses', late))['request.tool_count'], 5);
+    assert.equal(await beyond('responses', late), 1000);
+    assert.equal(await beyond('responses', input({ type: 'tool_search_output', tools: [{ type: 'mcp' }] })), 1_001_000);
+    assert.equal(await beyond('responses', input({ type: 'function_call', name: 'a', arguments: '{}' })), 1000);
+    for (const tool of [
+      { type: 'web_search' },
+      { type: 'mcp' },
+      {},
+      null,
+      { type: 'namespace', tools: [{ type: 'mcp' }] },
+    ]) {
+      assert.equal(await beyond('responses', { model: 'm', tools: [tool] }), 1_001_000, JSON.stringify(tool));
+    }
+  });
+
+  it('notes how often tools of the provider may be used at most, whatever their version', async () => {
+    const uses = async (max_tool_calls: unknown, ...types: unknown[]) => {
+      const tools = types.map((type) => ({ type }));
+      return {
+        ...((await factsOf('responses', { model: 'm', max_tool_calls, tools }))['request.server_tool_uses'] as object),
+      };
+    };
+    const search = 'web_search_preview_2025_03_11';
+    assert.deepEqual(await uses(3, search, 'function', 'file_search'), { web_search: 3, file_search: 3 });
+    assert.deepEqual(await uses(Number.MAX_SAFE_INTEGER, 'web_search'), { web_search: 10_000 });
+    for (const most of [undefined, null, 0]) assert.deepEqual(await uses(most, search), {});
+    for (const most of [-1, 1.5, '3', {}])
+      await refusal('responses', { model: 'm', max_tool_calls: most }, 'max_tool_calls');
+    assert.deepEqual(await uses(3, '__proto__', 7, null, 'x'.repeat(1000)), {});
   });
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { StageError } from '../../engine/contract/errors.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
 import routeTo from '../../stages/route-to.ts';
+import { raisedBy } from '../support/raised.ts';
 
 const ALICE: Facts = {
   'request.protocol': 'none',
@@ -33,15 +33,7 @@ function route({ options = {}, facts = {}, headers = {}, config }: Asked = {}) {
   return ctx;
 }
 
-function refusal(asked: Asked): StageError {
-  try {
-    route(asked);
-  } catch (error) {
-    assert.ok(error instanceof StageError);
-    return error;
-  }
-  assert.fail('nothing was refused');
-}
+const refusal = (asked: Asked) => raisedBy(() => route(asked));
 
 const NONE: Facts = { 'request.model': '(none)' };
 

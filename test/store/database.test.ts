@@ -223,17 +223,33 @@ describe('migrations', () => {
     await drop();
   });
 
-  test('refuse a database that a newer version has migrated', async () => {
-    const { url, drop } = await createTestDatabase();
-    await (await open(url)).close();
-    await outside(url, `insert into schema_migrations (name) values ('9999_later')`);
-    const { host, pathname } = new URL(url);
-    const message = `cannot use the database at ${host}${pathname}: it was migrated by a newer version of this program (it has 9999_later); run that version or a later one, or restore a backup from before the upgrade`;
-    for (const wait of ['until-ready', 'in-background'] as const) {
-      await assert.rejects(open(url, { wait }), { name: 'StartError', exit_code: 69, message });
-    }
-    await drop();
-  });
+  const FOREIGN = [
+    {
+      what: 'a newer version has migrated',
+      name: '9999_later',
+      message:
+        'migrated by a newer version of this program (it has 9999_later); run that version or a later one, or restore a backup from before the upgrade',
+    },
+    {
+      what: 'a version from before the first release has made',
+      name: '0001_baseline',
+      message:
+        'migrated by a version from before the first release, whose tables this program cannot take over; use an empty database: another database.postgres, or another database.embedded.data_dir',
+    },
+  ];
+  for (const { what, name, message } of FOREIGN) {
+    test(`refuse a database that ${what}`, async () => {
+      const { url, drop } = await createTestDatabase();
+      await (await open(url)).close();
+      await outside(url, `insert into schema_migrations (name) values ('${name}')`);
+      const { host, pathname } = new URL(url);
+      const expected = `cannot use the database at ${host}${pathname}: it was ${message}`;
+      for (const wait of ['until-ready', 'in-background'] as const) {
+        await assert.rejects(open(url, { wait }), { name: 'StartError', exit_code: 69, message: expected });
+      }
+      await drop();
+    });
+  }
 
   test('refuse a server that is too old', async () => {
     const { url, drop } = await createTestDatabase({ migrated: false });

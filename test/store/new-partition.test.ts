@@ -24,7 +24,7 @@ const ledgers = useTestStore((opened) => {
 async function whilePartitionIsMade(table: 'ledger' | 'audit_log', clock: Clock, write: () => Promise<unknown>) {
   const { knex } = store.database;
   const making = await knex.transaction();
-  await making.raw('select ensure_partitions(?)', [new Date(clock.now())]);
+  await making.raw('select make_months(?)', [new Date(clock.now())]);
   const written = write();
   await until('the row waits for the default partition', async () => {
     // Databases that were copied from one template have the same ids for the same tables.

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { LimitDemand, LimitStatus, ReservationDecision, ReservationRequest } from '../../engine/api.ts';
 import type { ChargedAttempt, MoveDecision, Settlement } from '../../engine/contract/services.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
-import type { LeasePolicy } from '../../engine/money/leases/counter-use.ts';
+import type { LeasePolicy } from '../../engine/money/leases/leased-room.ts';
 import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
 import { lackOf, overshootOf } from '../../engine/money/limits/room.ts';
 import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';

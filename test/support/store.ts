@@ -194,10 +194,8 @@ export function spoiltStore(
     if (name === 'ledger_batch_late') return statement === 'settle';
     if (name !== 'ledger_batch') return name === statement;
     // One statement does both; which it does now, some of its values say.
-    const [settled, , rest] = values.slice(7);
-    return statement === 'settle'
-      ? settled !== '{}' || rest !== '[]'
-      : statement === 'reserve' && values.at(-1) !== '[]';
+    const [settled, , reserved] = values.slice(9);
+    return statement === 'settle' ? settled !== '{}' : statement === 'reserve' && reserved !== '{}';
   };
   return {
     async query(name, text, values) {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AggregationTemporality } from '@opentelemetry/sdk-metrics';
 import type { MetricName } from '../../engine/telemetry/catalogue/metrics.ts';
-import { createMetricProducer } from '../../engine/telemetry/export/metric-producer.ts';
+import { createMetricProducer } from '../../engine/telemetry/export/encode.ts';
 import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
 
 const DELTA = AggregationTemporality.DELTA;

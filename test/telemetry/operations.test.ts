@@ -34,26 +34,6 @@ beforeEach(() => {
 const counted = (name: MetricName) => [...metrics.seriesOf(name)].map(({ labels, sum }) => [labels, sum]);
 
 describe('an operation', () => {
-  it('is a span of its own trace, and a count', () => {
-    tell(RELOAD);
-    const [{ trace_id, span_id, ...span } = {} as FinishedSpan, ...more] = spans;
-    assert.match(`${trace_id} ${span_id}`, /^[0-9a-f]{32} [0-9a-f]{16}$/);
-    assert.deepEqual(more, []);
-    assert.deepEqual(span, {
-      name: 'gateway.reload',
-      kind: 'internal',
-      parent_span_id: undefined,
-      parent_is_remote: false,
-      trace_state: undefined,
-      began_at: 1_000_000,
-      ended_at: 1_000_025.5,
-      attributes: { 'gateway.reload.result': 'in_force', 'gateway.reload.needs_restart': ['server.listen'] },
-      events: [],
-      failed: false,
-    });
-    assert.deepEqual(counted('gateway.reloads'), [[{ 'gateway.reload.result': 'in_force' }, 1]]);
-  });
-
   it('belongs to the trace of whoever asked for it', () => {
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00';
     tell({ ...RELOAD, trace: beginTrace(traceparent) });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import type { GatewayConfig } from '../../engine/api.ts';
 import type { Principal } from '../../engine/contract/services.ts';
+import { CallerRates } from '../../engine/http/client-telemetry.ts';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
 import { callerHeaders, openRelay, type TelemetryRelay } from '../../engine/telemetry/relay.ts';
@@ -154,4 +155,23 @@ test('a caller without an address has no identifier that holds it, and nothing i
     'x-gateway-caller-team': 'x  y: z',
   });
   assert.equal(callerHeaders(principal, ['id', 'email'])['x-gateway-caller-id'], 'owner:ada@example.com');
+});
+
+test('a caller may send a burst of telemetry, then so much a second, whatever others do', () => {
+  const clock = frozenClock('2026-11-23T06:00:00Z');
+  const rates = new CallerRates(clock);
+  rates.begin('ada');
+  rates.count('ada', 40 * 1024 * 1024);
+  assert.throws(
+    () => rates.begin('ada'),
+    (error: { code: string; headers: Record<string, string> }) => {
+      assert.equal(error.code, 'rate_limit_exceeded');
+      assert.equal(error.headers['retry-after'], '17');
+      return true;
+    },
+  );
+  rates.begin('bob');
+  clock.advance(17_000);
+  rates.begin('ada');
+  for (let n = 0; n < 32; n++) rates.begin('bob');
 });

@@ -1,9 +1,7 @@
-import { fieldsOf } from '../../client/answers.ts';
-import { discover } from '../../client/discovery.ts';
-import { sentence } from '../../client/errors.ts';
-import { createAsk, type Fetch } from '../../client/http.ts';
-import { safeToShow } from '../../client/shape-answer.ts';
-import type { ClientWish } from '../../client-files/draft.ts';
+import { fieldsOf, safeToShow } from '../../client/answers.ts';
+import { discover } from '../../client/device-sign-in.ts';
+import { createAsk, type Fetch, sentence } from '../../client/http.ts';
+import type { SetUpSpec } from '../../client-files/clients.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
@@ -81,9 +79,9 @@ function notThere(root_url: string, model: string, entries: readonly Readonly<Re
 }
 
 /** Says what a gateway knows better than the command line; returns the window of the model, where one of both tells it. */
-export async function checkWish(
+export async function checkSpec(
   context: CommandContext,
-  wish: ClientWish,
+  spec: SetUpSpec,
   given: ClientOptions & { readonly contextWindow?: number },
   how: {
     readonly fetch: Fetch | undefined;
@@ -95,8 +93,8 @@ export async function checkWish(
   },
 ): Promise<number | undefined> {
   const wanted = given.contextWindow;
-  if (!given.check) return wanted ?? learnWindow(context, wish, given, how);
-  const { root_url, credential, telemetry } = wish;
+  if (!given.check) return wanted ?? learnWindow(context, spec, given, how);
+  const { root_url, credential, telemetry } = spec;
   const { fetch } = how;
   const warn = warner(context.terminal);
   const signals = telemetry ?? how.sends();
@@ -129,7 +127,7 @@ export const ASSUMED_WINDOW = 200_000;
 /** The window that the gateway has for the model, where it can be asked; whatever keeps it from that is no reason to stop. */
 async function learnWindow(
   context: CommandContext,
-  { root_url, credential }: ClientWish,
+  { root_url, credential }: SetUpSpec,
   { model }: ClientOptions,
   { fetch, needs_window }: { readonly fetch: Fetch | undefined; readonly needs_window: boolean },
 ): Promise<number | undefined> {

@@ -1,18 +1,17 @@
+import { realpathSync } from 'node:fs';
 import { chooseBaseUrl, withoutApiPath } from '../../client/base-url.ts';
 import { openCredentials } from '../../client/credentials.ts';
 import { freshCredentials } from '../../client/fresh-credentials.ts';
 import { createAsk, type Fetch } from '../../client/http.ts';
-import type { Credential } from '../../client-files/draft.ts';
-import type { ClientPlatform, KeyHelper } from '../../client-files/key-helper.ts';
-import { type ClientNames, clientNames } from '../../client-files/names.ts';
+import { CLIENTS, type ClientKind, type Credential } from '../../client-files/clients.ts';
+import { type ClientPlatform, type KeyHelper, platformOf } from '../../client-files/key-helper.ts';
+import { type ClientNames, clientNames, pathOfFile } from '../../client-files/names.ts';
+import { readUserFile } from '../../client-files/user-file.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
 import { systemClock } from '../../kit/clock.ts';
 import { usageError } from '../exit-codes.ts';
 import { defaultProfile, profileOf } from '../profiles.ts';
-import type { Input } from './client-input.ts';
-
-/** A coding client, by the name that commands give it. */
-export type ClientKind = 'messages' | 'build-cli' | 'coding-cli';
+import type { Input } from './client-write.ts';
 
 /** Options that every kind of client has. */
 export interface ClientOptions {
@@ -116,4 +115,72 @@ export function aliasOf(given: string | undefined, model: string): string {
   if (given === undefined) return model.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^[-_]+|-+$/g, '') || 'gateway';
   if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(given)) return given;
   throw usageError('--alias is the name of an entry: letters, digits, dashes and underscores, such as coder');
+}
+
+/** The program that runs: a key helper on this machine calls it again. */
+export interface Program {
+  /** Executable of Node.js. */
+  readonly runtime: string;
+  /** What it runs; absolute. */
+  readonly script: string;
+}
+
+/** The program of this process. */
+export function thisProgram(): Program {
+  return { runtime: process.execPath, script: realpathSync(process.argv[1]!) };
+}
+
+/** Where a client's file is, and for whom. */
+export interface ClientLocation {
+  readonly path: string;
+  /** Of the file with the key, where the client has one. */
+  readonly auth: string | undefined;
+  readonly platform: ClientPlatform;
+  /** Whether it is for everybody who works at the machine. */
+  readonly shared: boolean;
+  /** Whether it belongs on other machines, so that it can only be shown here. */
+  readonly elsewhere: boolean;
+  readonly read: (path: string) => string | undefined;
+}
+
+/** Where the file of a client goes: into its user's home, or to where it looks for what an administrator wants. Raises StartError. */
+export function locationOf(
+  { managed }: Pick<ClientOptions, 'managed'>,
+  client: ClientKind,
+  all_names: ClientNames,
+  env: NodeJS.ProcessEnv,
+): ClientLocation {
+  const names = CLIENTS[client].files(all_names);
+  const here = platformOf(process.platform);
+  if (managed === undefined) {
+    const path = pathOfFile(names.file, env, names.folder_variable);
+    const auth = names.auth_file === undefined ? undefined : pathOfFile(names.auth_file, env, names.folder_variable);
+    return { path, auth, platform: here, shared: false, elsewhere: false, read: readUserFile };
+  }
+  const platform = managed === true ? here : managed;
+  const path = names.managed_file[platform];
+  if (path === undefined) {
+    const where = { linux: 'Linux', macos: 'macOS', windows: 'Windows' }[platform];
+    throw usageError(`this client has no file for every machine on ${where}: set up each user's own instead`);
+  }
+  const elsewhere = platform !== here;
+  return { path, auth: undefined, platform, shared: true, elsewhere, read: elsewhere ? () => undefined : readUserFile };
+}
+
+/** The command that prints a credential for a gateway: this program, or the one that other machines have. */
+export function helperFor(
+  { managed, appscli }: Pick<ClientOptions, 'managed' | 'appscli'>,
+  root_url: string,
+  program: Program,
+): KeyHelper {
+  const args = ['token', '--base-url', root_url];
+  if (appscli !== undefined) return { program: appscli, args };
+  if (managed === undefined) return { program: program.runtime, args: [program.script, ...args] };
+  const platform = managed === true ? platformOf(process.platform) : managed;
+  return { program: platform === 'windows' ? 'appscli.cmd' : 'appscli', args };
+}
+
+/** Whether a program is where a package manager keeps it for one run only. */
+export function isPassing({ script }: Program): boolean {
+  return /[\\/](?:_npx|dlx(?:-[^\\/]*)?)[\\/]/.test(script);
 }

@@ -1,12 +1,10 @@
-import { fieldsOf } from '../../client/answers.ts';
+import { fieldsOf, safeToShow } from '../../client/answers.ts';
 import { createAsk, type Fetch } from '../../client/http.ts';
-import { safeToShow } from '../../client/shape-answer.ts';
-import type { ClientWish } from '../../client-files/draft.ts';
+import type { ClientKind, SetUpSpec } from '../../client-files/clients.ts';
 import { BEARER_HEADER, HEADERS_VARIABLE, howToAuthenticate } from '../../client-files/telemetry.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { usageError } from '../exit-codes.ts';
-import type { ClientKind } from './client-options.ts';
 
 /** What a client sends of each signal, for the person whose client it is. */
 const SENT: Readonly<Record<Signal, string>> = {
@@ -16,7 +14,7 @@ const SENT: Readonly<Record<Signal, string>> = {
 };
 
 /** What is said before a client is told to send telemetry, or no longer to; nothing where that stays as it is. */
-export function describeTelemetry({ telemetry, root_url }: ClientWish): string[] {
+export function describeTelemetry({ telemetry, root_url }: SetUpSpec): string[] {
   if (telemetry === undefined) return [];
   if (telemetry.length === 0) return [`The client will send no telemetry to ${root_url}.`];
   return [
@@ -27,31 +25,31 @@ export function describeTelemetry({ telemetry, root_url }: ClientWish): string[]
 }
 
 /** What is said about the lines for a shell. */
-export function describeShellTelemetry(wish: ClientWish): string[] {
-  if ((wish.telemetry ?? []).length === 0) return describeTelemetry(wish);
+export function describeShellTelemetry(spec: SetUpSpec): string[] {
+  if ((spec.telemetry ?? []).length === 0) return describeTelemetry(spec);
   const others = `Every program started from this shell that uses OpenTelemetry sends to the gateway as well, with your token: --settings puts this into the client's own file.`;
-  return [...describeTelemetry(wish), others];
+  return [...describeTelemetry(spec), others];
 }
 
-/** A wish without the signals that the build CLI does not have. Raises StartError when none is left. */
-export function withoutTraces<W extends ClientWish>(wish: W, warn: (warning: string) => void): W {
-  if (!wish.telemetry?.includes('traces')) return wish;
-  const telemetry = wish.telemetry.filter((signal) => signal !== 'traces');
+/** A spec without the signals that the build CLI does not have. Raises StartError when none is left. */
+export function withoutTraces<S extends SetUpSpec>(spec: S, warn: (warning: string) => void): S {
+  if (!spec.telemetry?.includes('traces')) return spec;
+  const telemetry = spec.telemetry.filter((signal) => signal !== 'traces');
   if (telemetry.length === 0) throw usageError('this client sends no traces: --telemetry takes metrics and logs here');
   warn('this client sends no traces, so it is told about the others only');
-  return { ...wish, telemetry };
+  return { ...spec, telemetry };
 }
 
 /** What is left to do where the file cannot hold the credential of telemetry; `undefined` where nothing is. */
-export function telemetryNote(kind: ClientKind, wish: ClientWish): string | undefined {
-  const { telemetry = [], credential, root_url } = wish;
+export function telemetryNote(kind: ClientKind, spec: SetUpSpec): string | undefined {
+  const { telemetry = [], credential, root_url } = spec;
   if (telemetry.length === 0 || 'sign_in' in credential) return undefined;
   const in_file = kind === 'build-cli' ? [] : kind === 'coding-cli' ? ['token'] : ['token', 'helper'];
   return in_file.some((way) => way in credential) ? undefined : howToAuthenticate(credential, root_url);
 }
 
 /** Variables of the shell about telemetry: to texts, and to a text before the value of another. */
-export function telemetryPrefixes({ telemetry = [], credential }: ClientWish) {
+export function telemetryPrefixes({ telemetry = [], credential }: SetUpSpec) {
   if (telemetry.length === 0 || !('variable' in credential)) return {};
   return { [HEADERS_VARIABLE]: { text: BEARER_HEADER, variable: credential.variable } };
 }

@@ -1,42 +1,47 @@
+import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { openCredentials } from '../../client/credentials.ts';
 import type { Fetch } from '../../client/http.ts';
 import { BrokenFile, inFile } from '../../client-files/broken-file.ts';
-import { planBuildCli } from '../../client-files/build-cli.ts';
-import { planCodingCli } from '../../client-files/coding-cli.ts';
-import type { ClientPlan, ClientWish } from '../../client-files/draft.ts';
-import { parseObject } from '../../client-files/json-text.ts';
 import {
-  credentialVariable,
-  type MessagesWish,
-  messagesVariables,
-  planMessages,
+  CLIENTS,
+  type ClientKind,
+  type ClientPlan,
+  planClient,
+  planRemoval,
+  rowWarnings,
+  type SetUpSpec,
+  shellVariables,
   TIERS,
-  variableWarnings,
-} from '../../client-files/messages.ts';
-import { type ClientNames, pathOfFile } from '../../client-files/names.ts';
+} from '../../client-files/clients.ts';
+import type { ClientNames } from '../../client-files/names.ts';
 import { type Shell, shellLines, shellOf } from '../../client-files/shell-lines.ts';
-import {
-  buildSignals,
-  codingSignals,
-  messagesSignals,
-  shellTelemetry,
-  telemetryWarnings,
-} from '../../client-files/telemetry.ts';
-import { parseToml } from '../../client-files/toml-text.ts';
-import type { Signal } from '../../contract/client-telemetry.ts';
+import { signalsIn, telemetryWarnings } from '../../client-files/telemetry.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { failFile, makeDirectory } from '../../kit/files/user-files.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
+import { PACKAGE_ROOT, packageGateway } from '../../kit/package-root.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
 import { defaultProfile, NEUTRAL_NAMES_NOTE, NEUTRAL_PROFILE } from '../profiles.ts';
 import { hint } from '../program-name.ts';
 import { warner } from '../surroundings.ts';
-import { ASSUMED_WINDOW, checkWish } from './client-check.ts';
-import type { Input } from './client-input.ts';
-import { type ClientLocation, helperFor, isPassing, locationOf, type Program, thisProgram } from './client-location.ts';
-import { aliasOf, type ClientKind, type ClientOptions, credentialOf, namesOf, rootUrl } from './client-options.ts';
+import { ASSUMED_WINDOW, checkSpec } from './client-check.ts';
+import {
+  aliasOf,
+  type ClientLocation,
+  type ClientOptions,
+  credentialOf,
+  helperFor,
+  isPassing,
+  locationOf,
+  namesOf,
+  type Program,
+  rootUrl,
+  thisProgram,
+} from './client-options.ts';
 import {
   describeShellTelemetry,
   describeTelemetry,
@@ -44,8 +49,38 @@ import {
   telemetryPrefixes,
   withoutTraces,
 } from './client-telemetry.ts';
-import { offerDrafts } from './client-write.ts';
-import { keptProgram } from './kept-program.ts';
+import { type Input, offerDrafts } from './client-write.ts';
+
+/**
+ * Where the program of a key helper stays that npx runs from its cache, and how it gets there: `appscli/client` below
+ * `$XDG_DATA_HOME` (`~/.local/share`). `undefined` for a program that is installed, or of which this package is only a part.
+ */
+export function keptProgram(
+  program: Program,
+  env: NodeJS.ProcessEnv,
+): { readonly program: Program; readonly keep: () => void } | undefined {
+  if (packageGateway() === undefined || !isPassing(program)) return undefined;
+  const set = (name: string) => env[name] || undefined;
+  const folder = join(set('XDG_DATA_HOME') ?? join(set('HOME') ?? homedir(), '.local', 'share'), 'appscli', 'client');
+  const script = join(folder, program.script.slice(PACKAGE_ROOT.length + 1));
+  return { program: { ...program, script }, keep: () => copyPackage(folder) };
+}
+
+/** Each file is replaced at once: clients may be running it. Raises StartError. */
+function copyPackage(folder: string): void {
+  for (const entry of readdirSync(PACKAGE_ROOT, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const path = join(entry.parentPath, entry.name);
+    const target = join(folder, path.slice(PACKAGE_ROOT.length + 1));
+    try {
+      makeDirectory(dirname(target));
+      writeFileSync(`${target}.new`, readFileSync(path));
+      renameSync(`${target}.new`, target);
+    } catch (error) {
+      failFile(target, 'written', error);
+    }
+  }
+}
 
 /** What these commands are given beyond their options. */
 export interface ClientSurroundings {
@@ -55,85 +90,25 @@ export interface ClientSurroundings {
   readonly fetch?: Fetch;
 }
 
-/** Options of `appscli client build-cli`. */
-export interface BuildCliOptions extends ClientOptions {
-  readonly model: string;
+/** Options of `appscli client`; some are for one kind of client alone. */
+export interface SetUpOptions extends ClientOptions {
   /** Absent: what the gateway says, if it is asked. */
   readonly contextWindow?: number;
   readonly alias?: string;
   readonly displayName?: string;
   readonly providerName?: string;
-}
-
-/** Options of `appscli client coding-cli`. */
-export interface CodingCliOptions extends ClientOptions {
-  readonly model: string;
-  /** Absent: what the gateway says, if it is asked. */
-  readonly contextWindow?: number;
-  readonly providerName?: string;
-}
-
-/** Options of `appscli client messages`. */
-export interface MessagesOptions extends ClientOptions {
   readonly opusModel?: string;
   readonly sonnetModel?: string;
   readonly haikuModel?: string;
   readonly fableModel?: string;
-  readonly contextWindow?: number;
   readonly discovery?: true;
   readonly cache1h?: true;
   readonly settings?: true;
   readonly shell?: Shell;
 }
 
-interface Wish extends ClientWish {
-  readonly names: ClientNames;
-  /** Keeps the program that the key helper runs, where it is in a cache. */
-  readonly keep?: () => void;
-}
-
-async function wishOf(
-  { env, terminal }: CommandContext,
-  given: ClientOptions,
-  { input, program = thisProgram() }: ClientSurroundings,
-  needs_text = false,
-): Promise<Wish> {
-  const names = namesOf(given.profile);
-  const root_url = rootUrl(given.baseUrl, env);
-  const warn = warner(terminal);
-  if (given.profile === undefined && defaultProfile() === NEUTRAL_PROFILE) warn(NEUTRAL_NAMES_NOTE);
-  if (root_url.startsWith('http:') && !isLoopbackUrl(root_url))
-    warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
-  if (given.apiKey !== undefined)
-    warn('--api-key shows the token to everybody on this machine, and your shell keeps it; --token-stdin does not');
-  const kept = given.appscli === undefined && given.managed === undefined ? keptProgram(program, env) : undefined;
-  const helper = () => helperFor(given, root_url, kept?.program ?? program);
-  const credential = await credentialOf(given, input, { needs_text, helper });
-  if ('helper' in credential && given.managed === undefined) {
-    if (given.appscli === undefined && kept === undefined && isPassing(program))
-      warn('appscli runs from a cache that may be emptied: install it, or say with --appscli where it is');
-    if (!openCredentials(env).read().has(root_url))
-      warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
-  }
-  const { telemetry } = given;
-  return {
-    ...{ names, root_url, credential },
-    ...(kept !== undefined && 'helper' in credential && { keep: kept.keep }),
-    ...(telemetry !== undefined && { telemetry: telemetry || [] }),
-  };
-}
-
-/** The signals that a client sends by its file as it is. Raises StartError for a broken file. */
-function signalsOf({ path, read }: ClientLocation, signalsIn: (text: string) => readonly Signal[]): readonly Signal[] {
-  return broken(() => inFile(path, () => signalsIn((read(path) ?? '').trim())));
-}
-
 /** Makes a plan; what is wrong with a user's file becomes an error with its path and line. */
-export function planned(make: () => ClientPlan): ClientPlan {
-  return broken(make);
-}
-
-function broken<T>(make: () => T): T {
+function planned<T>(make: () => T): T {
   try {
     return make();
   } catch (error) {
@@ -143,143 +118,168 @@ function broken<T>(make: () => T): T {
   }
 }
 
-async function offer(
+/** `appscli client build-cli|coding-cli|messages`. */
+export async function setUpClient(
   context: CommandContext,
-  kind: ClientKind,
-  { drafts, warnings }: ClientPlan,
-  wish: Wish,
-  how: {
-    readonly given: ClientOptions;
-    readonly input: Input;
-    readonly location: ClientLocation;
-    /** What to say about a variable that holds the token. */
-    readonly note: (variable: string) => string | undefined;
-  },
+  client: ClientKind,
+  given: SetUpOptions,
+  { input, fetch, program = thisProgram() }: ClientSurroundings,
 ): Promise<number> {
-  const { root_url, credential } = wish;
-  for (const warning of warnings) warner(context.terminal)(warning);
-  for (const line of describeTelemetry(wish)) context.terminal.info(`${line}\n`);
-  const token = 'token' in credential ? credential.token : undefined;
-  const { write, json } = how.given;
-  const { shared, elsewhere } = how.location;
-  const print = how.given.print || elsewhere;
-  if (shared && print) context.terminal.info(`What follows belongs in ${how.location.path} on each machine.\n`);
-  const exit_code = await offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, {
-    ...(write && { write }),
-    ...(print && { print }),
-    ...(json && { json }),
-    input: how.input,
-    token,
-    facts: { client: kind, base_url: root_url, warnings },
+  const { env, terminal } = context;
+  const warn = warner(terminal);
+  const names = namesOf(given.profile);
+  const root_url = rootUrl(given.baseUrl, env);
+  if (given.profile === undefined && defaultProfile() === NEUTRAL_PROFILE) warn(NEUTRAL_NAMES_NOTE);
+  if (root_url.startsWith('http:') && !isLoopbackUrl(root_url))
+    warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
+  if (given.apiKey !== undefined)
+    warn('--api-key shows the token to everybody on this machine, and your shell keeps it; --token-stdin does not');
+  const kept = given.appscli === undefined && given.managed === undefined ? keptProgram(program, env) : undefined;
+  const helper = () => helperFor(given, root_url, kept?.program ?? program);
+  const credential = await credentialOf(given, input, { needs_text: client === 'coding-cli', helper });
+  if ('helper' in credential && given.managed === undefined) {
+    if (given.appscli === undefined && kept === undefined && isPassing(program))
+      warn('appscli runs from a cache that may be emptied: install it, or say with --appscli where it is');
+    if (!openCredentials(env).read().has(root_url))
+      warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
+  }
+  const { model, telemetry } = given;
+  const base = { root_url, credential, ...(telemetry !== undefined && { telemetry: telemetry || [] }) };
+  const asked = client === 'build-cli' ? withoutTraces(base, warn) : base;
+  const location = locationOf(given, client, names, env);
+  const tiers = tiersOf(given);
+  const window = await checkSpec(context, asked, given, {
+    fetch,
+    sends: () =>
+      planned(() =>
+        inFile(location.path, () => {
+          const text = (location.read(location.path) ?? '').trim();
+          return signalsIn(client, text === '' ? {} : CLIENTS[client].parse(text), root_url, names);
+        }),
+      ),
+    ...(client === 'messages' && { more_models: Object.values(tiers) }),
+    needs_window: client !== 'messages',
   });
-  if (exit_code === EXIT_OK) wish.keep?.();
-  const note = 'variable' in credential ? how.note(credential.variable) : undefined;
-  for (const line of [note, telemetryNote(kind, wish)])
-    if (line !== undefined) context.terminal.info(`${hint(context.terminal, line)}\n`);
+  const spec: SetUpSpec = {
+    ...asked,
+    model,
+    context_window: client === 'messages' ? window : (window ?? ASSUMED_WINDOW),
+    ...(client === 'build-cli' && { alias: aliasOf(given.alias, model!) }),
+    display_name: client === 'build-cli' ? (given.displayName ?? given.providerName) : given.providerName,
+    ...(client === 'messages' && { tiers, discovery: given.discovery === true, cache_1h: given.cache1h === true }),
+  };
+  const rows = CLIENTS[client].rows(spec, names, location.platform);
+  const where = 'your environment';
+  for (const warning of [...rowWarnings(rows, { env }, where), ...telemetryWarnings(client, spec, env, where)])
+    warn(warning);
+  const is_for_file = given.settings || given.write || location.shared || !('variable' in credential);
+  if (client === 'messages' && !is_for_file) return printLines(context, spec, names, { given, location });
+  const plan = planned(() => planClient(client, spec, names, location));
+  const exit_code = await offer(context, client, plan, { spec, given, input, location });
+  if (exit_code === EXIT_OK && 'helper' in credential) kept?.keep();
+  const note = !('variable' in credential)
+    ? undefined
+    : client === 'messages'
+      ? `The token is not in the file: set ${names.messages.variable_prefix}_AUTH_TOKEN where the client starts, or use --token-stdin.`
+      : noteUnset(context, credential.variable);
+  for (const line of [note, telemetryNote(client, spec)])
+    if (line !== undefined) terminal.info(`${hint(terminal, line)}\n`);
   return exit_code;
 }
 
-function noteUnset({ env }: CommandContext) {
-  return (variable: string) =>
-    env[variable] ? undefined : `The client reads its token from ${variable}, which is not set here.`;
+async function offer(
+  context: CommandContext,
+  client: ClientKind,
+  { drafts, warnings }: ClientPlan,
+  how: {
+    readonly spec: SetUpSpec;
+    readonly given: ClientOptions;
+    readonly input: Input;
+    readonly location: ClientLocation;
+  },
+): Promise<number> {
+  const { spec, given, input, location } = how;
+  const { root_url, credential } = spec;
+  for (const warning of warnings) warner(context.terminal)(warning);
+  for (const line of describeTelemetry(spec)) context.terminal.info(`${line}\n`);
+  const { shared, elsewhere, path } = location;
+  const print = given.print || elsewhere;
+  if (shared && print) context.terminal.info(`What follows belongs in ${path} on each machine.\n`);
+  return offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, {
+    ...(given.write && { write: given.write }),
+    ...(print && { print }),
+    ...(given.json && { json: given.json }),
+    input,
+    token: credential !== undefined && 'token' in credential ? credential.token : undefined,
+    facts: { client, base_url: root_url, warnings },
+  });
 }
 
-/** `appscli client build-cli`. */
-export async function buildCli(
-  context: CommandContext,
-  given: BuildCliOptions,
-  surroundings: ClientSurroundings,
-): Promise<number> {
-  const { input, fetch } = surroundings;
-  const warn = warner(context.terminal);
-  const wish = withoutTraces(await wishOf(context, given, surroundings), warn);
-  for (const warning of telemetryWarnings('build-cli', wish, context.env, 'your environment')) warn(warning);
-  const names = wish.names.build_cli;
-  const location = locationOf(given, { ...names, file: names.config_file }, context.env);
-  const sends = () => signalsOf(location, (text) => buildSignals(parseToml(text), wish.root_url));
-  const context_window =
-    (await checkWish(context, wish, given, { fetch, sends, needs_window: true })) ?? ASSUMED_WINDOW;
-  const { model } = given;
-  const display_name = given.displayName ?? given.providerName ?? model;
-  const alias = aliasOf(given.alias, model);
-  const plan = planned(() => planBuildCli({ ...wish, model, alias, display_name, context_window }, names, location));
-  return offer(context, 'build-cli', plan, wish, { given, input, location, note: noteUnset(context) });
-}
-
-/** `appscli client coding-cli`. */
-export async function codingCli(
-  context: CommandContext,
-  given: CodingCliOptions,
-  surroundings: ClientSurroundings,
-): Promise<number> {
-  const { input, fetch } = surroundings;
-  const wish = await wishOf(context, given, surroundings, true);
-  for (const warning of telemetryWarnings('coding-cli', wish, context.env, 'your environment'))
-    warner(context.terminal)(warning);
-  const names = wish.names.coding_cli;
-  const location = locationOf(given, { ...names, file: names.config_file }, context.env);
-  const sends = () => signalsOf(location, (text) => codingSignals(parseToml(text), wish.root_url));
-  const context_window =
-    (await checkWish(context, wish, given, { fetch, sends, needs_window: true })) ?? ASSUMED_WINDOW;
-  const { path: config, read } = location;
-  const auth = pathOfFile(names.auth_file, context.env, names.folder_variable);
-  const { model, providerName: provider_name = 'custom' } = given;
-  const plan = planned(() =>
-    planCodingCli({ ...wish, model, provider_name, context_window }, names, { config, auth, read }),
-  );
-  return offer(context, 'coding-cli', plan, wish, { given, input, location, note: noteUnset(context) });
+function noteUnset({ env }: CommandContext, variable: string): string | undefined {
+  return env[variable] ? undefined : `The client reads its token from ${variable}, which is not set here.`;
 }
 
 /** A tier that nobody names has the model itself: what helps it along would else ask for a model of the vendor. */
-function tiersOf(given: MessagesOptions): MessagesWish['tiers'] {
+function tiersOf(given: SetUpOptions): NonNullable<SetUpSpec['tiers']> {
   const { model, opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = given;
   const named = { opus, sonnet, haiku, fable };
   return Object.fromEntries(TIERS.map((tier) => [tier, named[tier] ?? model]).filter(([, id]) => id !== undefined));
 }
 
-/** `appscli client messages`. */
-export async function messages(
+/** Lines for a shell in place of the settings of the Messages client. */
+function printLines(
   context: CommandContext,
-  given: MessagesOptions,
-  surroundings: ClientSurroundings,
-): Promise<number> {
-  const { input, fetch } = surroundings;
-  const wish = await wishOf(context, given, surroundings);
-  const names = wish.names.messages;
-  const location = locationOf(given, { ...names, file: names.settings_file }, context.env);
-  const { model, discovery = false, cache1h: cache_1h = false } = given;
-  const tiers = tiersOf(given);
-  const sends = () => signalsOf(location, (text) => messagesSignals(parseObject(text || '{}'), { ...wish, ...names }));
-  const more_models = Object.values(tiers);
-  const context_window = await checkWish(context, wish, given, { fetch, sends, more_models, needs_window: false });
-  const full: MessagesWish = { ...wish, model, tiers, context_window, discovery, cache_1h };
-  for (const warning of variableWarnings(full, names, context.env, 'your environment'))
-    warner(context.terminal)(warning);
-  if (given.settings || given.write || location.shared || !('variable' in wish.credential)) {
-    const plan = planned(() => planMessages(full, names, location));
-    const note = () =>
-      `The token is not in the file: set ${credentialVariable(names)} where the client starts, or use --token-stdin.`;
-    return offer(context, 'messages', plan, wish, { given, input, location, note });
-  }
-  const texts = { ...messagesVariables(full, names), ...shellTelemetry(full, names) };
-  const copies = { [credentialVariable(names)]: wish.credential.variable };
-  const prefixed = telemetryPrefixes(full);
+  spec: SetUpSpec,
+  names: ClientNames,
+  { given, location }: { readonly given: SetUpOptions; readonly location: ClientLocation },
+): number {
   const { terminal, env } = context;
+  const { variable } = spec.credential as { readonly variable: string };
+  const texts = shellVariables(spec, names);
+  const copies = { [`${names.messages.variable_prefix}_AUTH_TOKEN`]: variable };
+  const prefixed = telemetryPrefixes(spec);
   if (given.json) {
-    terminal.data(
-      `${jsonText({ client: 'messages', base_url: wish.root_url, variables: texts, copies, ...(Object.keys(prefixed).length > 0 && { prefixed }) })}\n`,
-    );
-  } else {
-    terminal.verbatim(
-      `${shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies, prefixed }).join('\n')}\n`,
-    );
-    const unset = noteUnset(context)(wish.credential.variable);
-    if (unset !== undefined) terminal.info(`${unset}\n`);
-    for (const line of describeShellTelemetry(full)) terminal.info(`${line}\n`);
-    if (discovery) {
-      const cache = join(dirname(location.path), 'cache', 'gateway-models.json');
-      terminal.info(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
-    }
+    const more = Object.keys(prefixed).length > 0 && { prefixed };
+    terminal.data(`${jsonText({ client: 'messages', base_url: spec.root_url, variables: texts, copies, ...more })}\n`);
+    return EXIT_OK;
+  }
+  const lines = shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies, prefixed });
+  terminal.verbatim(`${lines.join('\n')}\n`);
+  const unset = noteUnset(context, variable);
+  for (const line of [...(unset === undefined ? [] : [unset]), ...describeShellTelemetry(spec)])
+    terminal.info(`${line}\n`);
+  if (spec.discovery) {
+    const cache = join(dirname(location.path), 'cache', 'gateway-models.json');
+    terminal.info(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
   }
   return EXIT_OK;
+}
+
+/** Options of `appscli client remove`. */
+export type RemoveOptions = Pick<ClientOptions, 'baseUrl' | 'profile' | 'managed' | 'write' | 'print' | 'json'>;
+
+/** `appscli client remove`: takes what belongs to a gateway out of a client's files, and nothing else. */
+export async function removeClient(
+  context: CommandContext,
+  client: ClientKind,
+  given: RemoveOptions,
+  { input }: { readonly input: Input },
+): Promise<number> {
+  const root_url = rootUrl(given.baseUrl, context.env);
+  const names = namesOf(given.profile);
+  const location = locationOf(given, client, names, context.env);
+  const { drafts } = planned(() => planRemoval(client, root_url, names, location));
+  if (drafts.length === 0) {
+    context.terminal.info(`The files of the client say nothing of ${root_url}.\n`);
+    return EXIT_OK;
+  }
+  const { write, print, json } = given;
+  return offerDrafts(context, drafts, {
+    ...(write && { write }),
+    ...(print && { print }),
+    ...(json && { json }),
+    input,
+    token: undefined,
+    facts: { client, base_url: root_url },
+  });
 }

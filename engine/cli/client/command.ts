@@ -1,4 +1,5 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import type { ClientKind } from '../../client-files/clients.ts';
 import { PLATFORMS } from '../../client-files/key-helper.ts';
 import { SHELLS } from '../../client-files/shell-lines.ts';
 import { SIGNALS, type Signal } from '../../contract/client-telemetry.ts';
@@ -31,26 +32,32 @@ function signals(text: string): Signal[] {
   throw new InvalidArgumentError(`Write some of ${SIGNALS.join(', ')}, with commas.`);
 }
 
-const managed = () =>
-  new Option(
-    '--managed [system]',
-    'the file for every user of a machine, to be rolled out: linux, macos or windows; else that of this machine',
-  ).choices([...PLATFORMS]);
-
-/** The options that every client has. */
-function addCommon(command: Command): Command {
+/** Options of every command about the files of a client. */
+function addFiles(command: Command): Command {
   return command
     .addOption(baseUrl())
+    .option(
+      '--profile <name>',
+      'names of files, keys and variables: shipped for claude, codex and grok, or a file; else neutral',
+    )
+    .addOption(
+      new Option(
+        '--managed [system]',
+        'the file for every user of a machine, to be rolled out: linux, macos or windows; else that of this machine',
+      ).choices([...PLATFORMS]),
+    )
+    .option('--write', 'write without asking')
+    .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))
+    .addOption(json('print a JSON object with what was done'));
+}
+
+function addCommon(command: Command): Command {
+  return addFiles(command)
     .option('--api-key-env <name>', 'name of the environment variable that holds the token, never the token itself')
     .option('--api-key <token>', 'the token itself; others on this machine may see it, unlike with --token-stdin')
     .option('--token-stdin', "read the token from standard input, for the user's own file")
     .option('--key-helper', 'let the client run this program for its token, as the person who signed in')
     .option('--appscli <path>', 'what the key helper runs; else this program, with --managed the appscli on the PATH')
-    .addOption(managed())
-    .option(
-      '--profile <name>',
-      'names of files, keys and variables: shipped for claude, codex and grok, or a file; else neutral',
-    )
     .addOption(
       new Option(
         '--telemetry [signals]',
@@ -60,10 +67,7 @@ function addCommon(command: Command): Command {
         .preset('metrics,logs'),
     )
     .option('--no-telemetry', 'take that away again; without either it stays as it is')
-    .option('--check', 'ask the gateway first whether it has the model for this token')
-    .option('--write', 'write without asking')
-    .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))
-    .addOption(json('print a JSON object with what was done'));
+    .option('--check', 'ask the gateway first whether it has the model for this token');
 }
 
 const window = (otherwise: string) =>
@@ -93,33 +97,29 @@ ${examples('appscli client build-cli --base-url https://gw.example.com --model c
 }
 
 async function load() {
-  const [commands, { processInput }] = await Promise.all([import('./client.ts'), import('./client-input.ts')]);
+  const [commands, { processInput }] = await Promise.all([import('./client.ts'), import('./client-write.ts')]);
   return { ...commands, surroundings: { input: processInput() } };
 }
 
 function addRemove(client: Command, context: CommandContext, finish: Finish): void {
-  client
-    .command('remove')
-    .description("take what belongs to a gateway out of a client's files again")
+  addFiles(client.command('remove').description("take what belongs to a gateway out of a client's files again"))
     .addArgument(new Argument('<client>').choices(['messages', 'build-cli', 'coding-cli']))
-    .addOption(baseUrl())
-    .option(
-      '--profile <name>',
-      'names of files, keys and variables: shipped for claude, codex and grok, or a file; else neutral',
-    )
-    .addOption(managed())
-    .option('--write', 'write without asking')
-    .addOption(new Option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'))
-    .addOption(json('print a JSON object with what was done'))
     .addHelpText('after', examples('appscli client remove messages --base-url https://gateway.example.com'))
     .action(async (kind, given) => {
-      const [{ removeClient }, { surroundings }] = await Promise.all([import('./client-remove.ts'), load()]);
+      const { removeClient, surroundings } = await load();
       finish(await removeClient(context, kind, given, surroundings));
     });
 }
 
+function setUp(client: Command, context: CommandContext, finish: Finish, kind: ClientKind, about: string): Command {
+  return addCommon(client.command(kind).description(about)).action(async (given) => {
+    const { setUpClient, surroundings } = await load();
+    finish(await setUpClient(context, kind, given, surroundings));
+  });
+}
+
 function addBuildCli(client: Command, context: CommandContext, finish: Finish): void {
-  addCommon(client.command('build-cli').description('set up the build CLI (chat completions)'))
+  setUp(client, context, finish, 'build-cli', 'set up the build CLI (chat completions)')
     .requiredOption('--model <id>', 'model at the gateway', oneLine)
     .option('--alias <name>', 'name of the entry in the file; else made from the model')
     .option('--display-name <text>', 'what the client shows; else the provider name or the model', oneLine)
@@ -131,15 +131,11 @@ function addBuildCli(client: Command, context: CommandContext, finish: Finish): 
 The entry becomes the default of the client. Without --token-stdin or --api-key
 the client reads its token from the variable RELAY_API_KEY, or the one you name.
 ${examples('appscli client build-cli --base-url https://gw.example.com --model coder-1', 'appscli client build-cli --model coder-1 --api-key-env GATEWAY_TOKEN --write')}`,
-    )
-    .action(async (given) => {
-      const { buildCli, surroundings } = await load();
-      finish(await buildCli(context, given, surroundings));
-    });
+    );
 }
 
 function addCodingCli(client: Command, context: CommandContext, finish: Finish): void {
-  addCommon(client.command('coding-cli').description('set up the coding CLI (Responses)'))
+  setUp(client, context, finish, 'coding-cli', 'set up the coding CLI (Responses)')
     .requiredOption('--model <id>', 'model at the gateway', oneLine)
     .option('--provider-name <text>', 'what the client calls the gateway', oneLine)
     .addOption(window('200000'))
@@ -149,15 +145,11 @@ function addCodingCli(client: Command, context: CommandContext, finish: Finish):
 The client shortens its conversation at 95 % of the window. The token goes into
 its own file, unless --api-key-env names a variable that holds it.
 ${examples('appscli client coding-cli --base-url https://gw.example.com --model coder-1', 'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt')}`,
-    )
-    .action(async (given) => {
-      const { codingCli, surroundings } = await load();
-      finish(await codingCli(context, given, surroundings));
-    });
+    );
 }
 
 function addMessages(client: Command, context: CommandContext, finish: Finish): void {
-  addCommon(client.command('messages').description('set up the Messages client'))
+  setUp(client, context, finish, 'messages', 'set up the Messages client')
     .option('--model <id>', 'fixed model, also of each tier that is not named', oneLine)
     .option('--opus-model <id>', 'model of the tier opus', oneLine)
     .option('--sonnet-model <id>', 'model of the tier sonnet', oneLine)
@@ -177,9 +169,5 @@ Prints lines for your shell. --settings, --write, --token-stdin, --api-key,
 With --sign-in the client signs in at the gateway by itself and renews what it
 is given; with --key-helper it runs this program for each token.
 ${examples('eval "$(appscli client messages --base-url https://gateway.example.com)"', 'appscli client messages --model coder-1 --discovery --cache-1h --settings', 'appscli client messages --sign-in', 'appscli client messages --key-helper --managed macos > managed-settings.json')}`,
-    )
-    .action(async (given) => {
-      const { messages, surroundings } = await load();
-      finish(await messages(context, given, surroundings));
-    });
+    );
 }

@@ -1,19 +1,18 @@
+import type { ClientKind } from '../../client-files/clients.ts';
 import { secretTexts } from '../../client-files/show-diff.ts';
 import type { CheckResult } from '../../contract/checks.ts';
-import { type ClientKind, type Desk, openDesk } from '../../doctor/desk.ts';
-import type { Diagnosis } from '../../doctor/diagnosis.ts';
-import { type DeskQuestion, examineDesk, examineFiles } from '../../doctor/examine-desk.ts';
-import { type ComposedFixes, composeAllFixes } from '../../doctor/fixes.ts';
+import { type Desk, type Diagnosis, openDesk } from '../../doctor/desk.ts';
+import { type DeskQuestion, examineDesk } from '../../doctor/examine-desk.ts';
+import { composeFixes } from '../../doctor/fixes.ts';
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import { counted } from '../amounts.ts';
-import { type Input, processInput } from '../client/client-input.ts';
 import { namesOf, rootUrl } from '../client/client-options.ts';
+import { type Input, processInput, writeDrafts } from '../client/client-write.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
 import { defaultProfile, profileFilesInUse } from '../profiles.ts';
 import { programName } from '../program-name.ts';
 import { openReport, type Report, type ReportOptions } from '../report/report.ts';
-import { offerFixes } from './offer-fixes.ts';
 
 /** Options of `appscli doctor` on a person's machine. */
 export interface DeskOptions extends ReportOptions {
@@ -64,21 +63,13 @@ async function look(context: CommandContext, question: DeskQuestion, given: Desk
   const report = openReport(context, given, DOCTOR);
   const name = programName(context.terminal);
   const diagnoses = await tell(report, question, name);
-  const fixable = fixesOf(question, diagnoses).changes.length;
+  const fixable = composeFixes(question.desks[0], diagnoses).changes.length;
   const exit_code = report.end({ fixable_files: fixable });
   if (fixable > 0)
     context.terminal.info(`${counted(fixable, 'file')} can be mended: ${name} doctor --fix shows how, and asks.\n`);
   return exit_code;
 }
 
-function fixesOf({ desks, only }: DeskQuestion, diagnoses: readonly Diagnosis[]): ComposedFixes {
-  return composeAllFixes(desks[0], diagnoses, (files) => {
-    const [first, ...others] = desks.map((desk) => ({ ...desk, ...files }));
-    return examineFiles({ desks: [first!, ...others], only });
-  });
-}
-
-/** Makes all checks, and reports each. */
 async function tell(report: Report | undefined, question: DeskQuestion, name: string): Promise<Diagnosis[]> {
   const diagnoses: Diagnosis[] = [];
   let began = performance.now();
@@ -127,8 +118,13 @@ async function mend(
   const name = programName(terminal);
   const diagnoses = await tell(first, question, name);
   const exit_code = first?.end({});
-  const fixes = fixesOf(question, diagnoses);
-  const { is_written, files } = await offerFixes(context, fixes, { write: given.write === true, input });
+  const { changes, hides, failures } = composeFixes(question.desks[0], diagnoses);
+  for (const failure of failures) terminal.info(`Not mended: ${failure}\n`);
+  if (changes.length === 0) terminal.info('There is nothing that --fix can mend.\n');
+  const { is_written, files } =
+    changes.length === 0
+      ? { is_written: false, files: [] }
+      : await writeDrafts(terminal, changes, { write: given.write === true, input, hides });
   const is_proposed = files.length > 0 && !is_written;
   if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;
   if (is_text) terminal.info('\nLooking again:\n\n');

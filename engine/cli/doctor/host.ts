@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { examineHost } from '../../doctor/host/examine-host.ts';
-import { type Machine, thisMachine } from '../../doctor/host/machine.ts';
+import { type Machine, thisMachine } from '../../doctor/host/host.ts';
 import type { CommandContext } from '../context.ts';
 import { openReport, type ReportOptions } from '../report/report.ts';
 

@@ -1,11 +1,25 @@
-import type { Decision, DryRun, RuleStep, SentStep, StageStep } from '../../explain/dry-run.ts';
-import type { LimitStep } from '../../explain/limits.ts';
-import { describeReason, describeValue } from '../../explain/words.ts';
+import { DROP_REASONS } from '../../contract/forwarding.ts';
+import type {
+  Decision,
+  DryRun,
+  LimitStep,
+  PastRequest,
+  RuleStep,
+  SentStep,
+  StageStep,
+  UpstreamStep,
+} from '../../explain/dry-run.ts';
+import {
+  describeAmount,
+  describeAttempt,
+  describeDropped,
+  describeReason,
+  describeValue,
+} from '../../explain/words.ts';
 import { formatUsd, usdToNano } from '../../kit/money.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { formatTable } from '../table.ts';
 import { formatMoment } from '../times.ts';
-import { attemptLines, upstreamLines } from './describe-upstreams.ts';
 
 const DETAIL = ' '.repeat(7);
 
@@ -70,7 +84,6 @@ function ruleLines(steps: readonly RuleStep[], line_width: number): string[] {
   ];
 }
 
-/** Who or what a limit is of; of a combination everything. */
 function ofWhom({ scope, key }: LimitStep): string {
   return scope.includes('+') ? (JSON.parse(key) as string[]).join(' + ') : key;
 }
@@ -98,7 +111,7 @@ function changeLines(limit: LimitStep, line_width: number): string[] {
     ...(set === null ? [] : [`set at run time by ${set.by}, ${formatMoment(set.at)}`]),
     ...grants.map(
       ({ amount, at, by, expires_at }) =>
-        `${amountOf(unit, amount)}${unit === 'usd' ? ' USD' : ` ${unit}`} granted by ${by}, ${formatMoment(at)}, until ${formatMoment(expires_at)}`,
+        `${describeAmount(unit, amount)} granted by ${by}, ${formatMoment(at)}, until ${formatMoment(expires_at)}`,
     ),
   ];
   return wrapText(`${ofWhom(limit)}: ${sentences.join('; ')}`, line_width, DETAIL);
@@ -150,6 +163,38 @@ function sentLines(sent: SentStep): string[] {
     ...headers.map(([name, value]) => `  ${name}: ${value}`),
     `  body: ${body}`,
     `  SHA-256 ${sha256}`,
+  ];
+}
+
+const numbered = (number: number | string) => `${String(number).padStart(3)}  `;
+
+/** Share of the sessions, where several of one order can serve and nobody knows the session. */
+function shareOf({ order, weight, turn }: UpstreamStep, { upstreams, past }: DryRun): string {
+  const sharing = upstreams.filter((step) => step.turn !== undefined && step.order === order);
+  if (past === undefined || turn === undefined || sharing.length === 1) return '';
+  const sum = sharing.reduce((all, step) => all + step.weight, 0);
+  return ` (${sum === 0 ? 0 : Math.round((weight / sum) * 1000) / 10} % of the sessions)`;
+}
+
+/** Where a request can go, in the order to be tried; then what is not asked, and why. */
+function upstreamLines(run: DryRun, line_width: number): string[] {
+  return run.upstreams.flatMap((step) => {
+    const { upstream, turn, dropped, translated_into, cache_downgraded } = step;
+    const changes = [
+      ...(translated_into === undefined ? [] : [`translated into ${translated_into}`]),
+      ...(cache_downgraded ? ['with a prompt cache of five minutes'] : []),
+    ];
+    const why = dropped === undefined ? '' : `: ${DROP_REASONS[dropped]} (${dropped})`;
+    const text = `${[`${upstream}${shareOf(step, run)}`, ...changes].join(', ')}${why}`;
+    return wrapText(text, line_width, numbered(turn ?? '-'), DETAIL);
+  });
+}
+
+/** What became of a request: every attempt with its outcome and what followed, and what was not asked. */
+function attemptLines({ attempts, dropped }: PastRequest, line_width: number): string[] {
+  return [
+    ...attempts.flatMap((attempt) => wrapText(describeAttempt(attempt), line_width, numbered(attempt.n), DETAIL)),
+    ...dropped.flatMap((text) => wrapText(describeDropped(text), line_width, numbered('-'), DETAIL)),
   ];
 }
 

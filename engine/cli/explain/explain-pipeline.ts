@@ -1,17 +1,14 @@
 import { basename } from 'node:path';
+import { ERRORS } from '../../contract/errors.ts';
+import { type EffectiveRule, RULE_TITLES } from '../../explain/rules.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
 import { shownPath } from '../../source/diagnostics/render.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import { formatTable, numbers } from '../table.ts';
-import { raisedCodes } from './explain-stage.ts';
 
 const LISTS = ['stages', 'on_error', 'finally'] as const;
-
-function stageOf({ definition }: StageEntry): string {
-  return `${definition.name}@${definition.version}`;
-}
 
 function guardOf({ when }: StageEntry): string {
   return when === undefined ? 'always' : formatCondition(when);
@@ -21,7 +18,6 @@ function chainOf(entry: StageEntry): readonly { readonly file: string; readonly 
   return entry.chain ?? [];
 }
 
-/** One entry as data: what `explain --json` prints. */
 function entryData(entry: StageEntry | ErrorClause, list: (typeof LISTS)[number], order: number, cwd: string) {
   const { definition, options, when, mode, fail_closed, timeout_seconds, position } = entry;
   return {
@@ -77,7 +73,7 @@ function inPieces(options: object): string {
 
 function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: string): string[] {
   const { definition, options, fail_closed, timeout_seconds } = entry;
-  const { reads, readsIfSet, writes, needs } = definition;
+  const { reads, readsIfSet, writes, raises, needs } = definition;
   const list = (label: string, items: readonly string[]) =>
     items.length === 0 ? [] : detail(label, items.join(', '), line_width);
   const limits = [
@@ -90,7 +86,7 @@ function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: 
     ...list('reads', reads),
     ...list('if set', readsIfSet),
     ...list('writes', writes),
-    ...list('raises', raisedCodes(definition)),
+    ...list('raises', raises.length === Object.keys(ERRORS).length ? ['any error code'] : raises),
     ...list('may use', needs),
     ...list('limits', limits),
     ...[...chainOf(entry)].reverse().map(({ file, line }) => `${' '.repeat(7)}used by ${shownPath(file, cwd)}:${line}`),
@@ -106,7 +102,7 @@ function listLines(pipeline: PipelineSpec, list: (typeof LISTS)[number], line_wi
   const rows = entries.map((entry, i) => [
     String(i + 1),
     entry.id,
-    stageOf(entry),
+    `${entry.definition.name}@${entry.definition.version}`,
     `${entry.mode === 'shadow' ? 'shadow: ' : ''}${guardOf(entry)}`,
     own_file(entry) ? `:${entry.position.line}` : `${basename(entry.position.file)}:${entry.position.line}`,
   ]);
@@ -204,4 +200,30 @@ export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: n
     '',
     ...wrapText(`${legend.join('; ')}. appscli explain ${by_length[0]?.name ?? 'NAME'} shows one of them.`, line_width),
   ];
+}
+
+/** Lines: a section per kind of rule, each rule with its effect, its condition as a sentence and where it comes from. */
+export function describeRules(rules: readonly EffectiveRule[], line_width: number): string[] {
+  const kinds = Map.groupBy(rules, ({ kind }) => kind);
+  const order = Object.keys(RULE_TITLES) as EffectiveRule['kind'][];
+  const sections = order.flatMap((kind) => {
+    const own = kinds.get(kind);
+    return own === undefined ? [] : [{ title: RULE_TITLES[kind], own }];
+  });
+  return sections.flatMap(({ title, own }, i) => [
+    ...(i === 0 ? [] : ['']),
+    title,
+    ...own.flatMap((rule, index) => [
+      ...wrapText(
+        `${rule.name}${rule.mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${rule.effect}`,
+        line_width,
+        `${String(index + 1).padStart(3)}  `,
+        '     ',
+      ),
+      ...(rule.text === 'always' || rule.text === 'otherwise'
+        ? []
+        : wrapText(`when ${rule.text}`, line_width, '       ', '         ')),
+      `       ${rule.file}:${rule.line}`,
+    ]),
+  ]);
 }

@@ -1,9 +1,10 @@
 import type { GatewayConfig } from '../../contract/config.ts';
-import type { StartError } from '../../contract/start-error.ts';
+import { StartError } from '../../contract/start-error.ts';
 import type { DryRun } from '../../explain/dry-run.ts';
+import { recallRequest, replayRecord } from '../../explain/past-request.ts';
 import { pathFinder } from '../../kit/path-patterns.ts';
 import { listed } from '../../kit/text/suggest.ts';
-import type { Counted } from '../../money/limits/counted.ts';
+import type { Counted } from '../../money/limits/room.ts';
 import { readCounters, readRunTimeLimits } from '../../money/reports/spending.ts';
 import { groupsOf } from '../../simulate/diff/models.ts';
 import { describePlayed } from '../../simulate/dry-run.ts';
@@ -13,7 +14,7 @@ import type { Loaded } from '../../source/spec.ts';
 import { openDatabase } from '../../store/database.ts';
 import { listDrained } from '../../upstreams/states/drained-upstreams.ts';
 import type { CommandContext } from '../context.ts';
-import { usageError } from '../exit-codes.ts';
+import { EXIT_FINDINGS, usageError } from '../exit-codes.ts';
 import { commandLog } from '../with-database.ts';
 import { readRequest, withHeaders } from './request-file.ts';
 
@@ -31,7 +32,6 @@ export interface Caller {
   readonly region?: string;
   /** Headers beside those of the file, as `name: value`. */
   readonly header?: readonly string[];
-  /** Name of the caller's access token. */
   readonly tokenName?: string;
   /** Milliseconds since the epoch; now where absent. */
   readonly at?: number;
@@ -75,7 +75,6 @@ function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
   );
 }
 
-/** Why a request got to no pipeline. */
 function unserved({ pipelines }: Loaded, method: string, path: string, { response }: Played): StartError {
   const [pathname] = path.split('?');
   const served_path = pathFinder(pipelines.flatMap(({ match }) => match.paths))(pathname!);
@@ -140,4 +139,26 @@ export async function explainRequestFile(
     caller.path ?? request.path ?? '/v1/messages',
     played,
   );
+}
+
+/**
+ * What the configuration of today would make of a request that the audit log remembers. Nothing runs, as the log keeps no
+ * body. Raises StartError.
+ */
+export async function explainPastRequest(
+  context: CommandContext,
+  usable: { readonly loaded: Loaded; readonly config: GatewayConfig },
+  request_id: string,
+): Promise<DryRun> {
+  const { config } = usable;
+  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
+  try {
+    const remembered = await recallRequest(database, config, request_id);
+    if (remembered !== undefined) return replayRecord(usable, remembered);
+  } finally {
+    await database.close();
+  }
+  throw new StartError(`the audit log has no request ${request_id}; appscli audit tail --json shows ids`, {
+    exit_code: EXIT_FINDINGS,
+  });
 }

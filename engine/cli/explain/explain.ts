@@ -1,265 +1,295 @@
-import { existsSync } from 'node:fs';
-import { ERRORS, type ErrorCode } from '../../contract/errors.ts';
-import { FACTS, type FactPath } from '../../contract/facts.ts';
+import { existsSync, statSync } from 'node:fs';
+import { Option } from 'commander';
 import { StartError } from '../../contract/start-error.ts';
-import { jsonText, printableLines } from '../../kit/text/printable.ts';
+import { effectiveRules } from '../../explain/rules.ts';
+import { loadToRun } from '../../gateway/reload.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
-import { OPERATORS, type Operator } from '../../rules/operators.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import { fieldRule } from '../../protocols/body/decisive-fields.ts';
 import { ConfigurationError } from '../../source/configuration-error.ts';
-import { DIAGNOSTICS, type DiagnosticCode } from '../../source/diagnostics/codes.ts';
-import { isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
-import { ORIGIN_HEADERS, originHeader } from '../../upstreams/origin-headers.ts';
+import { ENDING_HERE, isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
+import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK, usageError } from '../exit-codes.ts';
-import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages/stages.ts';
-import { findKeys, keyNames } from './configuration-keys.ts';
-import { describeError, describeFact, describeHeader, describeOperator, isHeaderName } from './describe-reference.ts';
-import { describeCode, explainCode } from './explain-code.ts';
+import { usageError } from '../exit-codes.ts';
+import { collected, email, notEmpty, option, time } from '../options.ts';
+import { showReport } from '../show.ts';
+import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages.ts';
+import { describeDryRun } from './describe-dry-run.ts';
+import { describeMatrix, describePipeline, describeRules, pipelineData } from './explain-pipeline.ts';
+import { type Caller, explainPastRequest, explainRequestFile } from './explain-request.ts';
 import {
-  CONFIGURATION_WORDS,
-  type Explanation,
-  explainConfiguration,
-  isFile,
-  WORDS_KNOWN,
-  wordMeant,
-} from './explain-configuration.ts';
-import { describeField, explainField } from './explain-decisive.ts';
-import {
-  describeFailover,
-  describeFailoverWord,
-  FAILOVER_WORDS,
-  failoverData,
-  failoverWordData,
-  isFailoverWord,
-} from './explain-failover.ts';
-import { explainKey } from './explain-key.ts';
-import type { Caller } from './explain-request.ts';
-import { describeStage } from './explain-stage.ts';
-import {
-  describeTelemetry,
-  describeTelemetryWord,
-  PROMETHEUS_NAMES,
-  TELEMETRY_NAMES,
-  telemetryData,
-  telemetryName,
-  telemetryWordData,
-} from './explain-telemetry.ts';
+  describeBlocks,
+  describeEntries,
+  type Entry,
+  entriesData,
+  entriesOf,
+  findEntries,
+  KINDS,
+  mentioning,
+  readPage,
+} from './reference.ts';
 
-/** Names with a dot mean nothing else, so that they may stand alone. */
-const DOTTED_TELEMETRY_NAMES = TELEMETRY_NAMES.filter((name) => name.includes('.'));
+interface Explanation {
+  lines(line_width: number): readonly string[];
+  readonly data: object;
+}
 
-/** What is to be explained, and how. */
-export interface ExplainOptions extends StagesFrom, Caller {
-  /** A kind of word and the word, or the word alone. */
-  readonly words: readonly string[];
+interface ExplainOptions extends StagesFrom, Caller {
+  readonly word?: string;
+  /** The word of the reference, after its kind. */
+  readonly name?: string;
   readonly json?: true;
 }
 
-/** A kind of words that the reference knows. */
-interface Kind {
-  readonly names: readonly string[];
-  /** Those that can only stand after the kind, because they are ordinary words. */
-  readonly words?: readonly string[];
-  /** Whether it can explain a name that it does not list. */
-  takes?(name: string): boolean;
-  explain(name: string, stages: readonly KnownStage[]): Explanation;
-}
+const CONFIGURATION_WORDS = ['pipelines', 'rules'];
+const REQUEST_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const CODE = /^[CW]\d+$/i;
+/** Most words of a page that mention what was asked for. */
+const MENTIONS_MAX = 20;
 
-const users = (stages: readonly KnownStage[], list: 'writes' | 'raises', name: string) =>
-  stages.filter(({ stage }) => (stage[list] as readonly string[]).includes(name)).map(({ stage }) => stage.name);
-
-function kinds(stages: readonly KnownStage[]): Readonly<Record<string, Kind>> {
-  return {
-    code: {
-      names: Object.keys(DIAGNOSTICS),
-      explain(name) {
-        const explained = explainCode(name as DiagnosticCode);
-        return { lines: (width) => describeCode(explained, width), data: explained };
-      },
-    },
-    stage: {
-      names: stages.map(({ stage }) => stage.name),
-      explain(name) {
-        const known = stages.find(({ stage }) => stage.name === name)!;
-        return { lines: (width) => describeStage(known.stage, width), data: stageData(known) };
-      },
-    },
-    fact: {
-      names: Object.keys(FACTS),
-      explain(name) {
-        const path = name as FactPath;
-        const written_by = users(stages, 'writes', name);
-        return {
-          lines: (width) => describeFact(path, written_by, width),
-          data: { fact: name, ...FACTS[path], written_by },
-        };
-      },
-    },
-    operator: {
-      names: Object.keys(OPERATORS),
-      explain(name) {
-        const operator = name as Operator;
-        const { meaning, example } = OPERATORS[operator];
-        return { lines: (width) => describeOperator(operator, width), data: { operator: name, meaning, example } };
-      },
-    },
-    header: {
-      names: ORIGIN_HEADERS.flatMap(({ names }) => names),
-      takes: isHeaderName,
-      explain(name) {
-        const found = originHeader(name.toLowerCase());
-        return {
-          lines: (width) => describeHeader(name, found, width),
-          data: {
-            header: name,
-            kept_back: found !== undefined,
-            effect: found?.effect ?? null,
-            dropped_from_requests: isDecisiveHeader(name.toLowerCase()),
-          },
-        };
-      },
-    },
-    // Only after its kind: a pipeline may have the name of a field.
-    field: {
-      names: [],
-      takes: (name) => name !== '',
-      explain(name) {
-        const explained = explainField(name);
-        return { lines: (width) => describeField(explained, width), data: explained };
-      },
-    },
-    // Only after its kind, or where nothing else has the name: many keys are called like a pipeline or a stage.
-    key: {
-      names: [],
-      words: keyNames(),
-      takes: (name) => findKeys(name).length > 0,
-      explain: (name) => explainKey(name)!,
-    },
-    failover: {
-      names: ['failover'],
-      words: FAILOVER_WORDS,
-      takes: isFailoverWord,
-      explain(name) {
-        if (name === 'failover') return { lines: describeFailover, data: failoverData() };
-        return { lines: (width) => describeFailoverWord(name, width), data: failoverWordData(name) };
-      },
-    },
-    telemetry: {
-      names: ['telemetry', ...DOTTED_TELEMETRY_NAMES, ...PROMETHEUS_NAMES],
-      words: TELEMETRY_NAMES,
-      takes: (name) => telemetryName(name) !== undefined,
-      explain(asked) {
-        const name = telemetryName(asked) ?? asked;
-        if (name === 'telemetry') return { lines: describeTelemetry, data: telemetryData() };
-        return { lines: (width) => describeTelemetryWord(name, width), data: telemetryWordData(name) };
-      },
-    },
-    error: {
-      names: Object.keys(ERRORS),
-      explain(name) {
-        const code = name as ErrorCode;
-        const raised_by = users(stages, 'raises', name);
-        return {
-          lines: (width) => describeError(code, raised_by, width),
-          data: { error: name, ...ERRORS[code], raised_by },
-        };
-      },
-    },
-  };
-}
-
-const KEY_HELP = 'write it as it stands in its file, such as limit_usd, spend_limits.rules or upstreams[].base_url';
-
-/** Raises StartError: the word is unknown. */
-function unknown(kind: string, name: string, names: readonly string[]): never {
-  const known = kind === 'key' ? KEY_HELP : `there is ${listed(names, 12)}`;
-  const help = didYouMean(name, names, known);
-  throw usageError(`there is no ${kind} ${name}; ${help}`);
-}
-
-/** A kind of word that says nothing alone, with one of its names. */
-const NAME_EXAMPLES = {
-  code: 'C2004',
-  stage: 'forward',
-  fact: 'principal.groups',
-  operator: 'in',
-  error: 'forbidden',
-  field: 'service_tier',
-  header: 'set-cookie',
-  key: 'spend_limits.rules',
-} as const;
-
-/** Raises StartError: there has to be a name. */
-function needsName(kind: keyof typeof NAME_EXAMPLES): never {
-  const example = NAME_EXAMPLES[kind];
-  throw usageError(`which ${kind}? Give its name: appscli explain ${kind} ${example}`);
-}
-
-/** Raises StartError: the word is not in the reference, and there is no configuration with pipelines of that name. */
-function unknownWithout(config: string, word: string, reference: readonly string[]): never {
-  const help = wordMeant(word, reference, `${WORDS_KNOWN}; pipelines and requests need a configuration: --config`);
-  throw usageError(`there is nothing called ${word} in the reference, and no ${config} here; ${help}`);
-}
-
-/** A diagnostic code, however it is written; `undefined` when the word is none. */
-function codeOf(word: string): string | undefined {
-  return /^[CW]\d+$/i.test(word) ? word.toUpperCase() : undefined;
-}
-
-function explainWord(words: readonly string[], stages: readonly KnownStage[]): Explanation | undefined {
-  const known = kinds(stages);
-  const [first = '', second] = words;
-  if (second === undefined && Object.hasOwn(NAME_EXAMPLES, first)) needsName(first as keyof typeof NAME_EXAMPLES);
-  if (second !== undefined) {
-    const kind = Object.hasOwn(known, first) ? known[first]! : unknown('kind of word', first, Object.keys(known));
-    const name = first === 'code' ? second.toUpperCase() : second;
-    return kind.names.includes(name) || kind.takes?.(name)
-      ? kind.explain(name, stages)
-      : unknown(first, second, kind.words ?? kind.names);
-  }
-  const code = codeOf(first);
-  if (code !== undefined && !known.code!.names.includes(code)) unknown('code', code, known.code!.names);
-  return Object.values(known)
-    .find(({ names }) => names.includes(code ?? first))
-    ?.explain(code ?? first, stages);
-}
+/** Whether a word names something a request can be read from; a directory may well be called like a stage. */
+const isFile = (word: string) => existsSync(word) && !statSync(word).isDirectory();
 
 /** `appscli explain`: a word of the reference, or what a configuration does. Raises ConfigurationError, StartError. */
 export async function explain(context: CommandContext, given: ExplainOptions): Promise<number> {
-  const { terminal } = context;
-  const [first = '', second] = given.words;
-  // A file that is not there is not meant as a key either.
-  const may_be_key =
-    second === undefined && !Object.hasOwn(NAME_EXAMPLES, first) && !isFile(first) && !first.endsWith('.json');
-  const key = may_be_key ? explainKey(first) : undefined;
-  const explanation = await explainOther(context, given).catch((error: unknown) => {
-    // Keys are as they are, whether there is a configuration without mistakes or not.
-    if (key === undefined || !(error instanceof StartError || error instanceof ConfigurationError)) throw error;
-    if (error instanceof ConfigurationError)
-      terminal.info(`${given.config} has mistakes: "appscli check" tells them.\n`);
-    return key;
-  });
-  const is_of_gateway = findKeys(first).some(({ file }) => file === 'gateway.yaml');
-  const also =
-    key === undefined || key === explanation || !is_of_gateway ? [] : ['', `Of the key: appscli explain key ${first}`];
-  const text = given.json
-    ? `${jsonText(explanation.data, 2)}\n`
-    : printableLines([...explanation.lines(terminal.columns), ...also]);
-  terminal.data(text);
-  return EXIT_OK;
+  const { word = 'pipelines', name } = given;
+  const found = Object.hasOwn(KINDS, word)
+    ? await explainKind(context, word, name, given)
+    : await explainWord(context, word, name, given);
+  return showReport(context, given.json, found.data, () => found.lines(context.terminal.columns));
 }
 
-/** What anything but a key comes to; a key after its kind. Raises ConfigurationError, StartError. */
-async function explainOther(context: CommandContext, given: ExplainOptions): Promise<Explanation> {
-  const [first = ''] = given.words;
-  // A broken configuration must not keep its own diagnostics, or its keys, from being explained.
-  const needs_nothing = first === 'code' || first === 'key' || codeOf(first) !== undefined;
-  const about_configuration = CONFIGURATION_WORDS.includes(first) || isFile(first);
-  const stages = needs_nothing || about_configuration ? [] : await knownStages(context, given);
-  const explained = explainWord(given.words, stages);
-  if (explained !== undefined) return explained;
-  const reference = [...Object.values(kinds(stages)).flatMap(({ names }) => names), ...keyNames()];
-  const is_without = !about_configuration && !given.config_named && !existsSync(given.config);
-  if (is_without) unknownWithout(given.config, first, reference);
-  return explainConfiguration(context, first, given, reference);
+const ofEntries = (entries: readonly Entry[]): Explanation => ({
+  lines: (width) => describeEntries(entries, width),
+  data: entriesData(entries),
+});
+
+/** What becomes of a name that the reference does not list. */
+const UNLISTED: Readonly<Record<string, (name: string) => string>> = {
+  header(name) {
+    if (ENDING_HERE.has(name)) return 'In a request it ends at the gateway.';
+    return isDecisiveHeader(name)
+      ? 'In a request it chooses who serves or pays: it is dropped unless allow_headers of the upstream lists it.'
+      : 'It chooses nothing that the gateway decides: it passes unchanged, in requests and in answers.';
+  },
+  field(name) {
+    const rule = fieldRule(name, true);
+    return rule === undefined
+      ? 'It passes as it was sent, unless a model that the caller may not use is named in it.'
+      : `It decides ${rule.meaning}: it is ${rule.rule === 'check' ? 'held against the models that the caller may use' : 'refused unless allow_fields of the upstream lists it'}.`;
+  },
+};
+
+/** A word of one kind, or all that the reference says of the kind. Raises StartError. */
+async function explainKind(
+  context: CommandContext,
+  kind: string,
+  name: string | undefined,
+  given: ExplainOptions,
+): Promise<Explanation> {
+  const pages = KINDS[kind]!;
+  if (name === undefined) {
+    const blocks = pages.flatMap(readPage);
+    return { lines: (width) => describeBlocks(blocks, width), data: entriesData(entriesOf(pages)) };
+  }
+  const entries = entriesOf(pages);
+  const found = findEntries(entries, name);
+  if (found.length > 0) return ofEntries(found);
+  const own = kind === 'stage' ? await ownStages(context, given) : [];
+  const stage = own.find((each) => each.stage.name === name);
+  if (stage !== undefined) return ofStage(stage);
+  const mentions = kind === 'code' ? [] : mentioning(entries, name).slice(0, MENTIONS_MAX);
+  if (mentions.length > 0) return ofEntries(mentions);
+  if (Object.hasOwn(UNLISTED, kind) && /^[^\s:]+$/.test(name)) {
+    const isNamed = (text: string) => text.includes(`\`${name}\``) || text.includes(`\`${name}: `);
+    const prose = pages.flatMap(readPage).filter((block) => block.kind === 'text' && isNamed(block.text));
+    const blocks = prose.length > 0 ? prose : [{ kind: 'text', text: UNLISTED[kind]!(name.toLowerCase()) } as const];
+    return ofEntries([{ page: kind, word: name, is_plain: false, blocks, below: [] }]);
+  }
+  const known = [...entries.map(({ word }) => word), ...own.map((each) => each.stage.name)];
+  throw usageError(
+    `there is no ${kind} ${name}; ${didYouMean(name, known, `"appscli explain ${kind}" prints all that there is to say`)}`,
+  );
 }
+
+/** What a word means alone: to a configuration, else in the reference. Raises ConfigurationError, StartError. */
+async function explainWord(
+  context: CommandContext,
+  word: string,
+  name: string | undefined,
+  given: ExplainOptions,
+): Promise<Explanation> {
+  if (name !== undefined)
+    throw usageError(`there is no kind of word ${word}; there is ${listed(Object.keys(KINDS), 12)}`);
+  if (CONFIGURATION_WORDS.includes(word) || REQUEST_ID.test(word) || isFile(word)) {
+    return (await explainConfiguration(context, word, given)).found!;
+  }
+  // A broken configuration must not keep its own diagnostics from being explained.
+  if (CODE.test(word)) return explainKind(context, 'code', word, given);
+  const entries = entriesOf([...new Set(Object.values(KINDS).flat())]);
+  const known = findEntries(entries, word);
+  const plain = known.filter(({ is_plain }) => is_plain);
+  if (plain.length > 0) return ofEntries(plain);
+  const own = await ownStages(context, given).catch(() => []);
+  const stage = own.find((each) => each.stage.name === word);
+  if (stage !== undefined) return ofStage(stage);
+  if (known.length > 0 && !existsSync(given.config)) return ofEntries(known);
+  const { found, pipelines } = await configured(context, word, given, known.length > 0);
+  if (found !== undefined && known.length === 0) return found;
+  if (found !== undefined) {
+    const also = ['', `Of the reference: appscli explain key ${word}`];
+    return { ...found, lines: (width) => [...found.lines(width), ...also] };
+  }
+  if (known.length > 0) return ofEntries(known);
+  const words = [...CONFIGURATION_WORDS, ...pipelines, ...entries.map((entry) => entry.word)];
+  const whole = words.find((each) => each.endsWith(`.${word}`));
+  const help =
+    whole === undefined
+      ? didYouMean(
+          word,
+          words,
+          `the pipelines are ${listed(pipelines)}, kinds of words ${listed(Object.keys(KINDS), 12)}`,
+        )
+      : `did you mean \`${whole}\`?`;
+  throw usageError(`there is no pipeline, file or word of the reference called ${word}; ${help}`);
+}
+
+/** What the configuration has of a word, where there is one; mistakes in it don't matter to what the reference knows. */
+async function configured(
+  context: CommandContext,
+  word: string,
+  given: ExplainOptions,
+  is_known: boolean,
+): Promise<{ readonly found?: Explanation | undefined; readonly pipelines: readonly string[] }> {
+  if (!given.config_named && !existsSync(given.config)) return { pipelines: [] };
+  try {
+    return await explainConfiguration(context, word, given);
+  } catch (error) {
+    if (!is_known || !(error instanceof StartError || error instanceof ConfigurationError)) throw error;
+    if (error instanceof ConfigurationError)
+      context.terminal.info(`${given.config} has mistakes: "appscli check" tells them.\n`);
+    return { pipelines: [] };
+  }
+}
+
+async function ownStages(context: CommandContext, given: ExplainOptions): Promise<readonly KnownStage[]> {
+  return (await knownStages(context, given)).filter(({ own }) => own);
+}
+
+/** A stage of the operator's own, which no generated page has. */
+function ofStage(known: KnownStage): Explanation {
+  const { name, version, summary, examples, options, ...facts } = stageData(known);
+  const properties = Object.entries((options.properties ?? {}) as Record<string, object>);
+  return {
+    data: stageData(known),
+    lines: (width) => [
+      `Stages: ${name}, version ${version}, yours`,
+      '',
+      ...wrapText(summary, width),
+      ...Object.entries(facts).flatMap(([key, value]) =>
+        Array.isArray(value) && value.length > 0 ? wrapText(`${key}: ${value.join(', ')}`, width, '  ', '    ') : [],
+      ),
+      ...properties.flatMap(([key, schema]) =>
+        wrapText(
+          `${key}: ${Object.entries(schema)
+            .map(([word, value]) => (word === 'description' ? value : `${word} ${JSON.stringify(value)}`))
+            .join('; ')}`,
+          width,
+          '  ',
+          '    ',
+        ),
+      ),
+      ...examples.flatMap(({ title, yaml }) => ['', `${title}:`, ...yaml.split('\n').map((line) => `  ${line}`)]),
+    ],
+  };
+}
+
+/** What a configuration does, where a word asks about it, and the names of its pipelines. Raises ConfigurationError, StartError. */
+async function explainConfiguration(
+  context: CommandContext,
+  word: string,
+  given: Caller & { readonly config: string },
+): Promise<{ readonly found: Explanation | undefined; readonly pipelines: readonly string[] }> {
+  const stages = await context.stages();
+  const usable = await loadToRun(given.config, { stages, env: context.env, environment: 'ignored' });
+  const { config, loaded } = usable;
+  const cwd = process.cwd();
+  const { pipelines } = loaded;
+  const only = (found: Explanation | undefined) => ({ found, pipelines: pipelines.map(({ name }) => name) });
+  if (word === 'pipelines') {
+    const data = pipelines.map((pipeline) => pipelineData(pipeline, cwd));
+    return only({ lines: (width) => describeMatrix(pipelines, width), data });
+  }
+  if (word === 'rules') {
+    const rules = effectiveRules(loaded, config, cwd);
+    return only({ lines: (width) => describeRules(rules, width), data: rules });
+  }
+  const pipeline = pipelines.find(({ name }) => name === word);
+  if (pipeline !== undefined) {
+    return only({ lines: (width) => describePipeline(pipeline, width, cwd), data: pipelineData(pipeline, cwd) });
+  }
+  if (!REQUEST_ID.test(word) && !isFile(word)) return only(undefined);
+  const run = isFile(word)
+    ? await explainRequestFile(context, usable, word, given)
+    : await explainPastRequest(context, usable, word);
+  return only({ lines: (width) => describeDryRun(run, width, config.spend_limits?.time_zone), data: run });
+}
+
+/** `appscli explain`. */
+export const commands: readonly CommandRow[] = [
+  {
+    arguments: [
+      [
+        '[word]',
+        'pipelines (the default), rules, the name of a pipeline, a file with a request, the id of a past request; or a word of the reference',
+      ],
+      ['[name]', `a word of the reference after its kind: ${Object.keys(KINDS).join(', ')}`],
+    ],
+    options: [
+      option('--user <email>', 'of a request: who asks', email),
+      option('--group <name>', 'of a request: token group of the caller', notEmpty),
+      option(
+        '--member-of <group>',
+        'of a request: group of the caller at the identity provider; may be repeated',
+        collected,
+      ),
+      option('--signed-in', 'of a request: the caller has signed in and uses no access token'),
+      option('--team <name>', 'of a request: team of the caller', notEmpty),
+      option('--project <name>', 'of a request: project of the caller', notEmpty),
+      option('--address <ip>', 'of a request: where it comes from; 127.0.0.1 where absent', notEmpty),
+      option('--region <name>', 'of a request: region it comes from', notEmpty),
+      option(
+        '--header <name: value>',
+        "of a request: a header beside those of the file, such as 'x-team: red'; may be repeated",
+        collected,
+      ),
+      new Option('--token-name <name>', "of a request: name of the caller's access token")
+        .argParser(notEmpty)
+        .conflicts('signedIn'),
+      option('--at <when>', 'of a request: when it comes; now where absent', time),
+      option('--path <path>', 'of a request: where it goes; /v1/messages where absent', notEmpty),
+      option(
+        '--ledger',
+        'of a request: count what is spent by now, and leave out drained upstreams, from the database',
+      ),
+    ],
+    place: 'configuration',
+    asks_config_named: true,
+    json: 'print JSON',
+    examples: [
+      'appscli explain                          all pipelines on one screen',
+      'appscli explain messages                 one of them, stage by stage',
+      'appscli explain rules                    every rule, with where it is from',
+      'appscli explain request.json --user ann@example.com --group engineers',
+      "appscli explain request.json --header 'x-team: red' --token-name ci",
+      'appscli explain C2003                    what check complains about',
+      'appscli explain stage forward            its options, facts and errors',
+      'appscli explain principal.groups         what a rule can see',
+      'appscli explain spend_limits.rules       a key of gateway.yaml or other files',
+      'appscli explain key models               where a pipeline has its name, too',
+      'appscli explain failover                 what follows when an upstream fails',
+      'appscli explain telemetry                every span, event and metric',
+    ],
+    run: explain,
+  },
+];

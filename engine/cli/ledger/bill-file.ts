@@ -23,6 +23,7 @@ const USUAL_NAMES = {
 
 /** Far more than a bill per model and day needs. */
 const BYTES_MAX = 200 * 1024 * 1024;
+const NO_AMOUNT = 'which is no number like 1234.56 or -0.5: without separators, signs of currencies and parentheses';
 const RECORD_MAX = 1024 * 1024;
 /** Amounts are added up in atto-USD, since bills may tell more than nano-USD. */
 const ATTO_DIGITS = 18;
@@ -48,12 +49,11 @@ export function readBill(file: string, columns: BillColumns = {}): Bill {
   } catch (error) {
     if (error instanceof BillError) throw usageError(`${file}:${error.position}: ${error.message}`);
     if (error instanceof CsvError)
-      throw usageError(`${file}:${error.lines}: it is not CSV: ${describeCsvError(error)}`);
+      throw usageError(`${file}:${error.lines}: it is not CSV: ${printable(error.message)}`);
     throw error;
   }
 }
 
-/** The bytes of a file that is UTF-8. */
 function bytesOf(file: string): Buffer {
   let bytes: Buffer;
   try {
@@ -73,32 +73,18 @@ function bytesOf(file: string): Buffer {
   }
 }
 
-const CSV_ERRORS: Readonly<Record<string, string>> = {
-  CSV_RECORD_INCONSISTENT_FIELDS_LENGTH: 'the line has another number of columns than the first one',
-  CSV_QUOTE_NOT_CLOSED: 'a quote is opened and never closed',
-  INVALID_OPENING_QUOTE: 'a quote stands in the middle of a value',
-  CSV_INVALID_CLOSING_QUOTE: 'something follows a quote that closes a value',
-  CSV_MAX_RECORD_SIZE: 'a line is longer than 1 MiB',
-};
-
-function describeCsvError({ code }: CsvError): string {
-  return CSV_ERRORS[code] ?? code;
-}
-
 /** Reads a bill; raises BillError and CsvError. */
 function parseBill(bytes: Buffer, columns: BillColumns): Bill {
-  const lineOf = lineCounter(bytes);
   let reader: LineReader | undefined;
   const totals = new Map<string, { day: string; model: string; atto: bigint }>();
-  let lines = 0;
+  let many = 0;
   parse(bytes, {
     bom: true,
     // Otherwise the first line decides for all.
     record_delimiter: ['\r\n', '\n', '\r'],
     skip_empty_lines: true,
     max_record_size: RECORD_MAX,
-    on_record(record: string[], info: Info) {
-      const line = lineOf(info);
+    on_record(record: string[], { lines: line }: Info) {
       if (reader === undefined) {
         reader = createLineReader(record, line, columns);
         return null;
@@ -108,20 +94,19 @@ function parseBill(bytes: Buffer, columns: BillColumns): Bill {
       const total = totals.get(name) ?? { day, model, atto: 0n };
       total.atto += atto;
       totals.set(name, total);
-      lines++;
+      many++;
       // Nothing is kept of the line itself.
       return null;
     },
   });
   if (reader === undefined) throw new BillError('1', 'the file is empty; a bill begins with a line of column names');
-  if (lines === 0) throw new BillError('2', 'there is nothing below the column names');
+  if (many === 0) throw new BillError('2', 'there is nothing below the column names');
   const costs = [...totals.values()].map(({ day, model, atto }) => ({ day, model, cost_nano_usd: nanoOf(atto) }));
-  return { lines, costs };
+  return { lines: many, costs };
 }
 
 type LineReader = (record: readonly string[], line: number) => { day: string; model: string; atto: bigint };
 
-/** Knows the columns of a bill by its first line. */
 function createLineReader(titles: readonly string[], line: number, columns: BillColumns): LineReader {
   if (titles.length === 1 && /[;\t|]/.test(titles[0]!)) {
     throw new BillError(String(line), 'the columns are not separated by commas; save it with commas between them');
@@ -184,7 +169,6 @@ function modelOf(text: string): string {
   return text;
 }
 
-/** The day of a date or of a time in UTC. */
 function dayOf(text: string): string {
   const time = /^(\d{4}-\d{2}-\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|\+00:00| UTC)?)?$/.exec(text);
   const day = time?.[1];
@@ -197,7 +181,7 @@ function dayOf(text: string): string {
 /** Atto-USD of a decimal number, exactly. Raises RangeError that says what is wrong with it. */
 export function parseAmount(text: string): bigint {
   const parts = /^(-?)(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(text);
-  if (parts === null) throw new RangeError(`is ${quoted(text)}, ${amountProblem(text)}`);
+  if (parts === null) throw new RangeError(`is ${quoted(text)}, ${NO_AMOUNT}`);
   const [, sign, whole = '', fraction = '', exponent = '0'] = parts;
   const digits = BigInt(whole + fraction.replace(/0+$/, ''));
   const shift = Number(exponent) + ATTO_DIGITS - fraction.replace(/0+$/, '').length;
@@ -209,39 +193,8 @@ export function parseAmount(text: string): bigint {
   return sign === '-' ? -atto : atto;
 }
 
-function amountProblem(text: string): string {
-  if (text === '') return 'which is no number';
-  if (/^-?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?$/.test(text)) {
-    return `which has separators between thousands; write ${text.replace(/[,' ]/g, '')}`;
-  }
-  if (/^-?\d+,\d+$|^-?\d{1,3}(?:\.\d{3})+,\d+$/.test(text)) return 'which has a decimal comma; write 1234.56';
-  if (/^\(.*\)$/.test(text)) return 'which is in parentheses; write a minus sign for a credit';
-  if (/^-?[^\d\s.-]{1,3} ?-?\d/.test(text)) return 'which has a currency sign; write the number alone';
-  return /^-?\d{16,}/.test(text) ? 'more money than there is' : 'which is no number like 1234.56';
-}
-
 /** Nano-USD of atto-USD, a half away from zero. */
 export function nanoOf(atto: bigint): bigint {
   const half = atto < 0n ? -ATTO_PER_NANO / 2n : ATTO_PER_NANO / 2n;
   return (atto + half) / ATTO_PER_NANO;
-}
-
-const CR = 13;
-const LF = 10;
-
-/** Knows on which line each record begins, one after the other: csv-parse counts CR LF within quotes as two. */
-function lineCounter(bytes: Buffer): (info: Info) => number {
-  let at = 0;
-  let line = 1;
-  const countTo = (end: number) => {
-    for (; at < end; at++) if (bytes[at] === LF || (bytes[at] === CR && bytes[at + 1] !== LF)) line++;
-  };
-  return ({ bytes: end }) => {
-    let begin = at;
-    while (bytes[begin] === CR || bytes[begin] === LF) begin++;
-    countTo(begin);
-    const first = line;
-    countTo(end);
-    return first;
-  };
 }

@@ -1,25 +1,56 @@
+import { chooseBaseUrl, withoutApiPath } from '../../client/base-url.ts';
+import { openCredentials } from '../../client/credentials.ts';
+import { freshCredentials } from '../../client/fresh-credentials.ts';
+import { createAsk } from '../../client/http.ts';
 import { clientNames } from '../../client-files/names.ts';
+import { systemClock } from '../../kit/clock.ts';
+import { parseListenAddress } from '../../kit/net/addresses.ts';
 import { wayTo } from '../../kit/net/way.ts';
 import { printableLines } from '../../kit/text/printable.ts';
+import { didYouMean } from '../../kit/text/suggest.ts';
 import { type Asker, createAsker, isUnreachable, NotAsked, noAnswer, proxyNotes } from '../../selfcheck/ask.ts';
 import { NO_MODEL, type SelfCheck, type SelfCheckOutcome, type Subject } from '../../selfcheck/check.ts';
 import { CHECKS } from '../../selfcheck/checks.ts';
-import { ASSUMED_PRICE, NO_PRICE, planCosts } from '../../selfcheck/costs.ts';
-import { ECHO_MODEL, openEcho } from '../../selfcheck/echo/open-echo.ts';
+import { ECHO_MODEL, type EchoPlace, openEcho } from '../../selfcheck/echo/open-echo.ts';
 import { reachesEcho } from '../../selfcheck/forwarding.ts';
-import { type ChosenModel, chooseModel } from '../../selfcheck/models.ts';
+import {
+  ASSUMED_PRICE,
+  type Budget,
+  type ChosenModel,
+  chooseModel,
+  NO_PRICE,
+  type Price,
+  type PriceSource,
+  planCosts,
+} from '../../selfcheck/models.ts';
 import { runChecks } from '../../selfcheck/run.ts';
 import { secretHider, withoutSecrets } from '../../selfcheck/without-secrets.ts';
+import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE } from '../exit-codes.ts';
-import { profilesInUse } from '../profiles.ts';
+import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE, usageError } from '../exit-codes.ts';
+import { profileFilesInUse, profileOf } from '../profiles.ts';
 import { openReport, type Report, type ReportOptions } from '../report/report.ts';
 import { say } from '../show.ts';
-import type { Surroundings } from '../surroundings.ts';
+import { type Surroundings, warner } from '../surroundings.ts';
 import { formatTable, numbers } from '../table.ts';
-import { tokenIn } from '../token-variable.ts';
-import { checksNamed, echoPlaceOf, gatewayOf, tokenOf } from './selfcheck-input.ts';
-import { describePlan, describeSubject, type Plan, roomFor, usdText } from './selfcheck-text.ts';
+
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,199}$/;
+const TOKEN = /^[\x21-\x7e]{1,8192}$/;
+
+/** The token in a variable that an option names. Raises StartError, which never repeats what may be a token. */
+export function tokenIn(variable: string, option: string, env: NodeJS.ProcessEnv): string {
+  if (!VARIABLE.test(variable) || variable.startsWith('gw_')) {
+    throw usageError(
+      `${option} takes the name of an environment variable, not a token; if that was one, revoke it: your shell may have kept it`,
+    );
+  }
+  const token = (env[variable] ?? '').trim();
+  if (token === '') throw usageError(`${option} names ${variable}, and that is not set`);
+  if (TOKEN.test(token)) return token;
+  throw usageError(
+    `${option} names ${variable}, and what that holds is no token: it has spaces or other odd characters`,
+  );
+}
 
 /** What `appscli selfcheck` is told. */
 export interface SelfcheckOptions extends ReportOptions {
@@ -48,7 +79,7 @@ export async function selfcheck(
   if (given.list) return list(context, checks);
   const { root_url, given_url } = gatewayOf(given.baseUrl, context);
   const echo_place = echoPlaceOf(given.echo);
-  const profiles = profilesInUse(given.profile);
+  const profiles = profileFilesInUse(given.profile).map(profileOf);
   const limit_token =
     given.limitTokenEnv === undefined ? undefined : tokenIn(given.limitTokenEnv, '--limit-token-env', context.env);
   const token = await tokenOf(given.tokenEnv, root_url, context, surroundings);
@@ -113,7 +144,7 @@ async function checkGateway(
     tell([`Asks it for a word, to see whether that reaches the echo upstream at ${echo.url}.`]);
   }
   const plan = await makePlan(subject, chosen, { checks, max_usd: given.maxUsd });
-  tell([...describePlan(plan), '']);
+  tell([...describeEcho(plan), ...describeCosts(plan), '']);
   const refuse = (check: SelfCheck) => whyNotMade(check, plan);
   const begin = ({ title }: SelfCheck) => report.begin(title);
   for await (const result of runChecks(checks, subject, { begin, refuse, seconds: given.timeout })) {
@@ -220,4 +251,144 @@ function list({ terminal }: CommandContext, checks: readonly SelfCheck[]): numbe
   const columns = ['check', { title: 'what is checked', kind: 'brief' as const }, ...numbers('tokens in', 'out')];
   terminal.data(printableLines(formatTable(columns, rows, terminal.table_columns)));
   return EXIT_OK;
+}
+
+/** What is about to be done. */
+export interface Plan {
+  readonly root_url: string;
+  readonly given_url: string;
+  readonly chosen: ChosenModel;
+  readonly budget: Budget;
+  readonly price: Price;
+  readonly price_source: PriceSource;
+  readonly max_usd: number;
+  /** Where the echo upstream listens, and whether the gateway forwards to it. */
+  readonly echo: { readonly url: string; readonly is_reached: boolean } | undefined;
+}
+
+/** What people are told at the beginning, a sentence or two each. */
+export function describeSubject({
+  root_url,
+  given_url,
+  chosen,
+}: Pick<Plan, 'root_url' | 'given_url' | 'chosen'>): string[] {
+  const taken_off = given_url.slice(root_url.length);
+  return [
+    `Checks ${root_url} with ${describeModel(chosen)}.`,
+    ...(taken_off === ''
+      ? []
+      : [`The address was given with ${taken_off}, which is left off here: paths are put behind it.`]),
+  ];
+}
+
+function describeModel({ model, reason, listed }: ChosenModel): string {
+  if (model === undefined) {
+    return `no model: it ${listed === undefined ? 'gives no list of models' : 'lists none'}, and --model names none`;
+  }
+  const why = {
+    named: '',
+    echo: ' of the echo upstream',
+    cheapest: ` (the cheapest of ${listed} that it lists; --model names another)`,
+    first: ` (${listed === 1 ? 'the only one' : `the first of ${listed}`} that it lists; --model names another)`,
+  };
+  return `the model ${model}${why[reason ?? 'named']}`;
+}
+
+function describeEcho({ echo, chosen }: Plan): string[] {
+  if (echo === undefined) return [];
+  if (echo.is_reached) return [`The gateway forwards this model to the echo upstream at ${echo.url}.`];
+  return [
+    `The gateway does not forward ${chosen.model ?? 'a model'} to the echo upstream at ${echo.url}: give it an upstream with that address as base URL, a route to it for a model, and name this model with --model.`,
+  ];
+}
+
+function describeCosts({ budget, price, price_source, max_usd }: Plan): string[] {
+  const { requests, input_tokens, output_tokens, usd, too_dear } = budget;
+  if (requests === 0 && too_dear.size === 0) return ['Costs nothing: no model is asked.'];
+  const asked = `${counted(requests, 'request')} to the model, ${number(input_tokens)} tokens in and ${number(output_tokens)} out`;
+  if (price_source === 'echo') return [`Costs nothing: ${asked}, all answered by the echo upstream.`];
+  const { input_usd_per_million, output_usd_per_million } = price;
+  const rate = `${input_usd_per_million} USD for a million in and ${output_usd_per_million} out`;
+  const source =
+    price_source === 'gateway'
+      ? `at ${rate}, as the gateway says`
+      : `at ${rate}, which is assumed: the gateway tells no price`;
+  return [
+    `Costs at most ${usdText(usd)} USD: ${asked}, ${source}.`,
+    ...(too_dear.size === 0
+      ? []
+      : [
+          `${counted(too_dear.size, 'check')} more would go beyond --max-usd ${max_usd}; --max-usd ${roomFor(budget)} makes all.`,
+        ]),
+  ];
+}
+
+function number(value: number): string {
+  return value.toLocaleString('en-US');
+}
+
+/** An amount in USD, rounded up so that it stays one that is not passed. */
+export function usdText(usd: number): string {
+  return (Math.ceil(usd * 10_000 - 1e-9) / 10_000).toFixed(4);
+}
+
+/** What to allow so that all checks can be made, in USD. */
+export function roomFor({ usd, too_dear }: Budget): string {
+  const all = [...too_dear.values()].reduce((sum, each) => sum + each, usd);
+  return (Math.ceil(all * 100 - 1e-9) / 100).toFixed(2);
+}
+
+const ECHO_PLACE: EchoPlace = { host: '127.0.0.1', port: 4010 };
+
+/** The gateway that is meant, as it was given and without `/v1`. Raises StartError. */
+export function gatewayOf(
+  given: string | undefined,
+  { terminal, env }: CommandContext,
+): { readonly root_url: string; readonly given_url: string } {
+  const preset = given ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
+  const signed_in = preset === undefined ? [...openCredentials(env, warner(terminal)).read().keys()] : [];
+  const given_url = chooseBaseUrl(given, env, signed_in, 'taken');
+  return { root_url: withoutApiPath(given_url), given_url };
+}
+
+/** The token in the variable that was named, else that of the person's sign-in. Raises StartError. */
+export async function tokenOf(
+  variable: string | undefined,
+  root_url: string,
+  { terminal, env }: CommandContext,
+  { fetch, clock = systemClock }: Surroundings,
+): Promise<string> {
+  if (variable !== undefined) return tokenIn(variable, '--token-env', env);
+  const credentials = openCredentials(env, warner(terminal));
+  if (!credentials.read().has(root_url)) {
+    throw usageError(
+      `which token? Name the environment variable that holds it with --token-env, or sign in: appscli login --base-url ${root_url}`,
+    );
+  }
+  return (await freshCredentials({ credentials, ask: createAsk({ fetch }), clock, base_url: root_url })).access_token;
+}
+
+/** Where the echo upstream listens; `undefined` where there is to be none. Raises StartError. */
+export function echoPlaceOf(given: true | string | undefined): EchoPlace | undefined {
+  if (given === undefined) return undefined;
+  if (given === true) return ECHO_PLACE;
+  const text = /^\d{1,5}$/.test(given) ? `${ECHO_PLACE.host}:${given}` : given;
+  const place = parseListenAddress(text);
+  if (place !== undefined) return place;
+  throw usageError('--echo takes a host and a port of this machine, such as 127.0.0.1:4010');
+}
+
+/** The checks whose ids, or the beginnings of whose ids, were named; all where none was. Raises StartError for unknown ones. */
+export function checksNamed(checks: readonly SelfCheck[], only: readonly string[] | undefined): readonly SelfCheck[] {
+  if (only === undefined) return checks;
+  const isNamed = (id: string, name: string) => id === name || id.startsWith(`${name}.`);
+  for (const name of only) {
+    if (checks.some(({ id }) => isNamed(id, name))) continue;
+    const ids = checks.map(({ id }) => id);
+    const groups = ids.map((id) => id.split('.', 1)[0]!);
+    throw usageError(
+      `--only: there is no check ${name}; ${didYouMean(name, [...ids, ...groups], 'appscli selfcheck --list shows them')}`,
+    );
+  }
+  return checks.filter(({ id }) => only.some((name) => isNamed(id, name)));
 }

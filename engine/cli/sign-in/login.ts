@@ -1,17 +1,16 @@
 import type { DeviceCode } from '../../client/answers.ts';
 import { chooseBaseUrl } from '../../client/base-url.ts';
-import { hasBrowser, openBrowser } from '../../client/browser.ts';
-import { type CredentialsFile, openCredentials } from '../../client/credentials.ts';
-import { type Credentials, credentialsFrom } from '../../client/credentials-text.ts';
-import { awaitApproval, requestDeviceCode } from '../../client/device-sign-in.ts';
-import { discover } from '../../client/discovery.ts';
+import { type Credentials, type CredentialsFile, credentialsFrom, openCredentials } from '../../client/credentials.ts';
+import { awaitApproval, discover, hasBrowser, openBrowser, requestDeviceCode } from '../../client/device-sign-in.ts';
+import { revokeCredentials } from '../../client/fresh-credentials.ts';
 import { type Ask, createAsk } from '../../client/http.ts';
-import { revokeCredentials } from '../../client/revoke.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { systemClock } from '../../kit/clock.ts';
 import { jsonText } from '../../kit/text/printable.ts';
+import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import { option } from '../options.ts';
 import { programName } from '../program-name.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
 import { describeCode, signInProgress } from './format-sign-in.ts';
@@ -53,7 +52,6 @@ function pageOf({ verification_uri, verification_uri_complete }: DeviceCode): st
   return verification_uri_complete ?? verification_uri;
 }
 
-/** Runs something that Ctrl-C stops. */
 async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const stop = new AbortController();
   const interrupt = () => stop.abort(new StartError('stopped; you are not signed in', { exit_code: EXIT_FINDINGS }));
@@ -85,3 +83,22 @@ function success(base_url: string, email: string | undefined, name: string): str
   ${name} logout   ends the sign-in
 `;
 }
+
+/** `appscli login`. */
+export const commands: readonly CommandRow[] = [
+  {
+    options: [option('--no-browser', 'only show the page to open')],
+    place: 'gateway',
+    json: 'print a JSON object with who signed in where',
+    notes: `Shows a code and opens a page of the gateway, where you sign in as your company
+does. What comes back is kept in $APPSCLI_CREDENTIALS, or in
+appscli/credentials.json below $XDG_CONFIG_HOME (~/.config), readable by you
+alone. Exits 1 when the sign-in is refused, takes too long or is stopped, 69
+when the gateway can't be reached.`,
+    examples: [
+      'appscli login --base-url https://gateway.example.com',
+      'appscli login --no-browser          on a machine without one',
+    ],
+    run: login,
+  },
+];

@@ -1,12 +1,14 @@
 import { chooseBaseUrl } from '../../client/base-url.ts';
 import { type CredentialsFile, openCredentials } from '../../client/credentials.ts';
+import { revokeCredentials } from '../../client/fresh-credentials.ts';
 import { type Ask, createAsk } from '../../client/http.ts';
-import { revokeCredentials } from '../../client/revoke.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
+import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, EXIT_UNAVAILABLE } from '../exit-codes.ts';
+import { option } from '../options.ts';
 import { type Surroundings, warner } from '../surroundings.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -56,3 +58,15 @@ async function end(credentials: CredentialsFile, ask: Ask, base_url: string, ter
   }
   return trouble === undefined;
 }
+
+/** `appscli logout`. */
+export const commands: readonly CommandRow[] = [
+  {
+    options: [option('--all', 'at every gateway you are signed in at').conflicts('baseUrl')],
+    place: 'gateway',
+    notes: `Exits 69 when a gateway can't be reached: the sign-in is then forgotten on this
+machine only.`,
+    examples: ['appscli logout --base-url https://gateway.example.com', 'appscli logout --all'],
+    run: logout,
+  },
+];

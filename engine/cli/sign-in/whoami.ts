@@ -1,10 +1,10 @@
-import { fieldsOf } from '../../client/answers.ts';
+import { fieldsOf, safeToShow } from '../../client/answers.ts';
 import { openClient } from '../../client/api-client.ts';
 import { openCredentials } from '../../client/credentials.ts';
-import { sentence } from '../../client/errors.ts';
-import { safeToShow } from '../../client/shape-answer.ts';
+import { sentence } from '../../client/http.ts';
 import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
+import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { programName } from '../program-name.ts';
 import { showReport } from '../show.ts';
@@ -90,3 +90,13 @@ function shown(value: unknown): string {
   const texts = (Array.isArray(value) ? value : [value]).map((one) => sentence(fieldsOf(one).id ?? one));
   return texts.filter((text) => text !== undefined).join(', ');
 }
+
+/** `appscli whoami`. */
+export const commands: readonly CommandRow[] = [
+  {
+    place: 'gateway',
+    json: 'print what the gateway says as JSON',
+    examples: ['appscli whoami', 'appscli whoami --base-url https://gateway.example.com --json'],
+    run: whoami,
+  },
+];

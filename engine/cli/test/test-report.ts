@@ -1,11 +1,16 @@
 import { ATTEMPT_REASONS, type AttemptRecord } from '../../contract/forwarding.ts';
 import type { FactView } from '../../contract/services.ts';
+import { jsonText } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
+import { factsSeen, traceCondition } from '../../rules/trace.ts';
+
 import type { FileCoverage, Point } from '../../simulate/suite/coverage.ts';
 import type { Played } from '../../simulate/suite/played.ts';
 import type { CaseResult, Problem } from '../../simulate/suite/suite.ts';
+import type { StageTrace } from '../../simulate/suite/watch.ts';
 import { shownPath } from '../../source/diagnostics/render.ts';
-import { shorten, traceStages } from './test-trace.ts';
+import { counted } from '../amounts.ts';
 
 const WIDTH = 80;
 const LONGEST_ID = 20;
@@ -17,11 +22,6 @@ const STYLES = { good: 32, bad: 31, faint: 2, strong: 1 } as const;
 /** Colours for a terminal, or none. */
 export function painter(color: boolean): Paint {
   return (text, style) => (color ? `\x1b[${STYLES[style]}m${text}\x1b[0m` : text);
-}
-
-/** A number of things. */
-export function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 
 /** Where an expectation stands, as people write it: `expect.json.error.type`. */
@@ -119,7 +119,7 @@ export function describeFailure({ name, problems, played }: CaseResult, cwd: str
 /** One line about a file: how many cases there are, or how many of them failed. */
 export function describeFile(file: string, cases: number, failed: number, paint: Paint): string {
   const mark = failed === 0 ? paint('ok  ', 'good') : paint('FAIL', 'bad');
-  const result = failed === 0 ? count(cases, 'case') : `${failed} of ${count(cases, 'case')} failed`;
+  const result = failed === 0 ? counted(cases, 'case') : `${failed} of ${counted(cases, 'case')} failed`;
   return `${mark}  ${file}${' '.repeat(Math.max(2, WIDTH - 6 - file.length - result.length))}${result}`;
 }
 
@@ -153,4 +153,60 @@ export function describeCoverage(files: readonly FileCoverage[], percent: number
     return [paint(head, seen === total ? 'good' : 'bad'), ...unseen];
   });
   return ['', paint('Decisions seen', 'strong'), ...lines, `${percent} % in all`];
+}
+
+const VALUE_CHARACTERS = 50;
+const TEXT_CHARACTERS = 300;
+
+function shorten(text: string, most = TEXT_CHARACTERS): string {
+  const line = text.replaceAll(/\s*\n\s*/g, ' ');
+  return line.length > most ? `${line.slice(0, most)}...` : line;
+}
+
+function briefly(value: unknown): string {
+  return value === undefined ? 'not set' : shorten(jsonText(value), VALUE_CHARACTERS);
+}
+
+/** What a guard was about: its words, and the values it saw. */
+function explainGuard({ entry, guard }: StageTrace): string[] {
+  if (guard === undefined || entry.when === undefined) return [];
+  const seen = new Map(factsSeen(traceCondition(entry.when, guard.facts)));
+  return [
+    `when ${formatCondition(entry.when)}: ${guard.held}`,
+    ...[...seen].map(([path, value]) => `${path} is ${briefly(value)}`),
+  ];
+}
+
+function stageState({ entry, ran, guard, raised, answered }: StageTrace): string {
+  if (raised !== undefined) return `raised ${raised.code ?? 'an error'}: ${raised.message}`;
+  if (answered?.kind === 'relay') return `passed on the upstream's answer, status ${answered.status}`;
+  if (answered !== undefined) return `answered with status ${answered.status}`;
+  if (ran) return 'ran';
+  if (guard?.held === false) return 'skipped';
+  if (entry.mode === 'shadow' && guard !== undefined) return 'held, in shadow mode';
+  return 'not reached';
+}
+
+/** One entry and what there is to say about it. */
+interface TracedStage {
+  readonly id: string;
+  readonly state: string;
+  readonly details: readonly string[];
+}
+
+/** What the stages of a pipeline did; clauses and shadows that had no part in it are left out. */
+export function traceStages({ trace }: Played): TracedStage[] {
+  const stages = (trace?.stages ?? []).filter(
+    ({ list, ran, guard }) => list === 'stages' || ran || guard !== undefined,
+  );
+  return stages.map((stage) => ({
+    id: stage.entry.id,
+    state: stageState(stage),
+    details: [
+      ...explainGuard(stage),
+      ...(stage.wrote.size === 0
+        ? []
+        : [`wrote ${[...stage.wrote].map(([path, value]) => `${path} ${briefly(value)}`).join(', ')}`]),
+    ],
+  }));
 }

@@ -1,25 +1,27 @@
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { InvalidArgumentError } from 'commander';
 import { strayStage } from '../../kit/strays.ts';
 import { jsonText } from '../../kit/text/printable.ts';
-import { asError } from '../../run/contained/stage-failure.ts';
+import { asError } from '../../run/contained/result.ts';
 import { type CaseResult, openSuite, type Suite } from '../../simulate/suite/suite.ts';
 import { renderDiagnostics, shownPath } from '../../source/diagnostics/render.ts';
+import { counted } from '../amounts.ts';
+import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_CONFIGURATION, EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
+import { choice, option } from '../options.ts';
 import {
-  count,
   describeCoverage,
   describeFailure,
   describeFile,
   describeRefused,
   painter,
   silenceOf,
+  traceStages,
 } from './test-report.ts';
-import { traceStages } from './test-trace.ts';
 
-/** What the command line of `appscli test` says. */
-export interface TestWishes {
+interface TestWishes {
   readonly paths: readonly string[];
   readonly config?: string;
   readonly coverage?: true;
@@ -29,7 +31,6 @@ export interface TestWishes {
   readonly format: 'text' | 'json';
 }
 
-/** What came of the cases of one file. */
 interface FileResult {
   readonly file: string;
   readonly cases: readonly CaseResult[];
@@ -40,7 +41,7 @@ interface FileResult {
  * @returns the exit code: 0, 1 for a failure, too little coverage or nothing to test, 78 for a file that cannot be used.
  * Raises StartError for a path that is not there.
  */
-export async function test(context: CommandContext, given: TestWishes): Promise<number> {
+async function test(context: CommandContext, given: TestWishes): Promise<number> {
   const { config, format } = given;
   const paths = given.paths.length > 0 ? given.paths : [config === undefined ? '.' : dirname(config)];
   const absent = [...paths, ...(config === undefined ? [] : [config])].find((path) => !existsSync(path));
@@ -117,12 +118,12 @@ function summary(suite: Suite, results: readonly FileResult[], { filter, minCove
   if (cases.length === 0 && broken === 0) return `nothing to test: no case is called ${JSON.stringify(filter)}`;
   const percent = suite.coverage.percent();
   const problems = [
-    ...(failed > 0 ? [`${failed} of ${count(cases.length, 'case')} failed`] : []),
-    ...(broken > 0 ? [`${count(broken, 'error')} to correct`] : []),
+    ...(failed > 0 ? [`${failed} of ${counted(cases.length, 'case')} failed`] : []),
+    ...(broken > 0 ? [`${counted(broken, 'error')} to correct`] : []),
     ...(percent < minCoverage ? [`${percent} % of the decisions were seen, less than ${minCoverage} %`] : []),
   ];
   if (problems.length > 0) return problems.join('; ');
-  return `ok: ${count(cases.length, 'case')} in ${count(results.length, 'file')}`;
+  return `ok: ${counted(cases.length, 'case')} in ${counted(results.length, 'file')}`;
 }
 
 async function reportJson(suite: Suite, given: TestWishes, { terminal }: CommandContext): Promise<number> {
@@ -169,3 +170,27 @@ function describeCase({ name, position, problems, played }: CaseResult, cwd: str
     })),
   };
 }
+
+function percent(text: string): number {
+  const number = Number(text);
+  if (text.trim() === '' || !(number >= 0 && number <= 100)) {
+    throw new InvalidArgumentError('Write a number from 0 to 100.');
+  }
+  return number;
+}
+
+/** `appscli test`. */
+export const commands: readonly CommandRow[] = [
+  {
+    arguments: [['[paths...]', 'test files, or directories of *.test.yaml; the current directory if none is given']],
+    options: [
+      option('--config <file>', 'the gateway.yaml under test; by default the one beside or above each test file'),
+      option('--coverage', 'show which guards, rules and on_error clauses were never seen'),
+      option('--min-coverage <percent>', 'fail when less of them was seen', percent),
+      option('--filter <text>', 'run only the cases whose name holds this text'),
+      choice('--format <format>', 'how to print results', ['text', 'json']).default('text'),
+    ],
+    examples: ['appscli test', 'appscli test pipelines --coverage --min-coverage 90', 'appscli test --filter budget'],
+    run: test,
+  },
+];

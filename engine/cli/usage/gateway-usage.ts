@@ -1,10 +1,13 @@
+import { InvalidArgumentError } from 'commander';
 import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import type { UsageDimension } from '../../money/reports/usage-dimensions.ts';
+import { USAGE_DIMENSIONS, type UsageDimension } from '../../money/reports/usage.ts';
+
+import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
 import { adminAtGateway } from '../gateway-admin.ts';
-import { demandPeriod } from '../options.ts';
+import { dayOrMoment, demandPeriod, email, option, timeZone } from '../options.ts';
 import { showReport } from '../show.ts';
 import type { Surroundings } from '../surroundings.ts';
 import { formatList, formatTable, numbers, withoutEmptyColumns } from '../table.ts';
@@ -13,7 +16,7 @@ import type { UsageOptions } from './usage.ts';
 
 const WIDTH = 80;
 /** The most dimensions that a table has room for. */
-const IN_TABLE = 2;
+export const IN_TABLE = 2;
 
 /** Options of `appscli usage --base-url`. */
 export interface GatewayUsageOptions extends Omit<UsageOptions, 'config' | 'csv'> {
@@ -142,3 +145,45 @@ function numbersOf(sums: Sums): string[] {
     sums.cost_usd.toFixed(6),
   ];
 }
+
+const MOST = 4;
+
+function dimensions(text: string): readonly UsageDimension[] {
+  const found = text.split(',').map((name) => USAGE_DIMENSIONS.find((dimension) => dimension === name.trim()));
+  const known = found.filter((dimension) => dimension !== undefined);
+  if (known.length < found.length || known.length > MOST || new Set(known).size < known.length) {
+    throw new InvalidArgumentError(`Write one to four of ${USAGE_DIMENSIONS.join(', ')}: month,team.`);
+  }
+  return known;
+}
+
+/** The options that say which usage is meant. */
+export const USAGE_OPTIONS = [
+  option('--since <when>', 'from here: 7d, 12h or a date', dayOrMoment),
+  option('--until <when>', 'up to here, that day not included: 1d, 12h or a date', dayOrMoment),
+  option('--user <email>', 'only this user', email),
+  option('--team <name>', 'only this team'),
+  option('--project <name>', 'only this project'),
+  option('--model <id>', 'only this model'),
+  option('--upstream <name>', 'only this upstream'),
+  option('--upstream-model <id>', 'only what the upstream calls so'),
+  option('--protocol <name>', 'only these requests: messages, chat, responses or count_tokens'),
+  option('--token <id>', 'only this access token'),
+  option('--token-group <name>', 'only access tokens of this group'),
+  option('--answered-model <name>', 'only what another model than the one asked for answered, by its name'),
+  option('--service-tier <name>', 'only what was served in this tier, such as priority'),
+  option('--speed <name>', 'only what was served at this speed, such as fast'),
+  option('--by <what>', `up to four of ${USAGE_DIMENSIONS.join(', ')}; a table has room for two`, dimensions),
+  option('--time-zone <name>', 'where a day begins, as in Europe/Berlin; else spend_limits.time_zone', timeZone),
+];
+
+/** `appscli usage` of somebody who has no gateway.yaml: at a gateway. */
+export const commands: readonly CommandRow[] = [
+  {
+    options: USAGE_OPTIONS,
+    place: 'gateway',
+    json: 'print what the gateway says as JSON',
+    examples: ['appscli usage', 'appscli usage --since 7d --by day', 'appscli usage --since 30d --by model,day --json'],
+    run: gatewayUsage,
+  },
+];

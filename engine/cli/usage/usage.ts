@@ -1,13 +1,15 @@
 import { jsonText, printable, printableLines } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { reportUsage, type UsageDimension, type UsageFilter, type UsageRow } from '../../money/reports/usage.ts';
-import { usageCsv, usageJson } from '../../money/reports/usage-rows.ts';
+import { usageCsv, usageJson } from '../../money/reports/usage-summary.ts';
 import { roundedUsd } from '../amounts.ts';
+import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
-import { demandPeriod } from '../options.ts';
+import { demandPeriod, option } from '../options.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
+import { type GatewayUsageOptions, gatewayUsage, IN_TABLE, USAGE_OPTIONS } from './gateway-usage.ts';
 
 /** What `appscli usage` may be given: filters by the names of options, and how the rows are grouped and shown. */
 export interface UsageOptions
@@ -22,9 +24,6 @@ export interface UsageOptions
   readonly json?: true;
   readonly csv?: true;
 }
-
-/** The most dimensions that a table has room for. */
-const IN_TABLE = 2;
 
 /** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
 export async function usage(context: CommandContext, given: UsageOptions): Promise<number> {
@@ -142,3 +141,24 @@ function briefly(count: number): string {
   const [unit, size] = count < 1e9 ? ['M', 1e6] : count < 1e12 ? ['G', 1e9] : ['T', 1e12];
   return `${(count / (size as number)).toPrecision(4)}${unit}`;
 }
+
+/** `appscli usage`. */
+export const commands: readonly CommandRow[] = [
+  {
+    options: [
+      ...USAGE_OPTIONS,
+      option('--csv', 'print CSV for spreadsheets, every number exact').conflicts(['json', 'baseUrl']),
+    ],
+    place: 'either',
+    json: 'print a JSON array of rows; with --base-url what the gateway says',
+    examples: [
+      'appscli usage --since 7d',
+      'appscli usage --since 2027-01-01 --team search --json',
+      'appscli usage --since 2027-01-01 --until 2027-02-01 --by team,model,day --csv',
+      'appscli usage --since 30d --by week,user --time-zone Europe/Berlin',
+      'appscli usage --base-url https://gateway.example.com    with your limits',
+    ],
+    run: (context, given: UsageOptions & GatewayUsageOptions) =>
+      given.baseUrl === undefined ? usage(context, given) : gatewayUsage(context, given),
+  },
+];

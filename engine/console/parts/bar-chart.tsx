@@ -1,7 +1,7 @@
 import { type PointerEvent, useId, useMemo, useState } from 'react';
-import { Button } from './button.tsx';
-import { type Column, DataTable } from './data-table.tsx';
-import { roundSteps } from './round-steps.ts';
+import { roundSteps } from '../ranges.ts';
+import { Button } from './basic.tsx';
+import { type Column, DataTable } from './table.tsx';
 
 /** One bar of a chart: a value for each series, one upon the other. */
 export interface Bar {
@@ -37,8 +37,8 @@ export function BarChart(props: ChartProps) {
   const [is_table, showTable] = useState(false);
   const id = useId();
   return (
-    <figure className="chart" aria-labelledby={id}>
-      <figcaption className="chart-head">
+    <figure className="chart stack" aria-labelledby={id}>
+      <figcaption className="row spread">
         <span id={id} className="chart-label">
           {label}
         </span>

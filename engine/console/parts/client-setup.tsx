@@ -1,5 +1,5 @@
-import { useSession } from '../frame/session-context.ts';
-import { CopyBlock } from './copy.tsx';
+import { useSession } from '../api.ts';
+import { CopyBlock } from './basic.tsx';
 
 // Asked for without being shown, and never in the history of the shell.
 const KEEP_TOKEN = 'read -rs GATEWAY_TOKEN && export GATEWAY_TOKEN';
@@ -35,7 +35,7 @@ export function ClientSetup({
           { title: 'Coding CLI', text: command('coding-cli') },
         ];
   return (
-    <div className="client-setup">
+    <div className="client-setup stack">
       {client_profile === null && (
         <p className="soft small">
           These commands write neutral names, which claude, codex and grok do not read. For those add{' '}
@@ -80,7 +80,6 @@ function checkCommand(file: string, sha256: string): string {
   return `curl -fsSLO ${quoted(file)} && echo '${sha256}  client.tgz' | sha256sum -c`;
 }
 
-/** A word that a shell takes as it is. */
 function quoted(word: string): string {
   return /^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

@@ -3,7 +3,6 @@ import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, us
 interface Labelled {
   readonly label: string;
   readonly hint?: ReactNode;
-  /** What is wrong with what was entered. */
   readonly error?: string | undefined;
 }
 
@@ -24,7 +23,6 @@ export function SearchField({
   ...rest
 }: Labelled &
   Pick<InputHTMLAttributes<HTMLInputElement>, 'maxLength' | 'placeholder'> & {
-    /** What the list is narrowed down by now. */
     readonly value: string;
     readonly onSet: (value: string | undefined) => void;
   }) {
@@ -89,4 +87,15 @@ function Labels({
       </p>
     </div>
   );
+}
+
+/** The texts that a form asks for, and what ties a field to one of them. */
+export function useFields<Name extends string>(initial: Readonly<Record<Name, string>>) {
+  const [fields, setFields] = useState(initial);
+  const field = (name: Name) => ({
+    value: fields[name],
+    onChange: ({ target }: { readonly target: { readonly value: string } }) =>
+      setFields((before) => ({ ...before, [name]: target.value })),
+  });
+  return [fields, field] as const;
 }

@@ -1,167 +1,146 @@
-import { isTable } from '../../client-files/broken-file.ts';
-import { lineInToml } from '../../client-files/toml-lines.ts';
-import type { Desk } from '../desk.ts';
-import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
-import { positionOf } from './client-file.ts';
-import { type CodingCli, openCodingCli } from './coding-cli/file.ts';
-import { examineKey, type KeyExamination } from './coding-cli/key.ts';
-import { examineCatalogue, examineLimits, fixWindow } from './coding-cli/limits.ts';
-import { examineChoice, examineProvider, type Provider } from './coding-cli/provider.ts';
-import { examineFolder } from './folder.ts';
-import { fixToml, whereIs } from './toml-layers.ts';
-import { judgeV1Address } from './v1-address.ts';
+import { tablesIn } from '../../client-files/broken-file.ts';
+import { type Credential, isWindow } from '../../client-files/clients.ts';
+import { printableWord } from '../../kit/text/printable.ts';
+import { closest, listed } from '../../kit/text/suggest.ts';
+import type { Desk, Diagnosis } from '../desk.ts';
+import { readKeyText, readVariableText } from './credential-text.ts';
+import {
+  helperOf,
+  noAddress,
+  noKey,
+  placeOf,
+  type Reading,
+  rootOf,
+  type Sources,
+  USUAL_WINDOW,
+  windowOf,
+} from './sources.ts';
 
-/** What is wrong with the files and variables of the coding CLI. Asks nobody. */
-export function examineCodingCli(desk: Desk): Examination {
-  const cli = openCodingCli(desk);
-  const { layers, names } = cli;
-  const client = 'coding-cli';
-  const is_there =
-    layers.user !== undefined ||
-    layers.broken.length > 0 ||
-    cli.auth !== undefined ||
-    cli.broken_auth !== undefined ||
-    desk.find(names.program) !== undefined;
-  if (!is_there) return { client, is_there, diagnoses: [], connection: undefined };
-  const diagnoses = [
-    ...layers.broken,
-    ...examineFolder(cli, { id: 'coding_cli.folder', title: 'folder of the coding CLI' }),
-    ...layers.mended,
-  ];
-  if (layers.broken.some(({ where = '' }) => where.startsWith(layers.user_path))) {
-    return { client, is_there, diagnoses, connection: undefined };
+/** What the coding CLI is told by its file, and by that with its key. */
+export function readCodingCli(desk: Desk, sources: Sources): Reading {
+  const { values, auth, paths } = sources;
+  const { built_in_providers: built_in } = desk.names.coding_cli;
+  const given = values.model_provider;
+  const sections = tablesIn(values.model_providers);
+  const of_gateway = sections.filter(([, { base_url }]) => base_url !== undefined);
+  const is_chosen = given !== undefined && !built_in.includes(String(given));
+  // Whoever is signed in at the vendor may want just that.
+  const is_signed_in = (auth.tokens ?? undefined) !== undefined;
+  const is_meant = given === undefined && of_gateway.length > 0 && !is_signed_in;
+  const chosen = sections.find(([name]) => name === given);
+  if (!is_chosen && !is_meant && chosen === undefined) return {};
+  const alike = closest(
+    String(given),
+    sections.map(([name]) => name),
+  );
+  const [alias, section] =
+    chosen ?? sections.find(([name]) => name === alike) ?? (of_gateway.length === 1 ? of_gateway[0]! : []);
+  if (alias === undefined || section === undefined) return { findings: [noProvider(sources, sections)] };
+  if (built_in.includes(alias)) return { findings: [reserved(sources, alias)] };
+  const path = ['model_providers', alias];
+  const address = sources.find([...path, 'base_url']);
+  const root_url = rootOf(address?.value);
+  if (address === undefined || root_url === undefined) {
+    if (address !== undefined) return { findings: [noAddress('coding-cli', address, [...path, 'base_url'])] };
+    return { findings: [noProvider(sources, of_gateway)] };
   }
-  if (!usesGateway(cli)) return { client, is_there, diagnoses: [...diagnoses, notSetUp(cli)], connection: undefined };
-  const { provider, diagnoses: of_choice } = examineChoice(cli);
-  const key = provider === undefined ? undefined : examineKey(cli, provider);
-  const of_provider = provider === undefined ? [] : examineProvider(cli, provider);
+  const { display_name, ...key } = { display_name: section.name, ...readKey(desk, sources, alias, section) };
+  const { model, model_context_window: window, model_auto_compact_token_limit: limit } = values;
+  const meant = windowOf(window) ?? Math.round((windowOf(limit) ?? 0) / 0.95);
   return {
-    client,
-    is_there,
-    diagnoses: [
-      ...diagnoses,
-      ...of_choice,
-      ...of_provider,
-      ...(key?.diagnoses ?? []),
-      ...(provider === undefined ? [] : [...examineModel(cli), ...examineLimits(cli), ...examineCatalogue(cli)]),
-      ...examineMeddling(cli),
+    spec: {
+      root_url,
+      alias,
+      credential: key.credential,
+      model: typeof model === 'string' && model !== '' ? model : undefined,
+      context_window: isWindow(meant) ? meant : USUAL_WINDOW,
+      ...(typeof display_name === 'string' && { display_name }),
+    },
+    token: key.token,
+    helper: key.helper,
+    findings: [
+      ...(key.credential === undefined && key.token === undefined && !key.is_elsewhere
+        ? [noKeyAt(desk, sources, paths.auth!)]
+        : []),
+      ...(key.unset === undefined ? [] : [unsetVariable(sources, alias, key.unset)]),
     ],
-    connection: provider && connectionOf(cli, provider, key),
   };
 }
 
-/** Whether anything says that the client should ask another server than its vendor's. */
-function usesGateway({ layers, sections, names }: CodingCli): boolean {
-  const { model_provider, [names.base_url_key]: own_address } = layers.values;
-  const is_named = model_provider !== undefined && !names.built_in_providers.includes(String(model_provider));
-  return is_named || own_address !== undefined || sections.some(([, { base_url }]) => base_url !== undefined);
+interface Key extends Pick<Reading, 'token' | 'helper'> {
+  readonly credential?: Credential | undefined;
+  /** Whether the key is where it is not looked for here. */
+  readonly is_elsewhere?: boolean;
+  /** The variable that is to hold it, and does not. */
+  readonly unset?: string;
 }
 
-function notSetUp({ desk, layers, names }: CodingCli): Diagnosis {
-  const named = { id: 'coding_cli.gateway', title: 'gateway of the coding CLI', where: layers.user_path };
-  const remedy = 'appscli client coding-cli --base-url https://gateway.example.com --model MODEL sets it up';
-  if (isTable(layers.values.model)) {
-    const found = 'this is written like the file of the build CLI, and the coding CLI does not start with it';
-    return { ...named, verdict: 'failed', found, remedy };
+const keyIn = (text: unknown): string | undefined => {
+  const key = typeof text === 'string' ? readKeyText(text) : undefined;
+  return key !== undefined && 'key' in key ? key.key : undefined;
+};
+
+/** Where the client takes its key from, in the order in which it goes by it. */
+function readKey(desk: Desk, sources: Sources, alias: string, section: Readonly<Record<string, unknown>>): Key {
+  const { key_name } = desk.names.coding_cli;
+  const { env_key, auth: command, experimental_bearer_token: literal, api_key } = section;
+  const path = ['model_providers', alias, 'auth', 'command'];
+  const source = sources.find(path)?.source;
+  const helper = source && helperOf(command, placeOf(source, path));
+  if (helper !== undefined) return { credential: { helper: helper.command as never }, helper };
+  const in_file = keyIn(sources.auth[key_name]);
+  if (typeof env_key === 'string') {
+    const variable = readVariableText(env_key, desk.env);
+    if (variable.kind === 'key') return { credential: { token: variable.key } };
+    const name = 'name' in variable ? variable.name : '';
+    const token = keyIn(desk.env[name]);
+    if (token !== undefined) return { credential: { variable: name }, token };
+    if (in_file === undefined && name !== '') return { credential: { variable: name }, unset: name };
   }
-  const ignored = names.ignored_variables.filter((name) => (desk.env[name] ?? '') !== '');
-  const details =
+  // What else is right with a key in that file can be told.
+  if (sources.is_auth_broken) return { credential: { token: '-' } };
+  const token = in_file ?? keyIn(literal) ?? keyIn(api_key);
+  if (in_file === undefined && keyIn(literal) !== undefined) return { token };
+  if (token !== undefined) return { credential: { token }, token: in_file };
+  return { is_elsewhere: sources.values.cli_auth_credentials_store === 'keyring' };
+}
+
+function noKeyAt(desk: Desk, sources: Sources, auth: string): Diagnosis {
+  const { key_name, ignored_variables } = desk.names.coding_cli;
+  const ignored = [key_name, ...ignored_variables].filter((name) => (desk.env[name] ?? '') !== '');
+  const not_read =
     ignored.length === 0
-      ? {}
-      : {
-          details: [`${ignored.join(' and ')} is set, which the client does not read: only ${layers.user_path} counts`],
-        };
-  const found = 'no provider with a base_url is in its file: it asks its vendor, and no gateway';
-  return { ...named, verdict: 'skipped', found, remedy, ...details };
+      ? ''
+      : `; ${ignored.join(' and ')} is set as a variable, which the client does not read for this provider`;
+  const found = `there is no ${key_name} in ${auth}, and no other key: the client sends none${not_read}`;
+  const remedy = 'appscli client coding-cli --base-url https://gateway.example.com asks for the key and writes it';
+  return noKey(sources, auth, found, remedy);
 }
 
-const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', 'ultra'];
-
-function examineModel({ layers }: CodingCli): Diagnosis[] {
-  const { model, model_reasoning_effort: effort } = layers.values;
-  const diagnoses: Diagnosis[] = [];
-  if (typeof model !== 'string' || model === '') {
-    const found = 'no model is named, and the client asks the gateway for one of its vendor, which it need not have';
-    const remedy = 'set model, at the top of the file, to one that the gateway has';
-    diagnoses.push({
-      id: 'coding_cli.model',
-      title: 'model',
-      verdict: 'failed',
-      where: whereIs(layers, ['model']),
-      found,
-      remedy,
-    });
-  }
-  if (effort !== undefined && !EFFORTS.includes(String(effort))) {
-    const path = ['model_reasoning_effort'];
-    const found = 'model_reasoning_effort is none that models know, and the client passes it on as it is';
-    const fix = fixToml(layers, path, { set: { model_reasoning_effort: 'none' } });
-    diagnoses.push({
-      id: 'coding_cli.effort',
-      title: 'reasoning effort',
-      verdict: 'warning',
-      where: whereIs(layers, path),
-      found,
-      remedy: `write one of ${EFFORTS.slice(0, 6).join(', ')}`,
-      ...fix,
-    });
-  }
-  return diagnoses;
+function unsetVariable(sources: Sources, alias: string, name: string): Diagnosis {
+  const path = ['model_providers', alias, 'env_key'];
+  const where = placeOf(sources.find(path)!.source, path);
+  const found = `env_key names ${printableWord(name)}, which is not set here: the client does not start a turn`;
+  const remedy = `set ${printableWord(name)} in the profile of your shell, and start the client from a new one`;
+  return { ...noKey(sources, where, found, remedy), id: 'coding_cli.env_key' };
 }
 
-/** What decides over the model and the provider besides. */
-function examineMeddling({ layers, project }: CodingCli): Diagnosis[] {
-  const { profile, forced_login_method: forced } = layers.values;
-  const diagnoses: Diagnosis[] = [];
-  if (profile !== undefined) {
-    const found =
-      'profile is set: newer versions of the client do not start with it, older ones may take another model and provider from it';
-    diagnoses.push({
-      id: 'coding_cli.profile',
-      title: 'profile',
-      verdict: 'failed',
-      where: whereIs(layers, ['profile']),
-      found,
-      remedy: 'take profile away, and name a profile with --profile where you start the client',
-    });
-  }
-  if (forced !== undefined && forced !== 'api') {
-    const found = 'forced_login_method allows no key: the client refuses to start, and removes the key from its file';
-    diagnoses.push({
-      id: 'coding_cli.forced_sign_in',
-      title: 'way to sign in',
-      verdict: 'failed',
-      where: whereIs(layers, ['forced_login_method']),
-      found,
-      remedy: 'take forced_login_method away, or set it to "api"',
-    });
-  }
-  const own = ['model', 'model_context_window', 'model_auto_compact_token_limit'].filter(
-    (key) => project?.values[key] !== undefined,
-  );
-  if (project !== undefined && own.length > 0) {
-    const where = positionOf(project.path, lineInToml(project.text, [own[0]!]));
-    const found = `the file of this folder sets ${own.join(' and ')}, which counts here, where the folder is trusted`;
-    diagnoses.push({ id: 'coding_cli.project', title: 'file of this folder', verdict: 'ok', where, found });
-  }
-  return diagnoses;
+const PROVIDER = { id: 'coding_cli.provider', title: 'provider of the coding CLI', verdict: 'failed' } as const;
+
+function noProvider({ paths }: Sources, sections: ReturnType<typeof tablesIn>): Diagnosis {
+  const names = listed(sections.map(([name]) => printableWord(name)));
+  const found =
+    'model_provider names no section with the address of a gateway: the client does not start, or asks its vendor';
+  const remedy = `set model_provider, at the top of the file, to the name of a section${names === '' ? '' : `: ${names}`}; appscli client coding-cli writes one`;
+  return { ...PROVIDER, where: paths.user, found, remedy };
 }
 
-function connectionOf(
-  { layers }: CodingCli,
-  provider: Provider,
-  key: KeyExamination | undefined,
-): Connection | undefined {
-  const { root_url } = judgeV1Address(provider.values.base_url);
-  if (root_url === undefined) return undefined;
-  const { model, model_context_window: window } = layers.values;
+function reserved({ paths }: Sources, name: string): Diagnosis {
+  const found = `[model_providers.${name}] has the name of a provider that the client knows itself, and it does not start`;
   return {
-    client: 'coding-cli',
-    root_url,
-    token: key?.token,
-    ...(key?.helper && { helper: key.helper }),
-    model: typeof model === 'string' ? model : undefined,
-    context_window: typeof window === 'number' ? window : undefined,
-    fixWindow: (tokens) => fixWindow(layers, tokens),
+    ...PROVIDER,
+    where: paths.user,
+    found,
+    remedy: 'give the section another name, such as custom, in model_provider as well',
   };
 }

@@ -1,6 +1,3 @@
-import { printableLine } from '../../kit/text/printable.ts';
-import { looksLikeKey } from './client-file.ts';
-
 /** What stands where the name of a variable is expected. */
 export type VariableText =
   | { readonly kind: 'name' | 'reference'; readonly name: string }
@@ -46,13 +43,14 @@ export function readKeyText(text: string): KeyText {
 const BEGINNING = /^(?:gw|sk|pk|xai|key)[-_](?=.*\d)[A-Za-z0-9_-]{8,}$/i;
 const WITHOUT_WORDS = /^(?=.*\d)(?=.*[a-z])[A-Za-z0-9_=+]{32,}$/;
 
-/** A text of a file as it may stand in a message: a key that somebody put into the wrong place does not. */
-export function shownText(text: string): string {
-  return isKeyAnywhere(text) ? 'a key' : `"${printableLine(text.slice(0, 100))}"`;
-}
-
 /** Whether a text can be nothing but a key, wherever it stands; identifiers of models are none. */
 export function isKeyAnywhere(text: string): boolean {
   const key = text.trim().replace(BEARER, '');
   return BEGINNING.test(key) || WITHOUT_WORDS.test(key);
+}
+
+/** Whether a text looks like a credential: long, with letters and digits, and not like a sentence, an address or a name. */
+function looksLikeKey(text: string): boolean {
+  if (/^(?:gw|sk|pk|xai|key)[-_][A-Za-z0-9_-]{8,}$/i.test(text)) return true;
+  return /^[A-Za-z0-9_\-.=+/]{24,}$/.test(text) && /\d/.test(text) && /[a-z]/.test(text);
 }

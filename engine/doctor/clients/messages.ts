@@ -1,89 +1,135 @@
-import type { ClientKind, Desk } from '../desk.ts';
-import type { Connection, Diagnosis, Examination } from '../diagnosis.ts';
-import { examineRights } from './client-file.ts';
-import { examineAddress } from './messages/address.ts';
-import { examineCredential, examineSignInSettings, isOfFolder } from './messages/credential.ts';
-import { examineCaching, examineDiscovery, examineModel } from './messages/features.ts';
-import { networkVariables } from './messages/network-variables.ts';
-import { credentialsIn, isSet, readSettings, type Settings } from './messages/settings.ts';
-import { examineProviders, examineSecrets, examineVariables, isToldByShell } from './messages/variables.ts';
+import { dirname, join } from 'node:path';
+import { HELPER, isWindow, SIGN_IN, TIERS } from '../../client-files/clients.ts';
+import { pathOfFile } from '../../client-files/names.ts';
+import type { Desk, Diagnosis } from '../desk.ts';
+import { readKeyText } from './credential-text.ts';
+import { type Found, noAddress, noKey, placeOf, type Reading, rootOf, type Sources } from './sources.ts';
 
-const CLIENT: ClientKind = 'messages';
+/** Files of the folder that the Messages client reads. */
+export function folderFiles({ env, folder, names: { messages } }: Desk) {
+  // A project has a folder of the same name as the one at home.
+  const name = dirname(messages.settings_file).split(/[\\/]/).at(-1)!;
+  const user = pathOfFile(messages.settings_file, env, messages.folder_variable);
+  const files = [
+    ['project', join(folder, name, 'settings.json')],
+    ['local', join(folder, name, 'settings.local.json')],
+  ] as const;
+  return files.filter(([, path]) => path !== user);
+}
 
-/** What is wrong with the files and variables of the Messages client. Asks nobody. */
-export function examineMessages(desk: Desk): Examination {
-  const { settings, diagnoses: broken } = readSettings(desk);
-  const { variable_prefix: prefix, program } = desk.names.messages;
-  const has_file = settings.sources.length > 1 || broken.length > 0;
-  const is_there = has_file || isToldByShell(desk) || desk.find(program) !== undefined;
-  if (!is_there) return { client: CLIENT, is_there, diagnoses: [], connection: undefined };
+interface Text {
+  readonly text: string;
+  readonly found: Found;
+  readonly path: readonly string[];
+}
 
-  const address = examineAddress(settings, `${prefix}_BASE_URL`);
-  const token = settings.variable(`${prefix}_AUTH_TOKEN`);
-  const sign_in = examineSignInSettings(settings, { address: address.found, token });
-  const is_told_to = sign_in.root_url !== undefined;
-  const credential = examineCredential(desk, settings, {
-    root_url: address.root_url,
-    address: address.found,
-    signs_in: is_told_to,
-  });
-  const signs_in = is_told_to && !isSet(address.found) && !credential.is_set;
-  const root_url = signs_in ? sign_in.root_url : address.root_url;
-  const model = examineModel(desk, settings);
-  const goes_anywhere = isSet(address.found) || sign_in.root_url !== undefined;
-  const connection: Connection | undefined =
-    root_url === undefined
+/** What the Messages client is told: by its shell, and by its settings, which win over that. */
+export function readMessages(desk: Desk, sources: Sources): Reading {
+  const { variable_prefix: prefix, feature_prefix: feature } = desk.names.messages;
+  const read = (...path: string[]): Text | undefined => {
+    const found = sources.find(path);
+    const text = found === undefined ? '' : String(found.value).trim();
+    return found === undefined || text === '' ? undefined : { text, found, path };
+  };
+  const env = (end: string) => read('env', `${prefix}_${end}`);
+  const [address, token, legacy] = [env('BASE_URL'), env('AUTH_TOKEN'), env('API_KEY')];
+  const gateway = read(SIGN_IN.method)?.text === 'gateway' ? read(SIGN_IN.address) : undefined;
+  const signs_in = gateway !== undefined && !(address !== undefined && token !== undefined);
+  const from = signs_in ? gateway : address;
+  if (from === undefined)
+    return token === undefined ? {} : { findings: [sentToVendor(sources, token, `${prefix}_BASE_URL`)] };
+  const root_url = rootOf(from.text);
+  if (root_url === undefined) return { findings: [noAddress('messages', from.found, from.path)] };
+
+  const helper = read(HELPER);
+  const sent = token ?? (helper === undefined ? legacy : undefined);
+  const key = sent && readKeyText(sent.found.value as string);
+  const text = key !== undefined && 'key' in key ? key.key : undefined;
+  const is_of_folder = isOfFolder(from.found);
+  const told_by = sent ?? helper;
+  const is_lent = is_of_folder && told_by !== undefined && told_by.found.source !== from.found.source;
+  const command =
+    helper === undefined || sent !== undefined || isOfFolder(helper.found)
       ? undefined
-      : {
-          client: CLIENT,
-          root_url,
-          ...(address.found !== undefined && isOfFolder(address.found) && { is_of_folder: true }),
-          token: credential.token,
-          model: model.model,
-          more_models: model.more_models,
-          context_window: model.context_window,
-          network_variables: networkVariables(settings),
-          ...(credential.helper !== undefined && !signs_in && { helper: credential.helper }),
-        };
-  const diagnoses = [
-    ...broken,
-    ...address.diagnoses,
-    ...sign_in.diagnoses,
-    // A file that counts for nothing may be where all of it is.
-    ...(broken.length > 0 || address.diagnoses.length > 0 ? [] : lost(desk, { goes_anywhere, token })),
-    ...credential.diagnoses.filter(({ id }) => id !== 'messages.key' || broken.length === 0 || credential.is_set),
-    ...examineProviders(desk, settings, address.found),
-    ...examineVariables(desk, settings),
-    ...(goes_anywhere ? [...model.diagnoses, ...examineCaching(settings)] : []),
-    ...examineDiscovery(desk, settings, address.found),
-    ...examineSecrets(settings),
-    ...rights(desk, settings),
-  ];
-  return { client: CLIENT, is_there, diagnoses, connection };
+      : { command: { line: helper.text }, where: placeOf(helper.found.source, helper.path) };
+  const credential = signs_in
+    ? { sign_in: true as const }
+    : helper !== undefined
+      ? { helper: { program: '', args: [] } }
+      : token !== undefined && text !== undefined
+        ? { token: text }
+        : undefined;
+  const tierOf = (tier: string) => plainModel(env(`DEFAULT_${tier.toUpperCase()}_MODEL`)?.text);
+  const named = plainModel((env('MODEL') ?? read('model'))?.text);
+  const is_tier = TIERS.some((tier) => tier === named);
+  const model = is_tier ? tierOf(named!) : ['default', 'best', 'opusplan'].includes(named ?? '') ? undefined : named;
+  const window = Number(read('env', `${feature}_MAX_CONTEXT_TOKENS`)?.text);
+  const one_hour = read('env', 'ENABLE_PROMPT_CACHING_1H')?.text ?? '';
+  return {
+    spec: {
+      root_url,
+      credential,
+      model,
+      context_window: isWindow(window) ? window : undefined,
+      cache_1h: !['', '0', 'false', 'no', 'off'].includes(one_hour.toLowerCase()),
+    },
+    token: is_lent || signs_in ? undefined : text,
+    helper: is_lent || signs_in ? undefined : command,
+    more_models: [...new Set(TIERS.flatMap((tier) => tierOf(tier) ?? []))].filter((each) => each !== model),
+    is_of_folder,
+    findings: [
+      ...(is_lent ? [lentOut(sources, told_by, from)] : []),
+      ...(signs_in || text !== undefined || helper !== undefined
+        ? []
+        : [without(sources, sent, `${prefix}_AUTH_TOKEN`)]),
+      ...[address, token].flatMap((text) => (text === undefined ? [] : passedOver(sources, text))),
+    ],
+  };
 }
 
-/** No address of a gateway at all. */
-function lost(
-  desk: Desk,
-  { goes_anywhere, token }: { readonly goes_anywhere: boolean; readonly token: ReturnType<Settings['variable']> },
-): Diagnosis[] {
-  if (goes_anywhere) return [];
-  const named = { id: 'messages.address', title: 'address of the gateway' };
-  const variable = `${desk.names.messages.variable_prefix}_BASE_URL`;
+/** Without the mark by which the client is told of a longer window. */
+const plainModel = (text: string | undefined) => text?.replace(/\[1m\]$/i, '');
+
+/** Whether a file of the folder says it: that may come from anybody. */
+const isOfFolder = ({ source }: Found) => source.kind === 'project' || source.kind === 'local';
+
+function sentToVendor(sources: Sources, { found, path }: Text, variable: string): Diagnosis {
   const remedy = 'appscli client messages --base-url https://gateway.example.com';
-  if (!isSet(token)) {
-    const found = `${variable} is set nowhere: the client is not set up for a gateway`;
-    return [{ ...named, verdict: 'skipped', found, remedy }];
-  }
-  const found = `${variable} is set nowhere, so the client sends the token to its vendor`;
-  return [{ ...named, verdict: 'failed', where: token.where, found, remedy }];
+  const told = `${variable} is set nowhere, so the client sends the token to its vendor`;
+  return { ...noKey(sources, placeOf(found.source, path), told, remedy), id: 'messages.address' };
 }
 
-/** Files of a person that hold a credential and are open to others. */
-function rights(desk: Desk, settings: Settings): Diagnosis[] {
-  return settings.sources.flatMap((source) =>
-    source.path === undefined || !['user', 'local'].includes(source.kind) || credentialsIn(source).length === 0
-      ? []
-      : examineRights(desk, source.path, { id: 'messages.rights', title: 'rights of the settings' }),
-  );
+function without(sources: Sources, sent: Text | undefined, variable: string): Diagnosis {
+  const remedy =
+    'make a token at the gateway and give it to the client: appscli client messages --token-stdin, or --key-helper where people sign in';
+  if (sent !== undefined) {
+    const found = `${sent.path.at(-1)} holds no key, but what stands for one in examples, or the name of a variable`;
+    return noKey(sources, placeOf(sent.found.source, sent.path), found, remedy);
+  }
+  const found = `${variable} is set nowhere, and there is no key helper: the client asks people to sign in at its vendor, and sends the gateway that sign-in`;
+  return noKey(sources, sources.paths.user, found, remedy);
+}
+
+/** A credential of the person goes to an address that whoever made the folder chose. */
+function lentOut(sources: Sources, credential: Text, address: Text): Diagnosis {
+  const found = `a file of this folder names the gateway, and the client sends it the credential of ${placeOf(credential.found.source, credential.path)}; it was not sent from here`;
+  const remedy = `if you do not know that gateway, do not start the client here; else ask it with --base-url, or take ${address.path.at(-1)} out of that file`;
+  return { ...noKey(sources, placeOf(address.found.source, address.path), found, remedy), verdict: 'warning' };
+}
+
+/** Other places that say something else of a variable, and do not count. */
+function passedOver({ all }: Sources, { text, found, path }: Text): Diagnosis[] {
+  const name = path.at(-1)!;
+  const others = all.filter(({ values, kind, ...source }) => {
+    const said = (values.env as Record<string, unknown> | undefined)?.[name];
+    return source.path !== found.source.path && said !== undefined && said !== '' && String(said).trim() !== text;
+  });
+  return others.map((source) => ({
+    id: 'messages.passed_over',
+    title: 'a variable that does not count',
+    verdict: 'warning',
+    where: placeOf(source, path),
+    found: `${name} is not used: ${placeOf(found.source, path)} says otherwise, and wins`,
+    remedy: `take ${name} out of one of the two`,
+  }));
 }

@@ -1,9 +1,9 @@
-import { credentialsPath } from '../../client/credentials.ts';
-import { parseCredentials } from '../../client/credentials-text.ts';
+import { credentialsPath, parseCredentials } from '../../client/credentials.ts';
+import { HELPER_WAIT_SECONDS } from '../../client-files/key-helper.ts';
 import { StartError } from '../../contract/start-error.ts';
-import type { Desk } from '../desk.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import { examineRights } from './client-file.ts';
+import { runProgram } from '../../kit/process/run-program.ts';
+import type { Connection, Desk, Diagnosis, HelperCommand } from '../desk.ts';
+import { examineRights } from './sources.ts';
 
 const NAMED = { id: 'sign_in', title: 'sign-in of appscli' };
 
@@ -45,3 +45,47 @@ export function examineSignIn(
     throw error;
   }
 }
+
+const BYTES_MAX = 64 * 1024;
+
+/** What came of running the command that prints a client's credential. Nothing it printed is shown. */
+export interface TriedHelper {
+  readonly diagnosis: Diagnosis;
+  readonly token: string | undefined;
+}
+
+/** Runs the command that prints a client's credential, as the client does, within bounds. */
+export async function tryHelper(
+  { env }: Pick<Desk, 'env'>,
+  { client, helper }: Pick<Connection, 'client'> & { readonly helper: HelperCommand },
+  seconds = HELPER_WAIT_SECONDS,
+): Promise<TriedHelper> {
+  const named = { id: `${client.replaceAll('-', '_')}.key_helper`, title: 'key helper', where: helper.where };
+  const failed = (found: string, remedy = RUN_IT): TriedHelper => ({
+    diagnosis: { ...named, verdict: 'failed', found, remedy },
+    token: undefined,
+  });
+  const { ending, exit_code, stdout } = await runProgram({
+    command: helper.command,
+    env,
+    seconds,
+    bytes_max: BYTES_MAX,
+  });
+  if (ending === 'no_start' && 'line' in helper.command)
+    return failed('no shell can run it: it is too long, or holds a character that no command can');
+  if (ending === 'no_start' || exit_code === 127)
+    return failed('there is no such program', 'name one that is there, with its whole path: appscli client writes it');
+  if (ending === 'too_late') return failed(`it was not done after ${seconds} seconds`);
+  if (ending === 'too_large') return failed('it prints far more than a token');
+  if (exit_code === 126) return failed('it may not be run', 'make it executable: chmod +x');
+  if (exit_code !== 0)
+    return failed(exit_code === undefined ? 'it was ended by a signal' : `it ended with exit code ${exit_code}`);
+  const token = stdout.trim();
+  if (token === '') return failed('it printed nothing');
+  if (/\s/.test(token))
+    return failed('it printed more than one word, where the client expects a token and nothing else');
+  if (!/^[\x21-\x7e]+$/.test(token)) return failed('what it printed holds a character that no HTTP header can carry');
+  return { diagnosis: { ...named, verdict: 'ok', found: 'it prints a token' }, token };
+}
+
+const RUN_IT = 'run it by hand to see what it says: it has to print the token, a line break and nothing else';

@@ -3,9 +3,8 @@ import { load } from '../../load/index.ts';
 import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { createSecrets, namedSecrets } from '../../store/secrets.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import type { HostOptions } from './host.ts';
-import { counted } from './sizes.ts';
+import type { Diagnosis } from '../desk.ts';
+import { counted, type HostOptions } from './host.ts';
 
 /** Findings that are told one by one; there are rarely more. */
 const FINDINGS_MAX = 10;

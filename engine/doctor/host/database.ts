@@ -1,21 +1,191 @@
-import type pg from 'pg';
+import { readFileSync } from 'node:fs';
+import pg from 'pg';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { StartError } from '../../contract/start-error.ts';
 import { secretIn, secretPlace } from '../../kit/secret-names.ts';
-import { migrationState, migrations, OLDEST_POSTGRES } from '../../store/migrate.ts';
+import { findServer } from '../../store/database-server.ts';
+import { DATABASE, USER } from '../../store/embedded/postgres-cluster.ts';
+import { findExistingHome } from '../../store/embedded/postgres-home.ts';
+import { readServerState } from '../../store/embedded/postgres-process.ts';
+import { foreignSchema, migrationState, migrations, OLDEST_POSTGRES } from '../../store/migrate.ts';
+import { describeTrouble } from '../../store/postgres-client.ts';
+import { clientConfig, type PostgresSettings } from '../../store/postgres-connection.ts';
 import {
   grantHelp,
   listRights,
   migrateHelp,
   missingRights,
+  ROLES_SQL,
   readStanding,
   type Standing,
   schemaHelp,
 } from '../../store/rights.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import { type Host, placeOf } from './host.ts';
-import { diagnosisOf } from './live/as-diagnosis.ts';
-import { examine, lookIntoDatabase } from './live/database.ts';
-import type { LiveOutcome } from './live/live-check.ts';
-import type { Machine } from './machine.ts';
+import { listForeignSpools } from '../../store/spool/spool-names.ts';
+import type { Diagnosis } from '../desk.ts';
+import { type Host, type Machine, placeOf } from './host.ts';
+import { diagnosisOf, type LiveOutcome } from './live/probe.ts';
+
+const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** SQLSTATE of a right that is missing. */
+const FORBIDDEN = '42501';
+
+/** What is done with a connection that only reads; its outcome is told as it is. */
+type LookInto<T> = (client: pg.Client) => Promise<T>;
+
+/**
+ * Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing.
+ */
+export function checkDatabase(
+  config: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+): Promise<LiveOutcome> {
+  return lookIntoDatabase({ config, env, timeout_seconds }, (client) =>
+    examine(client, config.spend_limits?.spool_dir),
+  );
+}
+
+/** Looks into the database of a configuration over a connection that can only read; says why it can't be reached otherwise. */
+async function lookIntoDatabase<T>(
+  given: { readonly config: GatewayConfig; readonly env: NodeJS.ProcessEnv; readonly timeout_seconds: number },
+  look: LookInto<T>,
+): Promise<T | LiveOutcome> {
+  const { config, env, timeout_seconds } = given;
+  const { postgres, embedded } = config.database;
+  if (postgres === undefined) return lookIntoEmbedded(embedded?.data_dir ?? '', timeout_seconds, look);
+  let settings: PostgresSettings;
+  try {
+    settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
+  } catch (error) {
+    const what = error instanceof StartError ? error.message : 'its URL cannot be used';
+    return { ok: false, what, help: `correct the URL in ${secretPlace(postgres.url_env)}` };
+  }
+  return connected(
+    settings,
+    timeout_seconds,
+    `start the server, or correct the URL in ${secretPlace(postgres.url_env)}`,
+    look,
+  );
+}
+
+async function lookIntoEmbedded<T>(
+  data_dir: string,
+  timeout_seconds: number,
+  look: LookInto<T>,
+): Promise<T | LiveOutcome> {
+  const home = findExistingHome(data_dir);
+  const state = home === undefined ? undefined : readServerState(home.cluster);
+  if (home === undefined || state === undefined) {
+    return { ok: true, what: 'embedded PostgreSQL, made when the gateway first starts' };
+  }
+  if (state.kind !== 'running' || !state.ready) {
+    return { ok: true, what: 'embedded PostgreSQL, not running; it starts with the gateway' };
+  }
+  let password: string;
+  try {
+    password = readFileSync(home.password_file, 'utf8').trim();
+  } catch {
+    return { ok: false, what: 'its password cannot be read', help: `run this as the owner of ${home.directory}` };
+  }
+  const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
+  return connected(settings, timeout_seconds, `see ${home.log_file}`, look);
+}
+
+async function connected<T>(
+  settings: PostgresSettings,
+  timeout_seconds: number,
+  remedy: string,
+  look: LookInto<T>,
+): Promise<T | LiveOutcome> {
+  const limit_ms = timeout_seconds * 1000;
+  const timeouts = { connectionTimeoutMillis: limit_ms, query_timeout: limit_ms };
+  const client = new pg.Client(clientConfig({ application_name: 'appscli check', ...settings, ...timeouts }));
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('set default_transaction_read_only = on');
+    return await look(client);
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code === FORBIDDEN) {
+      const what = 'this user may not read the tables of the gateway, which another one made';
+      return {
+        ok: false,
+        what,
+        help: `run the SQL of ${ROLES_SQL} as the owner of the tables, or name that one in the URL`,
+      };
+    }
+    return { ok: false, what: describeTrouble(error), help: remedy };
+  } finally {
+    // A server that does not answer would not answer this either.
+    void client.end().catch(() => {});
+  }
+}
+
+/** Its version, and whether it has the tables of this program. */
+async function examine(client: pg.Client, spool_dir: string | undefined): Promise<LiveOutcome> {
+  const { rows } = await client.query<{ version: string }>("select current_setting('server_version') as version");
+  const { version = '' } = rows[0] ?? {};
+  const standing = await readStanding((text) => client.query(text));
+  const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
+  const { host, port, database } = client;
+  const location = `${host}:${port}/${database}`;
+  const is_complete = applied === migrations.length && unknown.length === 0;
+  const missing = is_complete ? await missingRights((text) => client.query(text)) : [];
+  const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, { applied, unknown, standing, missing });
+  if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
+  return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
+}
+
+/** What is told of files that no gateway of this database writes to it. */
+async function foreignSpools(client: pg.Client, spool_dir: string): Promise<string[]> {
+  const { rows } = await client.query<{ id: string }>('select id from database_identity');
+  const { id = '' } = rows[0] ?? {};
+  try {
+    return (await listForeignSpools(spool_dir, id)).map(
+      ({ name, database_id }) =>
+        `the spool file ${name} in ${spool_dir} belongs to the database ${database_id}, so it stays there until a gateway of that one takes it; this one is ${id}`,
+    );
+  } catch (error) {
+    return [`the spool directory ${spool_dir} cannot be read (${(error as NodeJS.ErrnoException).code})`];
+  }
+}
+
+function judge(
+  server: string,
+  location: string,
+  found: {
+    readonly applied: number;
+    readonly unknown: readonly string[];
+    readonly standing: Standing;
+    readonly missing: readonly string[];
+  },
+): LiveOutcome {
+  const { applied, unknown, standing, missing } = found;
+  const { user, schema, may_migrate } = standing;
+  const total = migrations.length;
+  if (unknown.length > 0) {
+    const { what, remedy } = foreignSchema(unknown);
+    return { ok: false, what: `${server} at ${location}, ${what}`, help: remedy };
+  }
+  if (schema === null) {
+    return {
+      ok: false,
+      what: `${server}, but ${user} may use no schema of its search path`,
+      help: schemaHelp(standing),
+    };
+  }
+  if (missing.length > 0) {
+    return { ok: false, what: `${server}, but ${user} lacks ${listRights(missing)}`, help: grantHelp(missing, user) };
+  }
+  if (applied === total) return { ok: true, what: `${server}, schema up to date` };
+  const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
+  if (!may_migrate) {
+    const what = `${server}, ${done}, and ${user} may not migrate`;
+    return { ok: false, what, help: migrateHelp(standing) };
+  }
+  return { ok: true, what: `${server}, ${done}; the gateway does the rest when it starts` };
+}
 
 /** What was found of the database, and how far its clock is from the one here, in milliseconds: its own is that much ahead. */
 export interface FoundDatabase {
@@ -56,7 +226,7 @@ export async function examineDatabase(host: Host): Promise<FoundDatabase> {
   };
 }
 
-const JUDGES = [judgeVersion, judgeWritable, judgeRights, judgeConnections] as const;
+const JUDGES = [judgeVersion, judgeWritable, judgeConnections] as const;
 
 /** What follows from what a database says of itself. */
 export function judgeDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 'running'>): Diagnosis[] {
@@ -94,25 +264,6 @@ function judgeWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {
   return { ...base, verdict: 'ok', found: 'it is a primary server, and takes writes' };
 }
 
-function judgeRights(facts: DatabaseFacts): Diagnosis {
-  const { schema, user, owner, may_migrate, is_migrated, missing_rights } = facts;
-  const base = { id: 'database.rights', title: 'rights in the database' };
-  if (schema === null) {
-    const found = `${user} has no schema to make tables in (search_path)`;
-    return { ...base, verdict: 'failed', found, remedy: schemaHelp(facts) };
-  }
-  if (missing_rights.length > 0) {
-    const remedy = grantHelp(missing_rights, user);
-    return { ...base, verdict: 'failed', found: `${user} lacks ${listRights(missing_rights)}`, remedy };
-  }
-  if (may_migrate) return { ...base, verdict: 'ok', found: `${user} may migrate and run in the schema ${schema}` };
-  if (is_migrated) {
-    return { ...base, verdict: 'ok', found: `${user} may run a gateway in the schema ${schema}; ${owner} migrates it` };
-  }
-  const found = `${user} may not migrate the schema ${schema}, which is not that of this version`;
-  return { ...base, verdict: 'failed', found, remedy: migrateHelp(facts) };
-}
-
 const NEARLY_ALL = 0.9;
 
 function judgeConnections(
@@ -137,14 +288,11 @@ function judgeConnections(
 }
 
 /** What a database says of itself. */
-export interface DatabaseFacts extends Standing {
+export interface DatabaseFacts {
   /** Major version. */
   readonly version: number;
   readonly is_standby: boolean;
   readonly is_read_only: boolean;
-  readonly is_migrated: boolean;
-  /** Rights that a gateway needs and this role lacks; none before the tables are those of this program. */
-  readonly missing_rights: readonly string[];
   /** Connections that programs can have, how many there are, and which setting limits them. */
   readonly usable: number;
   readonly in_use: number;
@@ -182,19 +330,7 @@ async function readDatabaseFacts(client: pg.Client, machine: Machine): Promise<D
   const [counts] = (await rowsOf<{ all: number; of_database: number; of_user: number }>(CONNECTIONS)) as [
     { all: number; of_database: number; of_user: number },
   ];
-  const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
-  const is_migrated = applied === migrations.length && unknown.length === 0;
-  const run = <Row extends object>(text: string) => client.query<Row>(text);
-  const standing = await readStanding(run);
-  const missing_rights = is_migrated ? await missingRights(run) : [];
-  return {
-    ...settings,
-    is_migrated,
-    ...standing,
-    missing_rights,
-    ...connectionsOf(settings, counts),
-    ahead_ms: await clockAhead(client, machine),
-  };
+  return { ...settings, ...connectionsOf(settings, counts), ahead_ms: await clockAhead(client, machine) };
 }
 
 function connectionsOf(
@@ -211,19 +347,11 @@ function connectionsOf(
   return set.reduce((least, limit) => (limit.usable - limit.in_use < least.usable - least.in_use ? limit : least));
 }
 
-const SAMPLES = 3;
-
-/** The sample with the shortest way there and back says most. */
 async function clockAhead(client: pg.Client, machine: Machine): Promise<number | undefined> {
-  let best: { readonly took_ms: number; readonly ahead_ms: number } | undefined;
-  for (let sample = 0; sample < SAMPLES; sample++) {
-    const [asked_at, asked] = [machine.now(), performance.now()];
-    const { rows } = await client.query<{ at: number }>(
-      'select extract(epoch from clock_timestamp())::float8 * 1000 as at',
-    );
-    const took_ms = performance.now() - asked;
-    const ahead_ms = Number(rows[0]?.at) - (asked_at + took_ms / 2);
-    if (best === undefined || took_ms < best.took_ms) best = { took_ms, ahead_ms };
-  }
-  return best === undefined || Number.isNaN(best.ahead_ms) ? undefined : best.ahead_ms;
+  const [asked_at, asked] = [machine.now(), performance.now()];
+  const { rows } = await client.query<{ at: number }>(
+    'select extract(epoch from clock_timestamp())::float8 * 1000 as at',
+  );
+  const ahead_ms = Number(rows[0]?.at) - (asked_at + (performance.now() - asked) / 2);
+  return Number.isNaN(ahead_ms) ? undefined : ahead_ms;
 }

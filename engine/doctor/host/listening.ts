@@ -1,19 +1,15 @@
 import { isIP } from 'node:net';
+import type { GatewayConfig } from '../../contract/config.ts';
+import { PROTOCOL_PATH } from '../../http/sign-in/paths.ts';
+import { issuerOf } from '../../identity/provider/provider.ts';
 import { parseListenAddress } from '../../kit/net/addresses.ts';
+import { readCertificates } from '../../kit/net/certificates.ts';
+import { type Exchange, type ExchangeRequest, exchange } from '../../kit/net/exchange.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { programVersion } from '../../kit/package-root.ts';
 import { printableLine } from '../../kit/text/printable.ts';
-import type { Diagnosis } from '../diagnosis.ts';
-import { type Host, placeOf } from './host.ts';
-import {
-  askReadiness,
-  askWhoItIs,
-  createDirectAsk,
-  type DirectAsk,
-  directUrl,
-  isOfConfiguration,
-  type RunningGateway,
-} from './running.ts';
+import type { Diagnosis } from '../desk.ts';
+import { counted, type Host, placeOf } from './host.ts';
 
 /** Who answers where a gateway is to listen. */
 export interface FoundListening {
@@ -83,14 +79,11 @@ async function askListener(given: Given, url: string, told: Tell): Promise<Found
     }
     const readiness = await askReadiness(ask, timeout_seconds);
     const running = { url, ...known, readiness };
-    return told(
-      {
-        verdict: 'ok',
-        found: `a gateway with this public URL runs there, version ${printableLine(known.version)}`,
-      },
-      running,
-      ask,
-    );
+    const found = `a gateway with this public URL runs there, version ${printableLine(known.version)}`;
+    const own = programVersion();
+    if (known.version === own) return told({ verdict: 'ok', found }, running, ask);
+    const remedy = 'after an upgrade restart the gateway; else run the doctor of its own version';
+    return told({ verdict: 'warning', found: `${found}, and this program is ${own}`, remedy }, running, ask);
   } catch (error) {
     const reason = formatNetworkError(error, timeout_seconds);
     if (reason === 'connection refused') return told(FREE);
@@ -113,27 +106,32 @@ function taken(listen: string, why: string): Said {
   };
 }
 
-/** What the running gateway says of itself: its version, whether it is ready, and whether it has the files as they are now. */
+/** Whether the running gateway is ready, and has the files as they are now. */
 export function examineRunning(host: Host): Diagnosis[] {
   const { running } = host;
   if (running === undefined) return [];
-  return [judgeVersion(running), judgeReadiness(running), judgeLoaded(host, running)].map((said) => ({
-    where: running.url,
-    ...said,
-  }));
+  return [judgeReadiness(running), ...judgeLoaded(host, running)].map((said) => ({ where: running.url, ...said }));
 }
 
-function judgeVersion({ version }: RunningGateway): Diagnosis {
-  const title = 'version of the running gateway';
-  const own = programVersion();
-  if (version === own) return { id: 'gateway.version', title, verdict: 'ok', found: version };
-  return {
-    id: 'gateway.version',
-    title,
-    verdict: 'warning',
-    found: `it is ${printableLine(version)}, and this program is ${own}`,
-    remedy: 'after an upgrade restart the gateway; else run the doctor of its own version',
-  };
+/** File systems and clocks are not exact to the second. */
+const SLACK_MS = 2000;
+
+function judgeLoaded({ loaded, machine }: Host, { readiness }: RunningGateway): Diagnosis[] {
+  const { loaded_at, failing_since } = readiness ?? {};
+  // A pipeline of the operator's own may not say it.
+  if (loaded_at === undefined) return [];
+  const base = { id: 'gateway.configuration', title: 'the running gateway has the configuration as it is now' };
+  const reload = 'send it a SIGHUP (kill -HUP PID)';
+  if (failing_since !== undefined) {
+    const found = `its last reload failed: since ${printableLine(failing_since)} the files hold what it can't put in force`;
+    return [{ ...base, verdict: 'failed', found, remedy: `its log says why; correct it, then ${reload}` }];
+  }
+  const at = new Date(loaded_at).toISOString();
+  const newer = loaded.files.filter((file) => (machine.changedAt(file) ?? 0) > loaded_at + SLACK_MS);
+  if (newer.length === 0) return [{ ...base, verdict: 'ok', found: `loaded ${at}` }];
+  const found = `${counted(newer.length, 'file')} changed after it was loaded (${at})`;
+  const remedy = `${reload}, or start it with --watch; server.listen, database and TLS on or off need a restart`;
+  return [{ ...base, verdict: 'warning', found, remedy, details: newer.slice(0, 10) }];
 }
 
 function judgeReadiness({ readiness }: RunningGateway): Diagnosis {
@@ -170,31 +168,95 @@ function judgeReadiness({ readiness }: RunningGateway): Diagnosis {
   };
 }
 
-/** File systems and clocks are not exact to the second. */
-const SLACK_MS = 2000;
+/** What `/readyz` of a gateway says. */
+export interface Readiness {
+  readonly status: number;
+  /** `ok`, `degraded`, `unavailable` or `stopping`, and why. */
+  readonly state: string;
+  readonly reason: string | undefined;
+  /** When the configuration in force was loaded, in milliseconds since the epoch; since when the files can't be put in force. */
+  readonly loaded_at: number | undefined;
+  readonly failing_since: string | undefined;
+  /** State of each upstream by name, as far as it is told to anybody. */
+  readonly upstreams: Readonly<Record<string, string>>;
+}
 
-function judgeLoaded({ loaded, machine }: Host, { readiness }: RunningGateway): Diagnosis {
-  const base = { id: 'gateway.configuration', title: 'the running gateway has the configuration as it is now' };
-  if (readiness?.loaded_at === undefined) {
-    return { ...base, verdict: 'skipped', found: 'GET /readyz does not say when it was loaded' };
+/** A gateway of this program that answers where the configuration says one listens. */
+export interface RunningGateway {
+  /** Where it was asked, without a slash at the end. */
+  readonly url: string;
+  readonly version: string;
+  /** The public URL it says it has. */
+  readonly issuer: string;
+  readonly readiness: Readiness | undefined;
+}
+
+/** How a gateway is asked at its own socket: the certificate in the file is believed, whoever signed it. */
+export type DirectAsk = (path: string, request: Omit<ExchangeRequest, 'pinned'>) => Promise<Exchange>;
+
+/** Where the gateway of a configuration is reached on its own machine; `undefined` for any free port. */
+export function directUrl({ server: { listen, tls } }: Pick<GatewayConfig, 'server'>): string | undefined {
+  const { host, port } = parseListenAddress(listen)!;
+  if (port === 0) return undefined;
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `${tls === undefined ? 'http' : 'https'}://${isIP(reachable) === 6 ? `[${reachable}]` : reachable}:${port}`;
+}
+
+/** Makes what asks the gateway at its own socket. Raises Error where its certificate can't be read. */
+export function createDirectAsk({ server: { tls, public_url } }: GatewayConfig, url: string): DirectAsk {
+  const { hostname } = new URL(public_url);
+  const name = isIP(hostname.replace(/^\[|\]$/g, '')) === 0 ? hostname : '';
+  const pinned = tls === undefined ? undefined : { certificate: readCertificates(tls.cert_file)[0]!, name };
+  return (path, request) => exchange(url + path, { ...request, ...(pinned && { pinned }) });
+}
+
+const SPOKEN = /^# Model gateway: protocol\s+Spoken by appscli (\S{1,40}) at (\S{1,2000}?), written/;
+
+/** The version and public URL in the answer of `/protocol`, which is how gateways of this program are known. */
+export function recognise({ status, text }: { readonly status: number; readonly text: string }) {
+  const [, version, issuer] = SPOKEN.exec(text.slice(0, 4096)) ?? [];
+  return status !== 200 || version === undefined || issuer === undefined ? undefined : { version, issuer };
+}
+
+/** Whether a gateway says that it has the public URL of a configuration. */
+export function isOfConfiguration(config: GatewayConfig, { issuer }: { readonly issuer: string }): boolean {
+  return issuer === issuerOf(config);
+}
+
+/** What answers at a path where a gateway of this program tells of itself; rejects where nothing does. */
+export async function askWhoItIs(ask: DirectAsk, seconds: number) {
+  const { status, body } = await ask(PROTOCOL_PATH, { seconds });
+  return recognise({ status, text: body.toString('utf8') });
+}
+
+/** What `/readyz` says; `undefined` where it says nothing that is known. */
+export async function askReadiness(ask: DirectAsk, seconds: number): Promise<Readiness | undefined> {
+  try {
+    const answer = await ask('/readyz', { seconds });
+    return readReadiness(answer.status, JSON.parse(answer.body.toString('utf8')));
+  } catch {
+    return undefined;
   }
-  const { loaded_at, failing_since } = readiness;
-  const reload = 'send it a SIGHUP (kill -HUP PID)';
-  if (failing_since !== undefined) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found: `its last reload failed: since ${printableLine(failing_since)} the files hold a configuration it can't put in force`,
-      remedy: `its log says why; correct it, then ${reload}`,
-    };
-  }
-  const newer = loaded.files.filter((file) => (machine.changedAt(file) ?? 0) > loaded_at + SLACK_MS);
-  if (newer.length === 0) return { ...base, verdict: 'ok', found: `loaded ${new Date(loaded_at).toISOString()}` };
+}
+
+function readReadiness(status: number, body: unknown): Readiness | undefined {
+  const { status: state, reason, configuration, upstreams } = (body ?? {}) as Readonly<Record<string, unknown>>;
+  if (typeof state !== 'string') return undefined;
+  const { loaded_at, failing_since } = (configuration ?? {}) as Readonly<Record<string, unknown>>;
+  const at = Date.parse(String(loaded_at));
+  const states = typeof upstreams === 'object' && upstreams !== null ? Object.entries(upstreams) : [];
   return {
-    ...base,
-    verdict: 'warning',
-    found: `${newer.length === 1 ? 'a file was' : `${newer.length} files were`} changed after it was loaded (${new Date(loaded_at).toISOString()})`,
-    remedy: `${reload}, or start it with --watch; server.listen, database and TLS on or off need a restart`,
-    details: newer.slice(0, 10),
+    status,
+    state,
+    reason: typeof reason === 'string' ? reason : undefined,
+    loaded_at: Number.isNaN(at) ? undefined : at,
+    failing_since: typeof failing_since === 'string' ? failing_since : undefined,
+    upstreams: Object.fromEntries(states.map(([name, told]) => [name, stateOf(told)])),
   };
+}
+
+function stateOf(told: unknown): string {
+  if (typeof told === 'string') return told;
+  const { state } = (told ?? {}) as { readonly state?: unknown };
+  return typeof state === 'string' ? state : 'unknown';
 }

@@ -1,5 +1,5 @@
 /** Where sign-in is served, below the public URL; the path the identity provider sends browsers back to is among them. */
-export { CALLBACK_PATH } from '../../identity/provider/issuer.ts';
+export { CALLBACK_PATH } from '../../identity/provider/provider.ts';
 
 export const DISCOVERY_PATH = '/.well-known/oauth-authorization-server';
 export const DEVICE_AUTHORIZATION_PATH = '/oauth/device_authorization';

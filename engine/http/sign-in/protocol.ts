@@ -2,8 +2,7 @@ import type { Router } from 'express';
 import { EXPORT_BYTES_MAX, SIGNALS } from '../../contract/client-telemetry.ts';
 import type { AuthConfig, GatewayConfig } from '../../contract/config.ts';
 import { ERRORS, type ErrorSpec } from '../../contract/errors.ts';
-import type { Clock, Log } from '../../contract/services.ts';
-import { issuerOf } from '../../identity/provider/issuer.ts';
+import { issuerOf } from '../../identity/provider/provider.ts';
 import { CONTENT_ENCODINGS } from '../../kit/decompressor.ts';
 import { REQUEST_ID_HEADER } from '../../run/headers.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
@@ -18,17 +17,13 @@ import {
   REVOCATION_PATH,
   TOKEN_PATH,
 } from './paths.ts';
-import { mountRoutes } from './routes.ts';
+import { mountRoutes, type SignInOptions } from './routes.ts';
 
 /** What the contract is written from. */
-export interface ProtocolOptions {
-  readonly config: GatewayConfig;
+export interface ProtocolOptions extends Pick<SignInOptions, 'config' | 'clock' | 'log'> {
   /** Of the program. */
   readonly version: string;
-  /** The pipelines in force. */
   readonly pipelines: readonly Pick<PipelineSpec, 'match' | 'summary'>[];
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 const CACHE_SECONDS = 60;

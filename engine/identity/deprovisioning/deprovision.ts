@@ -1,4 +1,7 @@
-import type { Actor, Changing } from '../../audit/admin-changes.ts';
+import type { Actor, AdminAction, Changing } from '../../audit/admin-changes.ts';
+import type { AuthConfig, GatewayConfig } from '../../contract/config.ts';
+import type { Clock } from '../../contract/services.ts';
+import type { Telemetry } from '../../contract/telemetry.ts';
 import { storable } from '../../kit/storable.ts';
 
 /**
@@ -89,4 +92,117 @@ export async function endSessionsOf(
     [`user:${user}`, because, actor.kind, actor.name, new Date(clock.now()), but],
   );
   return row!.ended;
+}
+
+const DAY_MS = 86_400_000;
+
+/** What decides whether an access token is suspended; of one that an administrator made, nothing does. */
+export interface OwnerStatus {
+  /** When the identity provider last verified the owner, who made the token. */
+  readonly verified_at: Date | null;
+  /** Whether the owner, who made the token, was not let in when last asked about. */
+  readonly is_blocked: boolean;
+  /** Until when the token works although the owner is not verified, because the identity provider is away. */
+  readonly put_off_until: Date | null;
+}
+
+/** The columns of an `OwnerStatus`, for a token `t` and its owner `p`. */
+export const OWNER_STATUS = `case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as verified_at,
+  t.self_service and p.blocked_at is not null as is_blocked, p.suspension_put_off_until as put_off_until`;
+
+type VerifiedOwner = Pick<OwnerStatus, 'verified_at' | 'put_off_until'>;
+
+/**
+ * When what an owner made is suspended unless they are verified before; `undefined`: never.
+ * @param verified_days how long a verification counts; `undefined`: without end
+ */
+export function suspendsAt(
+  { verified_at, put_off_until }: VerifiedOwner,
+  verified_days: number | undefined,
+): Date | undefined {
+  if (verified_days === undefined || verified_at === null) return undefined;
+  return new Date(Math.max(verified_at.getTime() + verified_days * DAY_MS, put_off_until?.getTime() ?? 0));
+}
+
+/**
+ * Whether the identity provider has not verified an owner for too long.
+ * @param now milliseconds since the epoch
+ */
+export function isUnseen(owner: VerifiedOwner, now: number, verified_days: number | undefined): boolean {
+  const at = suspendsAt(owner, verified_days);
+  return at !== undefined && now >= at.getTime();
+}
+
+/**
+ * How long what people made themselves goes on after the identity provider last verified them, in days; `undefined`
+ * where nobody signs in: without end.
+ */
+export function verifiedDays({ auth }: Pick<GatewayConfig, 'auth'>): number | undefined {
+  if (auth?.oidc === undefined) return undefined;
+  return auth.self_made_tokens.suspend_after_days ?? auth.session.refresh_days;
+}
+
+/** What somebody made themselves, as far as they and administrators want to know. */
+export interface OwnTokens {
+  /** How many are in force or suspended. */
+  readonly own_tokens: number;
+  readonly own_tokens_suspended: boolean;
+  /** When they are suspended unless their owner is verified before; `null`: never, there are none, or they are suspended already. */
+  readonly own_tokens_suspend_at: Date | null;
+}
+
+/** Columns for `ownTokens`, for a principal `p`; the statement's parameter is the time. */
+export const OWN_TOKENS = (time: string) => `p.signed_in_at as verified_at, p.suspension_put_off_until as put_off_until,
+  p.blocked_at is not null as is_blocked,
+  (select count(*) from access_tokens t where t.principal_id = p.id and t.self_service and t.revoked_at is null
+     and (t.expires_at is null or t.expires_at > ${time}))::integer as own_tokens`;
+
+/**
+ * What is known of the access tokens that somebody made.
+ * @param now milliseconds since the epoch
+ */
+export function ownTokens(
+  { own_tokens, ...owner }: OwnerStatus & Pick<OwnTokens, 'own_tokens'>,
+  now: number,
+  config: Pick<GatewayConfig, 'auth'>,
+): OwnTokens {
+  const at = suspendsAt(owner, verifiedDays(config));
+  const own_tokens_suspended = own_tokens > 0 && (owner.is_blocked || (at !== undefined && now >= at.getTime()));
+  const own_tokens_suspend_at = own_tokens === 0 || own_tokens_suspended || at === undefined ? null : at;
+  return { own_tokens, own_tokens_suspended, own_tokens_suspend_at };
+}
+
+/** Tells telemetry of a change that the gateway made by itself just now, because of what the identity provider says. */
+export function tellOwnChange(
+  { telemetry, clock }: { readonly telemetry: Pick<Telemetry, 'operation'>; readonly clock: Pick<Clock, 'now'> },
+  action: AdminAction,
+): void {
+  const attributes = { 'gateway.admin.action': action, 'gateway.admin.actor_kind': 'gateway' };
+  telemetry.operation({ name: 'gateway.admin_change', attributes, began_at: clock.now(), duration_ms: 0 });
+}
+
+const IMPLICIT_GROUP = 'all';
+
+/** What a person may do at the gateway, by its configuration: `admin`, or nothing beyond using it. */
+export function rolesOf(auth: Pick<AuthConfig, 'admin_groups'>, groups: readonly string[]): readonly string[] {
+  return intersects(auth.admin_groups, groups) ? ['admin'] : [];
+}
+
+type Groups = Pick<GatewayConfig, 'token_groups' | 'auth'>;
+
+/** The token group of a signed-in person, which decides about models; `undefined` when the configuration gives none. */
+export function tokenGroupOf(config: Groups, groups: readonly string[]): string | undefined {
+  return config.token_groups.find(({ members }) => intersects(members, groups))?.name ?? commonTokenGroup(config);
+}
+
+/** The token group of signed-in people who are members of none; `undefined` when the configuration gives none. */
+export function commonTokenGroup({ token_groups, auth }: Groups): string | undefined {
+  if (auth?.session.token_group !== undefined) return auth.session.token_group;
+  if (token_groups.length === 0) return IMPLICIT_GROUP;
+  const [only, ...others] = token_groups;
+  return others.length === 0 && only?.members === undefined ? only?.name : undefined;
+}
+
+function intersects(some: readonly string[] | undefined, others: readonly string[]): boolean {
+  return some?.some((each) => others.includes(each)) ?? false;
 }

@@ -55,7 +55,6 @@ async function open(
   }
 }
 
-/** A session nobody ended, whose time is up. */
 const EXPIRE = `
 update sessions set sealed_grant = '' where ctid in (
   select ctid from sessions where expires_at <= $1 and revoked_at is null and sealed_grant <> '' limit 1000
@@ -151,11 +150,9 @@ export function startEndedGrants(options: {
   const forget = revocations.onRevoked(() => void begin());
 
   return {
-    /** Goes on with another configuration; `undefined` where it has no sign-in. */
     use(next: typeof identity) {
       identity = next;
     },
-    /** Looks for sessions whose time is up, and tells what is due. A timer calls it; so may a test. Never rejects. */
     sweep,
     async close() {
       stop();

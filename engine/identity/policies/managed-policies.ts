@@ -1,14 +1,22 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
+import type { GatewayConfig, ModelConfig, PoliciesConfig } from '../../contract/config.ts';
 import type { EffectivePolicy, ManagedPolicies } from '../../contract/services.ts';
 import { deepFreeze } from '../../kit/freeze.ts';
 import { matchesGlob } from '../../kit/glob.ts';
 import { canonicalJson, checksumOf } from '../../kit/json/canonical.ts';
-import { childOf, itemsOf, type MapNode, textOf, toValue } from '../../source/node.ts';
+import {
+  childOf,
+  type Entry,
+  itemsOf,
+  type ListNode,
+  type MapNode,
+  type Node,
+  type SourcePosition,
+  textOf,
+  toValue,
+} from '../../source/node.ts';
 import type { Policy } from '../../source/spec.ts';
-import { mergeAll } from './merge.ts';
-import { domainOf, inOrder } from './policy.ts';
 
 /** The key of settings that the gateway itself acts on: the only models that may be used. */
 export const MODELS_KEY = 'availableModels';
@@ -132,4 +140,159 @@ function uuidOf(text: string): string {
   bytes[6] = (bytes[6]! & 0x0f) | 0x80;
   bytes[8] = (bytes[8]! & 0x3f) | 0x80;
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}
+
+export interface PolicyPerson {
+  readonly groups: readonly string[];
+  readonly email: string;
+}
+
+export interface ApplyingPolicy {
+  readonly policy: Policy;
+  readonly because:
+    | { readonly by: 'default' }
+    | { readonly by: 'group'; readonly group: string }
+    | { readonly by: 'email_domain'; readonly email_domain: string };
+}
+
+/** The domain of an e-mail address, lower case; empty when the text is none. */
+export function domainOf(email: string): string {
+  const at = email.lastIndexOf('@');
+  return at < 0 ? '' : email.slice(at + 1).toLowerCase();
+}
+
+/** In the order in which they are laid over each other: the lowest priority first, ties by name. */
+export function inOrder(policies: readonly Policy[]): Policy[] {
+  return policies.toSorted((a, b) => a.priority - b.priority || (a.name < b.name ? -1 : 1));
+}
+
+/** The policies meant for somebody in the order in which they are laid over each other: the default one, then all that match. */
+export function policiesFor(
+  managed: PoliciesConfig['managed'],
+  policies: readonly Policy[],
+  person: PolicyPerson,
+): ApplyingPolicy[] {
+  if (managed === undefined || !managed.enabled) return [];
+  const base = policies.find(({ name }) => name === managed.default_policy);
+  const domain = domainOf(person.email);
+  const matching = inOrder(policies).flatMap((policy): ApplyingPolicy[] => {
+    if (policy === base) return [];
+    const group = policy.match.groups.find((name) => person.groups.includes(name));
+    if (group !== undefined) return [{ policy, because: { by: 'group', group } }];
+    if (!policy.match.email_domains.includes(domain)) return [];
+    return [{ policy, because: { by: 'email_domain', email_domain: domain } }];
+  });
+  return base === undefined ? matching : [{ policy: base, because: { by: 'default' } }, ...matching];
+}
+
+const DENYING =
+  /^(?:(?:deny|block|black)list|deny|denied|disallow|disallowed|block|blocked|disable|disabled|forbid|forbidden)$/;
+
+/** The JSON of items of deny lists: with many policies every one of them is compared over and over. */
+const texts = new WeakMap<Node, string>();
+
+function jsonOf(item: Node): string {
+  const known = texts.get(item);
+  if (known !== undefined) return known;
+  const text = canonicalJson(toValue(item));
+  texts.set(item, text);
+  return text;
+}
+
+/**
+ * Whether a list under this key takes things away, so that lists of several policies are united: the first or the last
+ * word of the key is deny, disallow, block, disable, forbid, the participle of one, denylist, blocklist or blacklist, in
+ * any case.
+ */
+export function isDenyKey(key: string): boolean {
+  const words = key.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) ?? [];
+  return [words[0], words.at(-1)].some((word) => word !== undefined && DENYING.test(word.toLowerCase()));
+}
+
+/** Lays settings over others: mappings merge key by key, deny lists are united, everything else is replaced. Every node keeps its position. */
+export function mergeSettings(base: MapNode, over: MapNode): MapNode {
+  const laid = new Map(over.entries.map((entry) => [entry.key, entry]));
+  const known = new Set(base.entries.map(({ key }) => key));
+  const kept = base.entries.map((entry) => {
+    const other = laid.get(entry.key);
+    return other === undefined ? entry : mergeEntries(entry, other);
+  });
+  return { ...over, entries: [...kept, ...over.entries.filter(({ key }) => !known.has(key))] };
+}
+
+function mergeEntries(base: Entry, over: Entry): Entry {
+  return { ...over, value: mergeValues(over.key, base.value, over.value) };
+}
+
+function mergeValues(key: string, base: Node, over: Node): Node {
+  if (base.kind === 'map' && over.kind === 'map') return mergeSettings(base, over);
+  if (base.kind === 'list' && over.kind === 'list' && isDenyKey(key)) return unite(base, over);
+  return over;
+}
+
+function unite(base: ListNode, over: ListNode): ListNode {
+  const seen = new Set<string>();
+  const items = [...base.items, ...over.items].filter((item) => {
+    const text = jsonOf(item);
+    const is_new = !seen.has(text);
+    seen.add(text);
+    return is_new;
+  });
+  return { ...over, items };
+}
+
+/** All settings laid over each other, the first at the bottom; an empty mapping when there are none. */
+export function mergeAll(all: readonly MapNode[], nowhere: MapNode['mark']): MapNode {
+  return all.reduce(mergeSettings, { kind: 'map', entries: [], mark: nowhere });
+}
+
+export interface SettingOrigin {
+  readonly path: readonly string[];
+  /** The whole value, or one item of a list that several policies have items in. */
+  readonly value: unknown;
+  readonly is_item: boolean;
+  readonly policy: string;
+  readonly position: Pick<SourcePosition, 'file' | 'line'>;
+  /** Policies whose value it replaced, the first at the bottom. */
+  readonly replaces: readonly string[];
+}
+
+/** Where every setting of policies that are laid over each other is from; the first policy is at the bottom. */
+export function settingOrigins(policies: readonly Policy[]): SettingOrigin[] {
+  const [first] = policies;
+  if (first === undefined) return [];
+  const merged = mergeAll(
+    policies.map(({ settings }) => settings),
+    first.settings.mark,
+  );
+  return originsBelow(merged, [], policies);
+}
+
+function originsBelow(node: Node, path: readonly string[], policies: readonly Policy[]): SettingOrigin[] {
+  if (node.kind === 'map' && (node.entries.length > 0 || path.length === 0)) {
+    return node.entries.flatMap(({ key, value }) => originsBelow(value, [...path, key], policies));
+  }
+  const at = (policy: Policy) => childOf(policy.settings, ...path);
+  const whole = policies.find((policy) => at(policy) === node);
+  if (whole !== undefined || node.kind !== 'list') {
+    const last = whole ?? policies.findLast((policy) => at(policy) !== undefined)!;
+    const below = policies.slice(0, policies.indexOf(last)).filter((policy) => at(policy) !== undefined);
+    return [origin(node, path, last, below, false)];
+  }
+  return node.items.map((item) => {
+    const policy = policies.find((each) => itemsOf(at(each)).includes(item))!;
+    return origin(item, path, policy, [], true);
+  });
+}
+
+function origin(
+  node: Node,
+  path: readonly string[],
+  { name }: Policy,
+  below: readonly Policy[],
+  is_item: boolean,
+): SettingOrigin {
+  const { file, line } = node.mark;
+  const replaces = below.map((policy) => policy.name);
+  return { path, value: toValue(node), is_item, policy: name, position: { file, line }, replaces };
 }

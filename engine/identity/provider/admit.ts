@@ -1,7 +1,16 @@
 import type { AuthConfig, NamedGroups, OidcConfig } from '../../contract/config.ts';
-import { type AdmissionProblem, readEmail, readGroups, readName, readText, Unusable } from './claim-values.ts';
-import { isTold, VERIFIED } from './claims.ts';
-import { type GroupMisses, groupMisses } from './group-misses.ts';
+import {
+  type AdmissionProblem,
+  type GroupMisses,
+  groupMisses,
+  isTold,
+  readEmail,
+  readGroups,
+  readName,
+  readText,
+  Unusable,
+  VERIFIED,
+} from './claims.ts';
 import type { Claims } from './provider.ts';
 import { type SignInScopes, scopeGaps } from './scopes.ts';
 
@@ -31,7 +40,6 @@ export type Admission =
 
 type Refusal = Exclude<Admission, { person: Person }>;
 
-/** What of a configuration decides about people. */
 export type AdmissionConfig = Pick<AuthConfig, 'teams' | 'projects'> & { readonly oidc: OidcConfig };
 
 /**
@@ -152,7 +160,6 @@ function statementAbout(email: string, claims: Claims): unknown {
   return is_about_it || (stated !== true && stated !== 'true') ? stated : undefined;
 }
 
-/** A team or project: that of the claim, else the first that lists a group of the person. */
 function assigned(
   claims: Claims,
   claim: string | undefined,

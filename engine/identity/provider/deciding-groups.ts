@@ -6,11 +6,9 @@ import type { PipelineSpec, Policy } from '../../source/spec.ts';
 export interface DecidingGroups {
   /** Whether any group may decide: a rule or a stage of the operator's own looks at them otherwise than by name. */
   readonly any: boolean;
-  /** The names that are written somewhere. */
   readonly names: ReadonlySet<string>;
   /** Stands for the names; two configurations with the same have the same. */
   readonly id: string;
-  /** Those of somebody's groups that may decide something. */
   among(groups: readonly string[]): readonly string[];
 }
 
@@ -25,13 +23,6 @@ export const EVERY_GROUP: DecidingGroups = { any: true, names: new Set(), id: AN
  * Without its groups a token is shorter than this with any ordinary name and address.
  */
 export const MOST_TOKEN_CHARS = 3072;
-/** What a session token takes beside its groups, with an ordinary name and address. */
-const OTHER_CHARS = 900;
-
-/** How long a session token with groups would be, in characters. */
-export function tokenChars(groups: ReadonlySet<string>): number {
-  return OTHER_CHARS + Math.ceil((Buffer.byteLength(JSON.stringify([...groups])) * 4) / 3);
-}
 
 /** Shipped stages that hand groups on to limits, models and policies, whose names are known, or only write them down. */
 const GO_BY_NAME: ReadonlySet<string> = new Set([

@@ -1,3 +1,4 @@
+import { createPrivateKey, type KeyObject, type webcrypto } from 'node:crypto';
 import {
   allowInsecureRequests,
   authorizationCodeGrant,
@@ -21,14 +22,12 @@ import {
 } from 'openid-client';
 import type { OidcConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { DIRECT, type Way } from '../../kit/net/way.ts';
-import { createRequestLimit, type RequestLimit } from '../sessions/request-limits.ts';
-import { promptForAccount } from './account-prompt.ts';
+import { secretHolder } from '../../kit/secret-names.ts';
+import { createRequestLimit, type RequestLimit } from '../sessions/attempt-limits.ts';
 import { completeClaims, isTold, VERIFIED, wantedClaims } from './claims.ts';
-import type { ShownClient } from './client-authentication.ts';
-import { basicCredentials, type SecretMethod, secretMethod } from './client-authentication.ts';
-import { readClientKey } from './client-key.ts';
 import {
   type Claims,
   type Identified,
@@ -37,12 +36,17 @@ import {
   type ProviderGrant,
   type SignInAttempt,
 } from './provider.ts';
-import { renewHourly } from './provider-discovery.ts';
-import { type Step, toProviderError, wrongIssuer } from './provider-errors.ts';
+import {
+  basicCredentials,
+  type SecretMethod,
+  type ShownClient,
+  type Step,
+  secretMethod,
+  toProviderError,
+  wrongIssuer,
+} from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
-import { demandStillTold, grantOf } from './provider-grants.ts';
 import { askedScopes, type SignInScopes, textsOf } from './scopes.ts';
-import { isAboutKeys, readTokenAnswer, refreshTokenIn } from './token-answer.ts';
 
 /** What a provider that leaves the list out may sign ID tokens with: anything that takes its private key. */
 const SIGNATURES = ['RS', 'PS', 'ES'].flatMap((kind) => [256, 384, 512].map((bits) => `${kind}${bits}`));
@@ -52,18 +56,15 @@ const NO_TIMEOUT_SECONDS = 3600;
 /** How often in a minute keys are fetched again because they do not fit an ID token. */
 const EARLY_RENEWALS = 6;
 
-/** The requests to the provider that answer one question, from the first to the last. */
 interface Conversation {
   readonly config: Configuration;
   readonly metadata: ServerMetadata;
   readonly shown: ShownClient;
-  /** What the token endpoint answered last. */
   answer?: Response;
   /** The refresh token in that, also when it was then found wanting. */
   refresh_token?: string | undefined;
 }
 
-/** What a provider is made of. */
 interface ProviderOptions {
   readonly oidc: OidcConfig;
   readonly secret: (name: string) => string;
@@ -216,7 +217,6 @@ export class OpenIdProvider implements IdentityProvider {
     }
   }
 
-  /** Asks the token endpoint; what it gets is checked and signed. */
   #askForTokens<T>(
     conversation: Conversation,
     step: Step,
@@ -313,7 +313,6 @@ export class OpenIdProvider implements IdentityProvider {
   }
 }
 
-/** How the gateway proves itself; `method` is how its secret is sent, absent where it signs with a key. */
 function clientAuthentication(oidc: OidcConfig, secret: string): (method: SecretMethod | undefined) => ClientAuth {
   if (oidc.client_secret_env === undefined) {
     const authentication = PrivateKeyJwt(readClientKey(secret, oidc.private_key_env ?? '', oidc.private_key_id));
@@ -331,7 +330,6 @@ function notThePerson(error: unknown): never {
   throw new ProviderError('invalid', error.message);
 }
 
-/** The discovery document (OpenID Connect Discovery section 4), checked to be the issuer's own. */
 async function readDiscovery({ issuer_url, client_id }: OidcConfig, fetch: ProviderFetch): Promise<ServerMetadata> {
   const insecure = isLoopbackUrl(issuer_url) ? [allowInsecureRequests] : [];
   const config = await discovery(new URL(issuer_url), client_id, undefined, undefined, {
@@ -346,4 +344,203 @@ async function readDiscovery({ issuer_url, client_id }: OidcConfig, fetch: Provi
   }
   const { id_token_signing_alg_values_supported = [...SIGNATURES, 'EdDSA', 'Ed25519'] } = metadata;
   return { ...metadata, id_token_signing_alg_values_supported };
+}
+
+/** Providers that know `select_account` and do not say so, Google not knowing `login` at all. */
+const WITH_ACCOUNT_CHOICE: ReadonlySet<string> = new Set(['accounts.google.com', 'login.microsoftonline.com']);
+
+/**
+ * The `prompt` that has a provider ask which account it is, beside what the configuration wants (OpenID Connect Core section
+ * 3.1.2.1). Every provider knows `login`, but for Google.
+ * @param offered `prompt_values_supported` of its discovery document, whatever that is.
+ */
+export function promptForAccount(
+  { issuer_url, authorization_parameters }: Pick<OidcConfig, 'issuer_url' | 'authorization_parameters'>,
+  offered: unknown,
+): string {
+  const chooses = Array.isArray(offered)
+    ? offered.includes('select_account')
+    : WITH_ACCOUNT_CHOICE.has(new URL(issuer_url).hostname);
+  const wanted = (authorization_parameters.prompt ?? '').split(' ').filter((value) => value !== '' && value !== 'none');
+  return [...new Set([...wanted, chooses ? 'select_account' : 'login'])].join(' ');
+}
+
+/** The private key a client proves itself with (RFC 7523), ready to sign. */
+export interface ClientKey {
+  readonly key: webcrypto.CryptoKey;
+  readonly kid?: string;
+}
+
+interface Jwk {
+  readonly alg?: unknown;
+  readonly kid?: unknown;
+}
+
+const RSA_BITS_MIN = 2048;
+const RSA_ALGORITHM = /^(RS|PS)(256|384|512)$/;
+const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r1: 'P-384', secp521r1: 'P-521' };
+
+/**
+ * Reads a private key: PEM, or a JSON Web Key, whose `alg` and `kid` then count. An RSA key signs RS256 unless its `alg`
+ * says otherwise, an EC key ES256, ES384 or ES512 by its curve, an Ed25519 key Ed25519.
+ * @param variable the name of the secret. Raises StartError, which names that and nothing of the key.
+ */
+export function readClientKey(text: string, variable: string, key_id?: string): ClientKey {
+  const unusable = (why: string) =>
+    new StartError(`the private key in ${secretHolder(variable)} (auth.oidc) ${why}`, {
+      exit_code: EXIT_CONFIGURATION,
+    });
+  const jwk = text.trimStart().startsWith('{') ? parseJwk(text, unusable) : undefined;
+  const key = parseKey(jwk ?? text, unusable);
+  const kid = key_id ?? (typeof jwk?.kid === 'string' ? jwk.kid : undefined);
+  return { key: importable(key, jwk?.alg, unusable), ...(kid !== undefined && { kid }) };
+}
+
+type Complaint = (why: string) => StartError;
+
+const EXPECTED = 'expected PKCS #8 in PEM without a passphrase, or a private JSON Web Key';
+
+function parseJwk(text: string, unusable: Complaint): Jwk {
+  try {
+    return JSON.parse(text) as Jwk;
+  } catch {
+    // The error would quote the key.
+    throw unusable(`is not valid JSON: ${EXPECTED}`);
+  }
+}
+
+function parseKey(source: Jwk | string, unusable: Complaint): KeyObject {
+  try {
+    return createPrivateKey(typeof source === 'string' ? source : { key: source as never, format: 'jwk' });
+  } catch {
+    throw unusable(`can't be read: ${EXPECTED}`);
+  }
+}
+
+function importable(key: KeyObject, alg: unknown, unusable: Complaint): webcrypto.CryptoKey {
+  const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
+  switch (key.asymmetricKeyType) {
+    case 'rsa': {
+      if (modulusLength < RSA_BITS_MIN) {
+        throw unusable(`is an RSA key of ${modulusLength} bits: at least ${RSA_BITS_MIN} are needed`);
+      }
+      const [, padding = 'RS', bits = '256'] = RSA_ALGORITHM.exec(String(alg)) ?? [];
+      const name = padding === 'PS' ? 'RSA-PSS' : 'RSASSA-PKCS1-v1_5';
+      return key.toCryptoKey({ name, hash: `SHA-${bits}` }, false, ['sign']);
+    }
+    case 'ec': {
+      const curve = CURVES[namedCurve];
+      if (curve === undefined) throw unusable('is an EC key of another curve than P-256, P-384 or P-521');
+      return key.toCryptoKey({ name: 'ECDSA', namedCurve: curve }, false, ['sign']);
+    }
+    case 'ed25519':
+      return key.toCryptoKey('Ed25519', false, ['sign']);
+    default:
+      throw unusable(`is a key of type ${key.asymmetricKeyType}: expected RSA, EC or Ed25519`);
+  }
+}
+
+const RENEWED_MS = 3_600_000;
+/** How soon to try again after a failed renewal of what still serves. */
+const RETRY_MS = 60_000;
+
+/**
+ * What the discovery document says: read when it is first needed, once for everybody who waits for it, and again after an
+ * hour. While the provider is down the former serves on; a failure is never kept. Raises ProviderError.
+ */
+export function renewHourly<T>(
+  read: () => Promise<T>,
+  { clock, log }: { readonly clock: Clock; readonly log: Log },
+): () => Promise<T> {
+  let known: { readonly document: T; readonly due_at: number } | undefined;
+  let reading: Promise<T> | undefined;
+
+  const renew = async (): Promise<T> => {
+    try {
+      const document = await read();
+      known = { document, due_at: clock.monotonic() + RENEWED_MS };
+      return document;
+    } catch (error) {
+      const failure: ProviderError = toProviderError(error, 'discovery document', []);
+      if (known === undefined || failure.problem !== 'unavailable') throw failure;
+      log.warn({ reason: failure.message }, 'the discovery document of the identity provider could not be renewed');
+      known = { document: known.document, due_at: clock.monotonic() + RETRY_MS };
+      return known.document;
+    }
+  };
+
+  return async () => {
+    if (known !== undefined && clock.monotonic() < known.due_at) return known.document;
+    reading ??= renew().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  };
+}
+
+/** What of a token endpoint's answer it takes to ask again (RFC 6749 section 5.1). */
+interface GivenTokens {
+  readonly access_token: string;
+  readonly refresh_token?: string | undefined;
+  readonly expires_in?: number | undefined;
+}
+
+/**
+ * What it takes to ask about a person again, out of what the token endpoint gave.
+ * @param former the refresh token that was asked with, which stays good where no other one is given.
+ * @param now in milliseconds since the epoch.
+ */
+export function grantOf(
+  subject: string,
+  tokens: GivenTokens,
+  former: { readonly in_id_token: readonly string[]; readonly refresh_token?: string },
+  now: number,
+): ProviderGrant {
+  const { in_id_token } = former;
+  const refresh_token = tokens.refresh_token ?? former.refresh_token;
+  const known = in_id_token.length === 0 ? {} : { in_id_token };
+  if (refresh_token !== undefined) return { subject, refresh_token, ...known };
+  const { access_token, expires_in } = tokens;
+  const expiry = expires_in === undefined ? {} : { access_token_expires_at: now + expires_in * 1000 };
+  return { subject, access_token, ...expiry, ...known };
+}
+
+/** What the provider tells at sign-in and keeps to itself afterwards is unknown, which is not the same as gone. Raises ProviderError. */
+export function demandStillTold(claims: Claims, { in_id_token = [] }: ProviderGrant): void {
+  const missing = in_id_token.filter((claim) => !isTold(claims, claim));
+  if (missing.length === 0) return;
+  const problem = `it tells ${missing.join(', ')} only in the ID token, so it can't be asked again without a new one`;
+  throw new ProviderError('unaskable', `userinfo endpoint: ${problem}`);
+}
+
+/**
+ * An answer of the token endpoint as RFC 6749 section 5.2 has it: an error that says what it is counts, whatever content type
+ * and challenge a provider or a proxy put on it. Every other answer stays as it came.
+ */
+export async function readTokenAnswer(response: Response): Promise<Response> {
+  const { status } = response;
+  if (status < 400 || status > 499) return response;
+  const { error } = await jsonOf(response);
+  if (typeof error !== 'string' || error === '') return response;
+  return new Response(await response.text(), { status, headers: { 'content-type': 'application/json' } });
+}
+
+export async function refreshTokenIn(response: Response): Promise<string | undefined> {
+  const { refresh_token } = await jsonOf(response);
+  return typeof refresh_token === 'string' && refresh_token !== '' ? refresh_token : undefined;
+}
+
+/** Whether an ID token fits none of the keys at hand, as after the provider took new ones. */
+export function isAboutKeys(error: unknown): boolean {
+  const { code, cause } = error as { code?: unknown; cause?: unknown };
+  if (code === 'OAUTH_KEY_SELECTION_FAILED') return true;
+  return cause instanceof Error && cause.message === 'JWT signature verification failed';
+}
+
+async function jsonOf(response: Response): Promise<Readonly<Record<string, unknown>>> {
+  const body: unknown = await response
+    .clone()
+    .json()
+    .catch(() => undefined);
+  return typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
 }

@@ -1,8 +1,4 @@
-/**
- * The identity provider, as an OpenID Connect client sees it.
- * @module
- */
-
+import type { GatewayConfig } from '../../contract/config.ts';
 import type { SignInScopes } from './scopes.ts';
 
 /** What a browser's sign-in must come back with: random, used once, kept in that browser alone. */
@@ -26,7 +22,6 @@ export interface ProviderGrant {
   readonly in_id_token?: readonly string[];
 }
 
-/** A person the identity provider verifies. */
 export interface Identified {
   readonly claims: Claims;
   readonly grant: ProviderGrant;
@@ -96,4 +91,17 @@ export class ProviderError extends Error {
   get grant(): ProviderGrant | undefined {
     return this.#grant;
   }
+}
+
+/** The public URL without a trailing slash: what sign-in calls itself, and what its endpoints begin with. */
+export function issuerOf({ server }: Pick<GatewayConfig, 'server'>): string {
+  return server.public_url.replace(/\/+$/, '');
+}
+
+/** Where the identity provider sends browsers back to, below the public URL. */
+export const CALLBACK_PATH = '/oauth/callback';
+
+/** The same as a URL, written in the one way a parser writes it: the provider compares what it is sent letter by letter. */
+export function redirectUriOf(config: Pick<GatewayConfig, 'server'>): string {
+  return new URL(`${issuerOf(config)}${CALLBACK_PATH}`).href;
 }

@@ -2,7 +2,7 @@ import type { Clock, Log } from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import type { ClaimProblem } from '../sessions/bindings.ts';
-import type { AdmissionProblem } from './claim-values.ts';
+import type { AdmissionProblem } from './claims.ts';
 
 /** Somebody who was turned away, and why. It holds the groups that came and no other claim, and no token. */
 export interface RefusedSignIn {
@@ -15,15 +15,11 @@ export interface RefusedSignIn {
   readonly client_address: string;
   readonly request_id: string;
   readonly refused: AdmissionProblem | ClaimProblem;
-  /** A sentence for an administrator. */
   readonly detail: string;
-  /** Groups that came, the likeliest first. */
   readonly groups: readonly string[];
-  /** Groups that are let in, where none of them came. */
   readonly expected: readonly string[];
 }
 
-/** How many are kept of one address, and of all. */
 const KEPT_EACH = 10;
 const KEPT_ALL = 5000;
 const MAX_CHARS = 300;
@@ -75,7 +71,6 @@ async function insertRefusal({ database, clock }: Noting, refused: Omit<RefusedS
   );
 }
 
-/** Somebody who was turned away, as lists have them. */
 export interface ListedRefusal extends RefusedSignIn {
   readonly id: number;
 }
@@ -84,9 +79,7 @@ export interface ListedRefusal extends RefusedSignIn {
 export interface RefusalFilter {
   /** E-mail address, any case. */
   readonly user?: string | undefined;
-  /** From this moment on. */
   readonly since?: Date | undefined;
-  /** Before this moment. */
   readonly until?: Date | undefined;
 }
 
@@ -100,8 +93,7 @@ function valuesOf({ user, since, until }: RefusalFilter): unknown[] {
 
 /**
  * Who was turned away lately, the newest first.
- * @param page `before` is the id of a refusal: only older ones, for the next page.
- * Raises store_unavailable.
+ * @param page `before` is the id of a refusal: only older ones, for the next page. Raises store_unavailable.
  */
 export function listRefusals(
   database: Pick<Database, 'query'>,

@@ -2,7 +2,6 @@
 import type { OidcConfig } from '../../contract/config.ts';
 import { claimRoot, wantedClaims } from './claims.ts';
 
-/** The scopes of one sign-in. */
 export interface SignInScopes {
   readonly asked: readonly string[];
   /** `scopes_supported` of the provider (OpenID Connect Discovery section 3); absent where it lists none. */

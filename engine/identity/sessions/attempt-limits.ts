@@ -1,15 +1,14 @@
 import { hash } from 'node:crypto';
+import { isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { AuthConfig } from '../../contract/config.ts';
 import type { Clock, Log } from '../../contract/services.ts';
 import { atMost } from '../../kit/memory.ts';
+import { storable } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
-import { countedAddress } from './counted-address.ts';
 import { type PendingGrant, pendingGrant } from './device-grants.ts';
 import { readUserCode } from './opaque.ts';
-import { createRequestLimit, type Wait } from './request-limits.ts';
 
-/** What is counted per client address. */
 export type AttemptKind = 'device_authorization' | 'code_submission';
 
 const MAX_REFUSED = 20_000;
@@ -17,7 +16,6 @@ const MAX_TOLD = 1000;
 const TOLD =
   'too many attempts from one address are refused; auth.limits says how many, and server.trusted_proxies whose address counts';
 
-/** Counts attempts per client address. */
 export type AttemptLimits = ReturnType<typeof createAttemptLimits>;
 
 /** Creates the limits of a database, which raise store_unavailable: so many attempts in a span of time that begins with the first of them. */
@@ -158,4 +156,79 @@ export function createAttemptLimits(options: {
 
 function waitOf(milliseconds: number): Wait {
   return { retry_after_seconds: Math.max(1, Math.ceil(milliseconds / 1000)) };
+}
+
+/** One request too many, and when to try again. */
+export interface Wait {
+  readonly retry_after_seconds: number;
+}
+
+/** Who sends from more addresses at once is held up by something else. */
+const MAX_KEYS = 20_000;
+
+interface Bucket {
+  left: number;
+  at: number;
+}
+
+/** Counts requests by a key in this process alone: so many at once, and so many in each span of time. */
+export type RequestLimit = ReturnType<typeof createRequestLimit>;
+
+/** Creates a limit. The keys that were used last are kept, so that memory stays bounded. */
+export function createRequestLimit({
+  clock,
+  most,
+  window_seconds,
+}: {
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly most: number;
+  readonly window_seconds: number;
+}) {
+  const buckets = new LRUCache<string, Bucket>(atMost(MAX_KEYS));
+  const per_ms = most / (window_seconds * 1000);
+  return {
+    /** Counts one request, unless it is one too many: then nothing is counted, and it says how long to wait. */
+    take(key: string): Wait | undefined {
+      const now = clock.monotonic();
+      const bucket = buckets.get(key) ?? { left: most, at: now };
+      bucket.left = Math.min(most, bucket.left + (now - bucket.at) * per_ms);
+      bucket.at = now;
+      buckets.set(key, bucket);
+      if (bucket.left < 1) return { retry_after_seconds: Math.max(1, Math.ceil((1 - bucket.left) / per_ms / 1000)) };
+      bucket.left -= 1;
+      return undefined;
+    },
+    giveBack(key: string): void {
+      const bucket = buckets.get(key);
+      if (bucket !== undefined) bucket.left = Math.min(most, bucket.left + 1);
+    },
+  };
+}
+
+const MAX_ADDRESS_CHARS = 64;
+
+/** What attempts of an address are counted under: itself, or the /64 of an IPv6 address, which one subscriber has whole. */
+export function countedAddress(address: string): string {
+  const [plain = ''] = address.split('%');
+  if (!isIPv6(plain)) return storable(address.slice(0, MAX_ADDRESS_CHARS));
+  const groups = groupsOf(plain);
+  const is_mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
+  if (is_mapped)
+    return groups
+      .slice(6)
+      .flatMap((group) => [group >> 8, group & 255])
+      .join('.');
+  return `${groups
+    .slice(0, 4)
+    .map((group) => group.toString(16))
+    .join(':')}::/64`;
+}
+
+/** The eight numbers of an IPv6 address (RFC 4291 section 2.2). */
+function groupsOf(address: string): number[] {
+  // A URL writes every form of an address in one way, without dots.
+  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
+  const numbers = (text = '') => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));
+  const [first, last] = [numbers(head), numbers(tail)];
+  return [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
 }

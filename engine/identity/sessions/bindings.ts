@@ -2,7 +2,7 @@ import type { Actor, Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig, OidcConfig } from '../../contract/config.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
-import { OWN_TOKENS, type OwnerStatus, type OwnTokens, ownTokens } from '../deprovisioning/suspension.ts';
+import { OWN_TOKENS, type OwnerStatus, type OwnTokens, ownTokens } from '../deprovisioning/deprovision.ts';
 import { isVerified, type Person } from '../provider/admit.ts';
 
 /**
@@ -28,32 +28,26 @@ export async function claimProblem(
 export interface KnownPerson extends OwnTokens {
   readonly email: string;
   readonly name: string | null;
-  /** Those that the identity provider told last. */
   readonly groups: readonly string[];
   readonly issuer: string | null;
   /** The provider's identifier of the account; `null` where none signed in yet. */
   readonly subject: string | null;
-  /** When the identity provider last verified them. */
   readonly signed_in_at: Date | null;
   /** Whether the next account that signs in with the address becomes theirs. */
   readonly open_to_sign_in: boolean;
-  /** Whether administrators made access tokens for the address. */
   readonly has_given_tokens: boolean;
   /** How many access tokens in force there are, whoever made them, and how many sessions of programs and of browsers. */
   readonly tokens: number;
   readonly client_sessions: number;
   readonly console_sessions: number;
-  /** When a sign-in with the address was last refused, in the days that this is kept. */
   readonly refused_at: Date | null;
 }
 
-/** Which people are listed. */
 export interface PeopleFilter {
   readonly user?: string | undefined;
   readonly issuer?: string | undefined;
   /** Part of an address or a name, any case. */
   readonly search?: string | undefined;
-  /** Only addresses behind this one. */
   readonly after?: string | undefined;
   readonly limit?: number | undefined;
 }
@@ -136,7 +130,6 @@ export async function rebindPerson(
   return row!;
 }
 
-/** How an address is to be bound anew. */
 export interface RebindWish {
   /** Identifier of the account at the configured identity provider; absent: the next that signs in with the address. */
   readonly subject?: string | undefined;

@@ -2,10 +2,8 @@ import type { Clock } from '../../contract/services.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import type { Person } from '../provider/admit.ts';
-import type { Marks } from './marks.ts';
-import { hashSecret, isSecret, makeId, makeSecret } from './opaque.ts';
+import { hashSecret, isSecret, type Marks, makeId, makeSecret } from './opaque.ts';
 
-/** A session of the console, as the cookie of a browser finds it. */
 export interface ConsoleSession {
   readonly cookie: string;
   /** Absent where a link opened it: then it is `operator`'s. */
@@ -17,19 +15,16 @@ export interface ConsoleSession {
     readonly checked_at: Date;
     readonly revoked_at: Date | null;
   };
-  /** Who printed the link, as user@host. */
   readonly operator?: string;
   readonly seen_at: Date;
   /** When it ends unless it is used. */
   readonly expires_at: Date;
-  /** When it ends in any case. */
   readonly ends_at: Date;
 }
 
 /** How long a session lasts that is not used, and how long one lasts that is. */
 const IDLE_MS = 30 * 60_000;
 const LONGEST_MS = 8 * 60 * 60_000;
-/** Use is written down no more often than this. */
 const SEEN_MS = 60_000;
 /** How long requests may still bring a cookie that was replaced. */
 const REPLACED_MS = 30_000;
@@ -52,7 +47,6 @@ interface Row {
 export interface SignedIn {
   readonly person: Person;
   readonly sealed_grant: string;
-  /** The browser, as people know it. */
   readonly client: string;
   readonly client_address: string;
 }
@@ -71,7 +65,6 @@ export function createConsoleSessions(options: {
   const after = (ms: number) => new Date(clock.now() + ms);
 
   return {
-    /** Begins the session of somebody who signed in; `undefined` where the account may not have the address. */
     async open({ person, sealed_grant, client, client_address }: SignedIn) {
       const [id, cookie] = [makeId('ses'), makeSecret(marks)];
       const [row] = await database.query<{ opened: boolean }>(

@@ -2,18 +2,19 @@ import type { Clock } from '../../contract/services.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import type { Person } from '../provider/admit.ts';
-import type { Marks } from './marks.ts';
 import {
   hashSecret,
   isSecret,
+  type Marks,
   makeId,
   makeRefreshToken,
   makeSecret,
   makeUserCode,
+  openSuccessor,
   readUserCode,
+  sealSuccessor,
   shownUserCode,
 } from './opaque.ts';
-import { openSuccessor, sealSuccessor } from './sealed.ts';
 import type { OpenSession } from './sessions.ts';
 
 /** Who began a sign-in, to be shown to the person who is asked to confirm it. */
@@ -70,7 +71,6 @@ interface CollectedRow {
 
 const PENDING = 'id, user_code, client, client_address, created_at, expires_at';
 
-/** A pending grant as it is shown, from its row. */
 export function pendingGrant(row: PendingGrant): PendingGrant {
   return { ...row, user_code: shownUserCode(row.user_code) };
 }
@@ -84,7 +84,6 @@ export function createDeviceGrants(options: {
   readonly clock: Clock;
   /** How long after sign-in a session can be gone on with, in days. */
   readonly refresh_days: number;
-  /** Absent: random. */
   readonly makeCode?: () => string;
   /** Absent: device codes and refresh tokens have no mark. */
   readonly marks?: Marks;
@@ -97,7 +96,6 @@ export function createDeviceGrants(options: {
   const changed = async (name: string, text: string, values: readonly unknown[]): Promise<boolean> =>
     (await database.query(name, text, values)).length > 0;
 
-  /** Undefined when another sign-in has the code. */
   const insert = async ({ client, client_address, surface }: Device, device_code: string) => {
     const [row] = await database.query<{ user_code: string }>(
       'device_begin',
@@ -117,7 +115,6 @@ export function createDeviceGrants(options: {
     return row?.user_code;
   };
 
-  /** Why the person was refused, from now on known to the device. */
   const hear = async (device_code: string) => {
     const [row] = await database.query<{ because: string | null; surface: string | null }>(
       'device_hear',

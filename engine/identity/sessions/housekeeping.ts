@@ -7,7 +7,6 @@ import { isUnavailable } from '../../store/store-errors.ts';
 const INTERVAL_MS = 600_000;
 const CLOSE_PATIENCE_MS = 500;
 const BATCH = 1000;
-/** What is left then waits for the next sweep. */
 const MAX_BATCHES = 100;
 
 const HOUR_MS = 3_600_000;
@@ -25,7 +24,6 @@ const REFRESH_TOKENS = `delete from refresh_tokens where ctid in (
 ) returning 1`;
 const WITHOUT_TOKENS = 'and not exists (select from refresh_tokens t where t.session_id = r.id)';
 
-/** Tables, what removes rows of them, and how long a row is kept after the time that tells its age. */
 const DUE = [
   // A device that asks late hears that its code has expired, not that there never was one.
   { table: 'device_grants', remove: aged('device_grants', 'expires_at'), kept_ms: HOUR_MS },
@@ -78,7 +76,6 @@ export function startHousekeeping(options: {
   const stop = every(INTERVAL_MS, sweep);
 
   return {
-    /** Removes what is due. A timer calls it; so may a test. Never rejects. */
     sweep,
     async close() {
       stop();

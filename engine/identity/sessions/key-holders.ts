@@ -42,7 +42,6 @@ export function openKeyHolders(options: {
   readonly every?: Every;
 }): KeyHolders & { close(): Promise<void> } {
   const { database, clock, log, held, every = everyInBackground } = options;
-  /** When each was last announced, by the monotonic clock. */
   const announced = new Map<string, number>();
   let warned_at = Number.NEGATIVE_INFINITY;
 

@@ -1,5 +1,7 @@
-import { hash, randomBytes } from 'node:crypto';
-import type { Marks } from './marks.ts';
+import { createHmac, createSecretKey, hash, hkdfSync, type KeyObject, randomBytes, timingSafeEqual } from 'node:crypto';
+import { CompactEncrypt, compactDecrypt, errors } from 'jose';
+import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
+import type { SessionKeys } from './session-keys.ts';
 
 const REFRESH_PREFIX = 'gwr_';
 const SECRET_BYTES = 32;
@@ -23,7 +25,6 @@ export function makeRefreshToken(marks?: Marks): string {
   return marked(REFRESH_PREFIX + random(), marks);
 }
 
-/** Whether a text has the form of a refresh token. */
 export function isRefreshToken(text: string): boolean {
   return REFRESH_TOKEN.test(text);
 }
@@ -51,7 +52,6 @@ export function hashSecret(secret: string): Buffer {
   return hash('sha256', secret, 'buffer');
 }
 
-/** A new public identifier. */
 export function makeId(prefix: 'ses' | 'dev' | 'jwt'): string {
   return `${prefix}_${randomBytes(ID_BYTES).toString('hex')}`;
 }
@@ -81,4 +81,99 @@ export function readUserCode(typed: string): string | undefined {
   if (!ASCII_LETTERS.test(letters)) return undefined;
   const code = letters.toUpperCase();
   return CODE.test(code) ? code : undefined;
+}
+
+/** Of the 256 bits of an HMAC-SHA256: who guesses one has a secret that the database does not know. */
+const MARK_BYTES = 12;
+const MARK_CHARS = 16;
+
+/** Creates the marks of a configuration's keys. */
+export function createMarks({ current, all }: Pick<SessionKeys, 'current' | 'all'>) {
+  const keyOf = (key: SessionKeys['current']) => createSecretKey(key.derive('mark'));
+  const signing = keyOf(current);
+  const keys = [...all.values()].map(keyOf);
+  return {
+    /** What is put behind a secret: 16 characters in base64url. */
+    of: (secret: string): string => markOf(secret, signing).toString('base64url'),
+    /** Whether a text ends with its mark, of any key in use. Secrets from before there were marks have none. */
+    fit(text: string): boolean {
+      const secret = text.slice(0, -MARK_CHARS);
+      const mark = Buffer.from(text.slice(-MARK_CHARS), 'base64url');
+      return mark.length === MARK_BYTES && keys.some((key) => timingSafeEqual(mark, markOf(secret, key)));
+    },
+  };
+}
+
+/** Tells secrets that this gateway handed out from made-up ones, without asking the database. */
+export type Marks = ReturnType<typeof createMarks>;
+
+function markOf(secret: string, key: KeyObject): Buffer {
+  return createHmac('sha256', key).update(secret).digest().subarray(0, MARK_BYTES);
+}
+
+/** What a secret is sealed for; one purpose can't open what was sealed for another. */
+export type SealPurpose = 'provider-grant' | 'sign-in-attempt';
+
+/** Longest sealed text that is opened, in characters: a provider's tokens are in there, and they can be long. */
+const MAX_CHARS = 131_072;
+const KEY_BYTES = 32;
+const OPENED = { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: ['A256GCM'] };
+
+const use = (purpose: SealPurpose) => `seal ${purpose}`;
+
+/** Encrypts a value that survives JSON, as a compact JWE (RFC 7516). */
+export function sealWith(keys: SessionKeys, value: object, purpose: SealPurpose): Promise<string> {
+  return encrypt(JSON.stringify(value), keys.current.derive(use(purpose)), { kid: keys.current.id });
+}
+
+/**
+ * The value that was sealed; `undefined` when it was not sealed with one of the keys for this purpose. Raises
+ * temporarily_unavailable and store_unavailable, as `demandUnknown` does.
+ * @param key_holders are asked about a key that is not among these.
+ */
+export async function openWith(
+  keys: SessionKeys,
+  sealed: string,
+  purpose: SealPurpose,
+  { demandUnknown }: Pick<KeyHolders, 'demandUnknown'> = NO_OTHER_HOLDERS,
+): Promise<unknown> {
+  if (sealed.length > MAX_CHARS) return undefined;
+  const keyNamed = async ({ kid }: { readonly kid?: string }) => {
+    const key = keys.all.get(String(kid));
+    if (key !== undefined) return key.derive(use(purpose));
+    await demandUnknown(String(kid));
+    throw new errors.JWEDecryptionFailed();
+  };
+  try {
+    const { plaintext } = await compactDecrypt(sealed, keyNamed, OPENED);
+    return JSON.parse(new TextDecoder().decode(plaintext));
+  } catch (error) {
+    if (error instanceof errors.JOSEError) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Encrypts a refresh token under the secret that it is given for, the refresh token that it replaces or a device code: who
+ * sends that again can be given the same once more, by any replica and whatever its keys, and the database alone gives it to
+ * nobody.
+ */
+export function sealSuccessor(successor: string, replaced: string): Promise<string> {
+  return encrypt(successor, successorKey(replaced));
+}
+
+/** The refresh token that `sealSuccessor` sealed. */
+export async function openSuccessor(sealed: string, replaced: string): Promise<string> {
+  const { plaintext } = await compactDecrypt(sealed, successorKey(replaced), OPENED);
+  return new TextDecoder().decode(plaintext);
+}
+
+function successorKey(secret: string): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', secret, '', 'appscli refresh token: successor', KEY_BYTES));
+}
+
+function encrypt(text: string, key: Uint8Array, header: { readonly kid?: string } = {}): Promise<string> {
+  return new CompactEncrypt(new TextEncoder().encode(text))
+    .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', ...header })
+    .encrypt(key);
 }

@@ -4,7 +4,6 @@ import type { Log } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { secretHolder } from '../../kit/secret-names.ts';
 
-/** One secret of a configuration and the keys made of it. */
 export interface SessionKey {
   /** Names the secret in the header of what its keys signed or sealed, without giving anything of it away. */
   readonly id: string;

@@ -4,17 +4,14 @@ import { LRUCache } from 'lru-cache';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock, Log, Principal } from '../../contract/services.ts';
-import { rolesOf, tokenGroupOf } from '../deprovisioning/token-groups.ts';
+import { rolesOf, tokenGroupOf } from '../deprovisioning/deprovision.ts';
 import type { Person } from '../provider/admit.ts';
 import { ANY_GROUP, type DecidingGroups, EVERY_GROUP, MOST_TOKEN_CHARS } from '../provider/deciding-groups.ts';
-import { issuerOf } from '../provider/issuer.ts';
+import { issuerOf } from '../provider/provider.ts';
 import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
-import { createMarks } from './marks.ts';
-import { makeId } from './opaque.ts';
-import { openWith, type SealPurpose, sealWith } from './sealed.ts';
-import { principalIdOf, readClaims, type SessionClaims, writeClaims } from './session-claims.ts';
+import { createMarks, makeId, openWith, type SealPurpose, sealWith } from './opaque.ts';
 import { createSessionKeys, type SessionKeys } from './session-keys.ts';
-import type { Sightings } from './sightings.ts';
+import type { Sightings } from './sessions.ts';
 
 /** Sessions that were ended before their tokens expire, as every replica knows them within a second. */
 export interface Revocations {
@@ -38,9 +35,7 @@ const ONE_SPELLING = /^[\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048]$/;
 const FOREIGN_HEADER = /"kid":"(?<kid>[\w-]{12})"\}$/;
 const MAX_TOKEN_CHARS = 32_768;
 const MAX_CACHED = 10_000;
-/** Of all tokens that are remembered, with the names of their groups. */
 const MAX_CACHED_CHARS = 33_554_432;
-/** Before any token expires. */
 const NEVER_EXPIRED = new Date(0);
 
 interface Entry {
@@ -164,16 +159,13 @@ export function createSessionTokens(options: {
         throw error;
       }
     },
-    /** Encrypts a value that survives JSON, for storage or a cookie. */
     seal: (value: object, purpose: SealPurpose) => sealWith(keys, value, purpose),
     /**
      * The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose.
      * Raises temporarily_unavailable and store_unavailable as `verify` does.
      */
     open: (sealed: string, purpose: SealPurpose) => openWith(keys, sealed, purpose, key_holders),
-    /** Ids of the keys that other gateways are told of. */
     key_ids: keys.shared_ids,
-    /** What tells device codes and refresh tokens of this configuration from made-up ones. */
     marks: createMarks(keys),
   };
 }
@@ -195,12 +187,10 @@ function headerOf(kid: string) {
   return { alg: ALGORITHM, typ: TYPE, kid };
 }
 
-/** The header as it stands in a token. */
 function headerText(kid: string): string {
   return Buffer.from(JSON.stringify(headerOf(kid))).toString('base64url');
 }
 
-/** Checks everything about a token but what its claims mean. Raises what `verify` does. */
 function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnknown }: KeyHolders) {
   const by_header = new Map([...keys.all].map(([id, key]) => [headerText(id), createSecretKey(key.derive('sign'))]));
   const checks = { algorithms: [ALGORITHM], typ: TYPE, issuer, audience: issuer, requiredClaims: ['exp'] };
@@ -287,4 +277,79 @@ function notAllowed({ email }: Person): StageError {
     'credential_revoked',
     `The gateway's configuration does not let ${email} in any more: auth.oidc allows other groups or e-mail domains. Ask your administrator.`,
   );
+}
+
+export interface SessionClaims {
+  readonly session_id: string;
+  /** Its groups are those of `told`, none where that is absent. */
+  readonly person: Person;
+  /** Absent where they would make the token too long: they are kept with the session. */
+  readonly told: ToldGroups | undefined;
+  /** Milliseconds since the epoch; so is `expires_at`. */
+  readonly issued_at: number;
+  readonly expires_at: number;
+}
+
+export function principalIdOf({ email }: Pick<Person, 'email'>): string {
+  return `user:${email}`;
+}
+
+/** Groups that a session token carries. */
+export interface ToldGroups {
+  readonly groups: readonly string[];
+  /** The `id` of the deciding groups they were picked by. */
+  readonly of: string;
+}
+
+/** The claims of a session token that are about a session and its person (RFC 7519 section 4). */
+export function writeClaims(
+  session_id: string,
+  person: Person,
+  roles: readonly string[],
+  told: ToldGroups | undefined,
+): JWTPayload {
+  const { issuer, subject, groups: _, ...shown } = person;
+  return {
+    sub: principalIdOf(person),
+    sid: session_id,
+    ...shown,
+    ...(told !== undefined && { groups: [...told.groups], groups_of: told.of }),
+    roles: [...roles],
+    idp_issuer: issuer,
+    idp_subject: subject,
+  };
+}
+
+/** Reads what `writeClaims` wrote; `undefined` when something is missing or of another type. */
+export function readClaims(claims: JWTPayload): SessionClaims | undefined {
+  const {
+    sub,
+    sid,
+    email,
+    name,
+    groups,
+    groups_of = ANY_GROUP,
+    team,
+    project,
+    idp_issuer,
+    idp_subject,
+    iat,
+    exp,
+  } = claims;
+  if (!isText(sid) || !isText(email) || !isText(idp_issuer) || !isText(idp_subject)) return undefined;
+  if (sub !== principalIdOf({ email }) || !Number.isSafeInteger(exp) || !Number.isSafeInteger(iat)) return undefined;
+  if (groups !== undefined && !isListOfTexts(groups)) return undefined;
+  if (![name, team, project].every((value) => value === undefined || isText(value))) return undefined;
+  const optional = { name, team, project } as Pick<Person, 'name' | 'team' | 'project'>;
+  const person = { issuer: idp_issuer, subject: idp_subject, email, groups: groups ?? [], ...optional };
+  const told = groups === undefined ? undefined : { groups, of: String(groups_of) };
+  return { session_id: sid, person, told, issued_at: Number(iat) * 1000, expires_at: Number(exp) * 1000 };
+}
+
+function isListOfTexts(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((text) => typeof text === 'string');
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
 }

@@ -1,12 +1,13 @@
 import { setTimeout } from 'node:timers/promises';
-import type { Clock } from '../../contract/services.ts';
+import { StageError } from '../../contract/errors.ts';
+import type { Clock, Log } from '../../contract/services.ts';
+import { type Every, everyInBackground } from '../../kit/clock.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
+import { openWriteBehind } from '../../kit/write-behind.ts';
 import type { Database } from '../../store/database.ts';
 import type { Person } from '../provider/admit.ts';
-import { countedAddress } from './counted-address.ts';
-import type { Marks } from './marks.ts';
-import { hashSecret, isRefreshToken, makeRefreshToken } from './opaque.ts';
-import { openSuccessor, sealSuccessor } from './sealed.ts';
+import { countedAddress } from './attempt-limits.ts';
+import { hashSecret, isRefreshToken, type Marks, makeRefreshToken, openSuccessor, sealSuccessor } from './opaque.ts';
 
 /** A session that begins or goes on, with the refresh token that goes on with it. */
 export interface OpenSession {
@@ -15,7 +16,6 @@ export interface OpenSession {
   readonly refresh_token: string;
 }
 
-/** A session as people see it. */
 export interface SessionSummary {
   readonly id: string;
   readonly kind: 'client' | 'console';
@@ -23,9 +23,7 @@ export interface SessionSummary {
   readonly client: string;
   readonly client_address: string;
   readonly created_at: Date;
-  /** When the identity provider was last asked. */
   readonly checked_at: Date;
-  /** When it was last seen in use. */
   readonly seen_at: Date | null;
   readonly expires_at: Date;
   readonly revoked_at: Date | null;
@@ -189,7 +187,6 @@ export function createSessions(options: {
       );
     },
 
-    /** The session of a refresh token, used or not. */
     async sessionOf(refresh_token: string): Promise<string | undefined> {
       if (!isRefreshToken(refresh_token)) return undefined;
       const [row] = await database.query<{ session_id: string }>(
@@ -215,7 +212,6 @@ export function createSessions(options: {
       return row!.ended;
     },
 
-    /** Newest first; ended ones only where asked for. */
     list({ user, ended = false }: { readonly user?: string; readonly ended?: boolean }): Promise<SessionSummary[]> {
       return database.query<SessionSummary>(
         'session_list',
@@ -229,4 +225,142 @@ export function createSessions(options: {
       );
     },
   };
+}
+
+/** Channel on which every ended session is announced by its id. */
+export const SESSIONS_CHANNEL = 'appscli_sessions';
+
+/** How often the list is read, for when an announcement gets lost. */
+const POLL_MS = 3000;
+/** Longest lifetime a session token can be given, `auth.session.ttl_minutes`: what was ended before has none left. */
+const LONGEST_TTL_MS = 24 * 60 * 60 * 1000;
+/** How far the clocks of replicas may be apart, and how long an ending may take to be committed. */
+const OVERLAP_MS = 60_000;
+
+export type OpenRevocations = ReturnType<typeof openRevocations>;
+
+/** Opens the list of ended sessions and keeps it up to date; needs no database yet. */
+export function openRevocations(options: {
+  readonly database: Pick<Database, 'query' | 'listen'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, clock, log, every = everyInBackground } = options;
+  const ended = new Map<string, number>();
+  const listeners = new Set<(session_id: string | undefined) => void>();
+  let read = false;
+  let known_until = 0;
+  let reading: Promise<void> | undefined;
+
+  const note = (session_id: string, at: number) => {
+    if (ended.has(session_id)) return;
+    ended.set(session_id, at);
+    for (const listener of listeners) listener(session_id);
+  };
+
+  const readNew = async () => {
+    const now = clock.now();
+    const oldest = now - LONGEST_TTL_MS - OVERLAP_MS;
+    try {
+      const rows = await database.query<{ id: string; revoked_at: Date }>(
+        'sessions_ended',
+        'select id, revoked_at from sessions where revoked_at > $1',
+        [new Date(Math.max(oldest, known_until - OVERLAP_MS))],
+      );
+      for (const { id, revoked_at } of rows) note(id, revoked_at.getTime());
+      known_until = now;
+      read = true;
+    } catch (error) {
+      log.debug({ err: error }, 'the list of ended sessions could not be read');
+    }
+    for (const [session_id, at] of ended) if (at <= oldest) ended.delete(session_id);
+  };
+  const refresh = () => {
+    reading ??= readNew().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  };
+
+  const listening = database
+    .listen(SESSIONS_CHANNEL, (session_id) => note(session_id, clock.now()), refresh)
+    .catch((error) => {
+      log.warn({ err: error }, 'ended sessions are not announced; they take some seconds to be noticed');
+    });
+  // What was ended before anybody listened is in the table by the time it is read.
+  const attempted = listening.then(refresh);
+  const stop = every(POLL_MS, refresh);
+
+  return {
+    attempted,
+    /** Whether the list was read once: until then nobody is let in by a session. */
+    get known() {
+      return read;
+    },
+    refresh,
+    async catchUp() {
+      // A reading that is under way may have begun too early.
+      await reading;
+      await refresh();
+    },
+    has(session_id: string) {
+      if (!read) throw notRead();
+      return ended.has(session_id);
+    },
+    onRevoked(listener: (session_id: string | undefined) => void) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    async close() {
+      stop();
+      listeners.clear();
+      await reading;
+    },
+  };
+}
+
+function notRead(): StageError {
+  return new StageError(
+    'store_unavailable',
+    'The gateway cannot check at the moment whether this session was ended. Try again shortly.',
+  );
+}
+
+/** Which session tokens came with a request: what a renewal gave has then arrived at its client. */
+export interface Sightings {
+  /**
+   * Notes a session token, once for each is enough. One that is not noted may have a client that lost the answer to a renewal sign
+   * in again.
+   * @param issued_at milliseconds since the epoch
+   */
+  note(session_id: string, issued_at: number): void;
+}
+
+/** Opens the sightings of a process; written within a second, later while the database is away. */
+export function openSightings(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, log, every } = options;
+  return openWriteBehind<number>({
+    write: (noted) =>
+      database.query(
+        'sessions_seen',
+        // Locked in one order: other replicas write down the same ones.
+        `with due as (
+           select s.id, v.at from sessions s join unnest($1::text[], $2::timestamptz[]) as v (id, at) on v.id = s.id
+           where s.seen_at is null or s.seen_at < v.at order by s.id for no key update of s
+         )
+         update sessions s set seen_at = due.at from due where s.id = due.id`,
+        [[...noted.keys()], [...noted.values()].map((at) => new Date(at))],
+      ),
+    // The newest token of each session.
+    merge: Math.max,
+    interval_ms: 1000,
+    when_late: 'which session tokens are in use is written down later',
+    log,
+    every,
+  });
 }

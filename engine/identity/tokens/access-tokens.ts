@@ -1,17 +1,17 @@
 import { LRUCache } from 'lru-cache';
 import { StageError } from '../../contract/errors.ts';
 import type { BearerTokens, Clock, Log, Principal } from '../../contract/services.ts';
-import { type Every, everyInBackground } from '../../kit/clock.ts';
+import type { Every } from '../../kit/clock.ts';
 import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 import { atMost } from '../../kit/memory.ts';
-import { waitAtMost } from '../../kit/wait-at-most.ts';
+import { openWriteBehind, type WriteBehind } from '../../kit/write-behind.ts';
 import type { Database } from '../../store/database.ts';
 import { isPermanent } from '../../store/store-errors.ts';
-import { OWNER_STATUS } from '../deprovisioning/suspension.ts';
+import { isUnseen, OWNER_STATUS, type OwnerStatus } from '../deprovisioning/deprovision.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
-import { demandInForce, malformedToken, storeAway, unknownToken } from './access-token-errors.ts';
-import { type Entry, entryOf, pickGroups, type TokenRow } from './known-token.ts';
-import { hashToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
+import { isRefreshToken } from '../sessions/opaque.ts';
+import type { SessionTokens } from '../sessions/session-tokens.ts';
+import { hashToken, isServiceToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
 
 /** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
 const CACHE_MS = 30_000;
@@ -30,11 +30,9 @@ const MAX_LOOKING = 10_000;
 const USE_INTERVAL_MS = 60_000;
 const FLUSH_MS = 5000;
 const MAX_BATCH = 100;
-const CLOSE_PATIENCE_MS = 500;
 
 type Lookup = Promise<Entry | undefined>;
 
-/** What verification of access tokens takes. */
 interface AccessTokensOptions {
   readonly database: Pick<Database, 'query' | 'listen'>;
   readonly clock: Clock;
@@ -57,34 +55,41 @@ interface AccessTokensOptions {
 export class AccessTokens implements BearerTokens {
   readonly #database: AccessTokensOptions['database'];
   readonly #clock: Clock;
-  readonly #log: Log;
   readonly #groups: () => DecidingGroups | undefined;
   readonly #force: Parameters<typeof demandInForce>[2];
   readonly #goesOnWithout: () => boolean;
   readonly #entries = new LRUCache<string, Entry>(atMost(MAX_CACHED));
-  /** When a hash nobody has may be looked up again. */
   readonly #unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
   readonly #looking = new Map<string, Lookup>();
   readonly #lookups: GroupCommit<string, TokenRow | undefined>;
-  readonly #stopFlushing: () => void;
+  readonly #used: WriteBehind<Date>;
   /** Entries from before are looked up again. By the monotonic clock, as is the next. */
   #fresh_from = Number.NEGATIVE_INFINITY;
   #away_until = 0;
-  /** Last use by token id, not yet written. */
-  #used = new Map<string, Date>();
 
   constructor(options: AccessTokensOptions) {
-    const { database, clock, log, every = everyInBackground, groups = () => undefined } = options;
+    const { database, clock, log, every, groups = () => undefined } = options;
     this.#database = database;
     this.#clock = clock;
-    this.#log = log;
     this.#groups = groups;
     const { verified_days = () => undefined, how_to_sign_in = () => 'appscli login' } = options;
     this.#force = { verified_days, how_to_sign_in };
     this.#goesOnWithout = options.goes_on_without ?? (() => false);
     const execute = (hashes: readonly string[]) => this.#readRows(hashes);
     this.#lookups = createGroupCommit({ lanes: 2, max_items: MAX_BATCH, isolates: () => false, execute });
-    this.#stopFlushing = every(FLUSH_MS, () => this.flush());
+    this.#used = openWriteBehind({
+      write: (used) =>
+        database.query(
+          'token_used',
+          `update access_tokens t set last_used_at = greatest(t.last_used_at, u.at)
+           from unnest($1::text[], $2::timestamptz[]) as u (id, at) where t.id = u.id`,
+          [[...used.keys()], [...used.values()]],
+        ),
+      interval_ms: FLUSH_MS,
+      when_late: 'the last use of some tokens is written down later',
+      log,
+      every,
+    });
     const onMissed = () => {
       this.#looking.clear();
       this.#unknown.clear();
@@ -122,32 +127,17 @@ export class AccessTokens implements BearerTokens {
     this.#unknown.clear();
   }
 
-  /** Whether some callers would be let in while the database is away. */
   knowsSome(): boolean {
     for (const entry of this.#entries.values()) if (this.#isEnough(entry)) return true;
     return false;
   }
 
-  /** Writes down when tokens were last used. A timer calls it; so may a test. Never rejects. */
-  async flush(): Promise<void> {
-    if (this.#used.size === 0) return;
-    const batch = this.#used;
-    this.#used = new Map();
-    try {
-      await this.#database.query(
-        'token_used',
-        `update access_tokens t set last_used_at = greatest(t.last_used_at, u.at)
-         from unnest($1::text[], $2::timestamptz[]) as u (id, at) where t.id = u.id`,
-        [[...batch.keys()], [...batch.values()]],
-      );
-    } catch (error) {
-      this.#log.debug({ err: error }, 'the last use of some tokens was not noted');
-    }
+  flush(): Promise<void> {
+    return this.#used.flush();
   }
 
-  async close(): Promise<void> {
-    this.#stopFlushing();
-    await waitAtMost(CLOSE_PATIENCE_MS, this.flush());
+  close(): Promise<void> {
+    return this.#used.close();
   }
 
   #forget(hash: string): void {
@@ -232,8 +222,158 @@ export class AccessTokens implements BearerTokens {
     const now = this.#clock.monotonic();
     if (now >= entry.use_due_at) {
       entry.use_due_at = now + USE_INTERVAL_MS;
-      this.#used.set(entry.principal.token.id, new Date(this.#clock.now()));
+      this.#used.note(entry.principal.token.id, new Date(this.#clock.now()));
     }
     return entry.principal;
   }
+}
+
+/** What decides whether an access token works. Times in milliseconds since the epoch. */
+export interface KnownAccessToken extends OwnerStatus {
+  readonly principal: Principal;
+  readonly expires_at: number;
+  readonly revoked_at: number | undefined;
+}
+
+/** Raises credential_revoked or credential_expired for an access token that does not work any more, or not for now. */
+export function demandInForce(
+  { expires_at, revoked_at, verified_at, put_off_until, is_blocked, principal }: KnownAccessToken,
+  now: number,
+  {
+    verified_days,
+    how_to_sign_in,
+  }: { readonly verified_days: () => number | undefined; readonly how_to_sign_in: () => string },
+): void {
+  const { name, id } = principal.token;
+  if (revoked_at !== undefined) {
+    throw new StageError(
+      'credential_revoked',
+      `The access token "${name}" (${id}) was revoked on ${new Date(revoked_at).toISOString()}. Ask your administrator for a new one.`,
+    );
+  }
+  if (now >= expires_at) {
+    throw new StageError(
+      'credential_expired',
+      `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
+    );
+  }
+  if (is_blocked) {
+    throw new StageError(
+      'credential_revoked',
+      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. Sign in again ("${how_to_sign_in()}"); once you can, the token works again.`,
+    );
+  }
+  const days = verified_days();
+  if (isUnseen({ verified_at, put_off_until }, now, days)) {
+    throw new StageError(
+      'credential_expired',
+      `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("${how_to_sign_in()}"), and it works again.`,
+    );
+  }
+}
+
+export function malformedToken(): StageError {
+  return new StageError(
+    'credential_invalid',
+    'The access token is malformed: it starts with "gw_" and has 52 characters, the last 6 of which check the others. Copy it again as a whole.',
+  );
+}
+
+export function unknownToken(): StageError {
+  return new StageError(
+    'credential_invalid',
+    'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.',
+  );
+}
+
+export function storeAway(cause?: unknown): StageError {
+  return new StageError(
+    'store_unavailable',
+    'The gateway cannot check access tokens at the moment. Try again shortly.',
+    {
+      cause,
+    },
+  );
+}
+
+export interface Entry extends KnownAccessToken {
+  /** With those of the groups that decide something. */
+  principal: Principal;
+  readonly groups: readonly string[];
+  groups_of: string | undefined;
+  /** When it was looked up, by the monotonic clock. */
+  readonly read_at: number;
+  use_due_at: number;
+}
+
+export interface TokenRow extends OwnerStatus {
+  readonly hash: string;
+  readonly id: string;
+  readonly name: string;
+  readonly token_group: string;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly expires_at: Date | null;
+  readonly revoked_at: Date | null;
+  readonly principal_id: string;
+  readonly email: string;
+  readonly groups: readonly string[];
+}
+
+export function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
+  const { id, name, token_group: group } = row;
+  return {
+    principal: Object.freeze({
+      id: row.principal_id,
+      email: row.email,
+      kind: 'access_token',
+      groups: Object.freeze([...new Set([group, ...row.groups])]),
+      roles: Object.freeze([]),
+      team: row.team ?? undefined,
+      project: row.project ?? undefined,
+      token: Object.freeze({ id, name, group }),
+    } as const),
+    groups: row.groups,
+    groups_of: undefined,
+    expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
+    revoked_at: row.revoked_at?.getTime(),
+    verified_at: row.verified_at,
+    put_off_until: row.put_off_until,
+    is_blocked: row.is_blocked,
+    read_at,
+    use_due_at,
+  };
+}
+
+/** Audit records and rules see no more groups than the configuration goes by: a person may be in hundreds. */
+export function pickGroups(entry: Entry, deciding: DecidingGroups | undefined): void {
+  const { principal, groups } = entry;
+  const { group } = principal.token;
+  const picked = deciding?.among(groups) ?? groups;
+  const names = group === undefined ? picked : [...new Set([group, ...picked])];
+  entry.principal = Object.freeze({ ...principal, groups: Object.freeze(names) });
+  entry.groups_of = deciding?.id;
+}
+
+/** How a signed token begins: a JSON object in base64url. Access tokens begin otherwise. */
+const SIGNED = /^ey[\w-]*\./;
+
+const REFRESH_TOKEN =
+  'This is a refresh token, which only gets new session tokens from /oauth/token. Send the session token that came with it ("access_token").';
+const SERVICE_TOKEN =
+  'This is a service token, which opens the admin API alone. For models make an access token ("appscli tokens create").';
+const NO_SIGN_IN =
+  'This looks like a session token, but nobody signs in at this gateway: it takes access tokens, which begin with "gw_".';
+
+/** Verification of both kinds of bearer credential. `sessions` is absent where nobody signs in. */
+export function createBearerTokens(access: BearerTokens, sessions: SessionTokens | undefined): BearerTokens {
+  return {
+    verify(token) {
+      if (isRefreshToken(token)) throw new StageError('credential_invalid', REFRESH_TOKEN);
+      if (isServiceToken(token)) throw new StageError('credential_invalid', SERVICE_TOKEN);
+      if (!SIGNED.test(token)) return access.verify(token);
+      if (sessions !== undefined) return sessions.verify(token);
+      throw new StageError('credential_invalid', NO_SIGN_IN);
+    },
+  };
 }

@@ -42,7 +42,6 @@ export function isWellFormedToken(text: string): boolean {
   return SHAPE.test(text) && hasChecksum(text);
 }
 
-/** Whether a text begins like a service token. */
 export function isServiceToken(text: string): boolean {
   return text.startsWith(SERVICE_PREFIX);
 }
@@ -66,17 +65,14 @@ export function shownPart(token: string): string {
   return token.slice(0, token.indexOf('_') + 1 + SHOWN_CHARS);
 }
 
-/** A new public identifier of an access token. */
 export function generateTokenId(): string {
   return `tok_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
 }
 
-/** A new public identifier of a service token. */
 export function generateServiceTokenId(): string {
   return `svc_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
 }
 
-/** A new identifier of a grant. */
 export function generateGrantId(): string {
   return `grt_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
 }

@@ -3,7 +3,6 @@ import { type JsonBounds, JsonScan } from './scan.ts';
 /** What is parsed at once, while nobody else is served: some ten milliseconds. */
 const BOUNDS: JsonBounds = { depth: 128, values: 50_000 };
 
-/** Texts up to this length are within the bounds, or nearly. */
 const SMALL_CHARS_MAX = 4000;
 
 /** Parses a JSON text of somebody else's at once. Raises SyntaxError, and RangeError for too many values or levels. */

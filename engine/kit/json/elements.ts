@@ -10,29 +10,23 @@ export interface ByteRange {
 /** Keys and indexes from the outermost value to an element of an array. */
 export type ElementPath = readonly (string | number)[];
 
-/** Paths that begin alike share their beginning; `true` is the end of one. */
-interface Wanted extends Map<string | number, Wanted | true> {}
+interface Place {
+  readonly below: Map<string | number, Place>;
+  found?: Found;
+}
 
-function wantedBy(paths: readonly ElementPath[]): Wanted {
-  const root: Wanted = new Map();
-  for (const path of paths) {
-    let at: Wanted | true = root;
-    for (const step of path.slice(0, -1)) {
-      if (at === true) break;
-      const next: Wanted | true = at.get(step) ?? new Map();
-      at.set(step, next);
-      at = next;
-    }
-    // Within something that goes as a whole there is nothing more to take.
-    if (at !== true) at.set(path.at(-1)!, true);
-  }
-  return root;
+/** A value that was found, with its neighbours in the same container. */
+interface Found extends ByteRange {
+  readonly in_array: boolean;
+  /** Where the one before it ends; none before the first. */
+  readonly previous_end: number | undefined;
+  /** Where the one behind it begins; its own end behind the last. */
+  readonly next: number;
 }
 
 /** Bytes that are read without looking after anybody else. */
 const STEP_BYTES = 1024 * 1024;
 
-/** What the steps of one search share: the bytes, and where the next step begins. */
 interface Walk {
   readonly bytes: Buffer;
   next_step: number;
@@ -46,50 +40,23 @@ type Steps<T> = Generator<undefined, T>;
  * nowhere is left out. Every byte is read at most once for each step of the longest path; yields between parts of 1 MiB.
  */
 export function* rangesOfElements(bytes: Buffer, paths: readonly ElementPath[]): Steps<ByteRange[]> {
-  const ranges: ByteRange[] = [];
-  const walk = { bytes, next_step: STEP_BYTES };
-  if (paths.length > 0) yield* collect(walk, skipSpace(bytes, 0), wantedBy(paths), ranges);
+  const found = new Set((yield* find(bytes, paths)).flatMap((value) => (value?.in_array ? [value] : [])));
+  const ranges: { start: number; end: number }[] = [];
+  /** By where an element ends that goes: whether one before it stays. */
+  const gone = new Map<number, boolean>();
+  let covered = 0;
+  for (const { start, end, previous_end, next } of [...found].toSorted((one, other) => one.start - other.start)) {
+    // Within something that goes as a whole there is nothing more to take.
+    if (start < covered) continue;
+    covered = end;
+    const one_stays = previous_end !== undefined && (gone.get(previous_end) ?? true);
+    gone.set(end, one_stays);
+    const range = one_stays ? { start: previous_end, end } : { start, end: next };
+    const last = ranges.at(-1);
+    if (last !== undefined && last.end === range.start) last.end = range.end;
+    else ranges.push(range);
+  }
   return ranges;
-}
-
-function* collect(walk: Walk, at: number, wanted: Wanted, ranges: ByteRange[]): Steps<void> {
-  const { bytes } = walk;
-  walk.next_step = at + STEP_BYTES;
-  if (bytes[at] === OPEN_BRACKET) yield* collectElements(walk, at, wanted, ranges);
-  if (bytes[at] !== OPEN_BRACE) return;
-  // Of a key that is there twice the last one counts, as for parsers.
-  const found = new Map<Wanted, number>();
-  for (let i = skipSpace(bytes, at + 1); bytes[i] === QUOTE; ) {
-    const key_end = stringEnd(bytes, i);
-    const below = wanted.get(keyText(bytes, i + 1, key_end) ?? '');
-    const value = skipSpace(bytes, skipSpace(bytes, key_end + 1) + 1);
-    if (below instanceof Map) found.set(below, value);
-    i = afterComma(bytes, yield* valueEnd(walk, value));
-  }
-  for (const [below, value] of [...found].sort(([, one], [, other]) => one - other))
-    yield* collect(walk, value, below, ranges);
-}
-
-function* collectElements(walk: Walk, at: number, wanted: Wanted, ranges: ByteRange[]): Steps<void> {
-  const { bytes } = walk;
-  /** Where the last element ends that stays. */
-  let kept: number | undefined;
-  /** What goes since, with the comma before it, or behind it where none before it stays. */
-  let gone: ByteRange | undefined;
-  let index = 0;
-  for (let i = skipSpace(bytes, at + 1); i < bytes.length && bytes[i] !== CLOSE_BRACKET; index++) {
-    const end = yield* valueEnd(walk, i);
-    const below = wanted.get(index);
-    if (below === true) gone = { start: gone?.start ?? kept ?? i, end };
-    else {
-      if (gone !== undefined) ranges.push(kept === undefined ? { start: gone.start, end: i } : gone);
-      gone = undefined;
-      kept = end;
-      if (below !== undefined) yield* collect(walk, i, below, ranges);
-    }
-    i = afterComma(bytes, end);
-  }
-  if (gone !== undefined) ranges.push(gone);
 }
 
 /**
@@ -97,58 +64,56 @@ function* collectElements(walk: Walk, at: number, wanted: Wanted, ranges: ByteRa
  * Reads and yields like `rangesOfElements`.
  */
 export function* startsOfValues(bytes: Buffer, paths: readonly ElementPath[]): Steps<(number | undefined)[]> {
-  const wanted = new Set(paths.flatMap((path) => path.map((_, index) => nameOf(path.slice(0, index + 1)))));
-  const starts = new Map<string, number>();
-  const walk = { bytes, next_step: STEP_BYTES };
-  if (paths.length > 0) yield* locate(walk, skipSpace(bytes, 0), [], wanted, starts);
-  return paths.map((path) => starts.get(nameOf(path)));
+  return (yield* find(bytes, paths)).map((value) => value?.start);
 }
 
-const nameOf = (path: ElementPath): string => JSON.stringify(path);
+function* find(bytes: Buffer, paths: readonly ElementPath[]): Steps<(Found | undefined)[]> {
+  const root: Place = { below: new Map() };
+  const places = paths.map((path) => {
+    let place = root;
+    for (const step of path) {
+      const next: Place = place.below.get(step) ?? { below: new Map() };
+      place.below.set(step, next);
+      place = next;
+    }
+    return place;
+  });
+  yield* locate({ bytes, next_step: STEP_BYTES }, skipSpace(bytes, 0), root);
+  return places.map((place) => place.found);
+}
 
-function* locate(
-  walk: Walk,
-  at: number,
-  path: ElementPath,
-  wanted: ReadonlySet<string>,
-  starts: Map<string, number>,
-): Steps<void> {
+function* locate(walk: Walk, at: number, { below }: Place): Steps<void> {
   const { bytes } = walk;
   walk.next_step = at + STEP_BYTES;
   const is_object = bytes[at] === OPEN_BRACE;
-  if (!is_object && bytes[at] !== OPEN_BRACKET) return;
+  if (below.size === 0 || (!is_object && bytes[at] !== OPEN_BRACKET)) return;
   const close = is_object ? CLOSE_BRACE : CLOSE_BRACKET;
-  // Of a key that is there twice the last one counts, as for parsers.
-  const found = new Map<string | number, number>();
+  let previous_end: number | undefined;
   let i = skipSpace(bytes, at + 1);
   for (let index = 0; i < bytes.length && bytes[i] !== close; index++) {
-    let step: string | number | undefined = index;
+    let step: string | number = index;
     if (is_object) {
       const key_end = stringEnd(bytes, i);
-      step = keyText(bytes, i + 1, key_end);
+      step = keyText(bytes, i + 1, key_end) ?? -1;
       i = skipSpace(bytes, skipSpace(bytes, key_end + 1) + 1);
     }
-    if (step !== undefined && wanted.has(nameOf([...path, step]))) found.set(step, i);
-    i = afterComma(bytes, yield* valueEnd(walk, i));
+    const start = i;
+    const end = yield* valueEnd(walk, start);
+    const behind = skipSpace(bytes, end);
+    const has_next = bytes[behind] === COMMA;
+    i = has_next ? skipSpace(bytes, behind + 1) : behind;
+    const place = below.get(step);
+    // Of a key that is there twice the last one counts, as for parsers.
+    if (place !== undefined) place.found = { start, end, in_array: !is_object, previous_end, next: has_next ? i : end };
+    previous_end = end;
   }
-  for (const [step, start] of found) {
-    const place = [...path, step];
-    starts.set(nameOf(place), start);
-    yield* locate(walk, start, place, wanted, starts);
-  }
+  for (const place of below.values()) if (place.found !== undefined) yield* locate(walk, place.found.start, place);
 }
 
-/** The first byte from here on that is no white space. */
 export function skipSpace(bytes: Buffer, at: number): number {
   let i = at;
   while (isSpace(bytes[i])) i++;
   return i;
-}
-
-/** The beginning of what follows the comma, or the bracket that stands there instead. */
-function afterComma(bytes: Buffer, at: number): number {
-  const i = skipSpace(bytes, at);
-  return bytes[i] === COMMA ? skipSpace(bytes, i + 1) : i;
 }
 
 function* valueEnd(walk: Walk, at: number): Steps<number> {

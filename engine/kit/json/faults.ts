@@ -23,7 +23,7 @@ export function describeFault({ kind, at }: JsonFault, bytes: Buffer, bounds: Js
     case 'depth':
       return `is nested deeper than ${bounds.depth} levels, the most this gateway accepts`;
     case 'values':
-      return `has more than ${bounds.values} values and keys, the most this gateway accepts`;
+      return `has more than ${bounds.values} values and keys, the most this gateway accepts; a key counts as two, long keys and many escapes as more`;
     case 'length':
       return `has a key or a number of more than ${TOKEN_BYTES_MAX} bytes, the most this gateway accepts`;
     case 'end':

@@ -23,7 +23,6 @@ export function addToHash(hash: number, byte: number): number {
   return (Math.imul(hash, 31) + (byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte)) | 0;
 }
 
-/** A known key with the bytes of its plain spelling. */
 interface Entry extends KnownKey {
   readonly bytes: Buffer;
 }

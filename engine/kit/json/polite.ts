@@ -2,7 +2,6 @@ import type { WantedTexts } from '../../contract/request-body.ts';
 import { createTurns } from '../turns.ts';
 import { type ByteRange, type ElementPath, rangesOfElements, startsOfValues } from './elements.ts';
 import { outline } from './outline.ts';
-import { parsePieces } from './pieces.ts';
 import type { JsonScan } from './scan.ts';
 import { type FoundText, textsIn } from './texts.ts';
 
@@ -63,13 +62,15 @@ export function findTexts<T>(bytes: Buffer, wanted: WantedTexts<T>, owner: strin
   return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
 }
 
-/** Whether a text that was scanned is parsed in a moment. */
-export function isParsedAtOnce({ bytes, seams }: JsonScan): boolean {
-  return seams.length === 0 && bytes.length <= STEP_BYTES;
-}
-
-/** Parses somebody's text that was scanned without a fault, letting others in between. Raises SyntaxError. */
-export async function parseScanned(scan: JsonScan, owner: string): Promise<unknown> {
-  if (isParsedAtOnce(scan)) return JSON.parse(scan.bytes.toString('utf8'));
-  return inTurn(owner, () => inSteps(parsePieces(scan)));
+/**
+ * Parses somebody's text that was scanned without a fault: at once, since the scan's bounds keep that short, and where it is large
+ * one at a time. Raises SyntaxError.
+ */
+export async function parseScanned({ bytes }: Pick<JsonScan, 'bytes'>, owner: string, text?: string): Promise<unknown> {
+  if (bytes.length <= STEP_BYTES) return JSON.parse(text ?? bytes.toString('utf8'));
+  return inTurn(owner, async () => {
+    const whole = text ?? bytes.toString('utf8');
+    await others();
+    return JSON.parse(whole) as unknown;
+  });
 }

@@ -16,18 +16,14 @@ import {
   stringEnd,
 } from './tokens.ts';
 
-/** Bounds of a JSON text. */
 export interface JsonBounds {
-  /** Most containers inside each other. */
   readonly depth: number;
-  /** Most numbers, strings, literals, containers and keys together. */
+  /** Most values, as many as what takes as long to parse: a key is two. */
   readonly values: number;
 }
 
-/** Where a JSON text is no JSON, or passes a bound. */
 export interface JsonFault {
   readonly kind: 'structure' | 'end' | 'depth' | 'values' | 'length';
-  /** Index of the byte. */
   readonly at: number;
 }
 
@@ -38,22 +34,6 @@ export interface AmbiguousKey {
   readonly spelling: string;
 }
 
-/** A comma at which a text can be taken apart. */
-export interface Seam {
-  readonly at: number;
-  /** For every container that is open there, outermost first: `undefined` for an array, for an object the key it is at. */
-  readonly open: readonly (string | undefined)[];
-}
-
-/** A string that is parsed by itself, a part at a time, because it is long: the bytes between its quotes. */
-export interface LongString {
-  readonly start: number;
-  readonly end: number;
-  /** Like those of a seam; it is the latest value in all of them. */
-  readonly open: Seam['open'];
-}
-
-/** What may come next. */
 const VALUE = 0;
 const VALUE_OR_CLOSE = 1;
 const KEY_OR_CLOSE = 2;
@@ -62,45 +42,38 @@ const COLON_NEXT = 4;
 const AFTER_VALUE = 5;
 const NOTHING = 6;
 
-/** What else a scan may be told. */
 export interface ScanOptions {
-  /** Keys that must not be ambiguous. */
   readonly names?: KeyNames | undefined;
-  /** Most members whose offsets are kept. */
   readonly members_max?: number;
-  /** Values after which a text can be taken apart. */
-  readonly piece_values?: number;
-  /** And bytes. */
-  readonly piece_bytes?: number;
   /** Strings inside of members of the outermost value are noted when they have more bytes than this; none unless given. */
   readonly text_bytes?: number | undefined;
 }
 
-/** A text is taken apart after so many values, or bytes: milliseconds for a parser. */
-const PIECE = { values: 16_384, bytes: 1024 * 1024 };
 /** Depth of the objects in a list that is a member of the outermost object. */
 const MESSAGE_DEPTH = 3;
 const MEMBERS_MAX = 256;
+/** What takes a parser as long as a value: so many bytes of a key beyond the key itself, so many escapes in strings. Powers of two. */
+const KEY_BYTES_SHIFT = 5;
+const ESCAPES_SHIFT = 4;
+/** Escapes are counted in texts longer than this; those of shorter ones are parsed soon. */
+const COUNTED_BYTES = 4 * 1024 * 1024;
 /** Longest key and number, in bytes; no bound on strings. */
 export const TOKEN_BYTES_MAX = 65_536;
 
 /**
  * One pass over the bytes of a JSON text, in time that is linear whatever they are and in slices of any size. It is strict
- * about structure, counts depth and values, notes where the members of the outermost object are, which known keys are
- * ambiguous, and where a large text can be taken apart. What is inside strings, numbers and literals is left to the parser.
+ * about structure, counts depth and values, notes where the members of the outermost object are and which known keys are
+ * ambiguous. What is inside strings, numbers and literals is left to the parser.
  */
 export class JsonScan {
   readonly bytes: Buffer;
   fault: JsonFault | undefined;
   ambiguous: AmbiguousKey | undefined;
   values = 0;
-  readonly seams: Seam[] = [];
-  readonly long_strings: LongString[] = [];
   /** The bytes between the quotes of strings with more than `text_bytes`. */
   readonly texts: ByteRange[] = [];
   /** Four numbers for each of the first members of the outermost object: inside of the key, value; from and up to. */
   readonly offsets: number[] = [];
-  /** Whether there are more members than offsets. */
   more_members = false;
   readonly #names: KeyNames | undefined;
   readonly #bounds: JsonBounds;
@@ -108,15 +81,9 @@ export class JsonScan {
   #at = 0;
   #next = VALUE;
   #root_is_object = false;
-  readonly #piece_values: number;
-  #seam_values: number;
-  readonly #piece_bytes: number;
   readonly #text_bytes: number;
-  #seam_bytes: number;
   /** For every open container its kind: the index of the quote of its current key, or -1 for an array. */
   readonly #open: number[] = [];
-  /** For open containers the key that was read for the latest seam: seams share them, for there may be many long ones. */
-  readonly #read_keys: { readonly quote: number; readonly key: string }[] = [];
   /** Known keys seen in the open objects, and for each of these where its own begin. */
   readonly #seen: KnownKey[] = [];
   readonly #seen_from: number[] = [];
@@ -126,13 +93,9 @@ export class JsonScan {
   #in_prompt = false;
 
   constructor(bytes: Buffer, bounds: JsonBounds, options: ScanOptions = {}) {
-    const { names, members_max = MEMBERS_MAX, piece_values = PIECE.values, piece_bytes = PIECE.bytes } = options;
+    const { names, members_max = MEMBERS_MAX, text_bytes = Infinity } = options;
     this.#members_max = members_max;
-    this.#piece_values = piece_values;
-    this.#piece_bytes = piece_bytes;
-    this.#text_bytes = options.text_bytes ?? Infinity;
-    this.#seam_values = piece_values;
-    this.#seam_bytes = piece_bytes;
+    this.#text_bytes = text_bytes;
     this.bytes = bytes;
     this.#bounds = bounds;
     this.#names = names;
@@ -154,19 +117,19 @@ export class JsonScan {
           const start = i;
           i = this.#key(i);
           if (i - start > TOKEN_BYTES_MAX) return this.#fails('length', start);
+          values += 1 + ((i - start) >> KEY_BYTES_SHIFT);
           next = COLON_NEXT;
         } else if (next === VALUE || next === VALUE_OR_CLOSE) {
           const start = i;
           i = stringEnd(bytes, i) + 1;
           if (i > bytes.length) break;
           if (i - start > this.#text_bytes && open.length > 1) this.texts.push({ start: start + 1, end: i - 1 });
-          if (i - start > this.#piece_bytes) this.#longString(start + 1, i - 1);
+          else if (bytes.length > COUNTED_BYTES) values += escapes(bytes, start, i) >> ESCAPES_SHIFT;
           next = this.#valueEnds(start, i);
         } else return this.#fails('structure', i);
         if (++values > values_max) return this.#fails('values', i);
       } else if (byte === COMMA) {
         if (next !== AFTER_VALUE) return this.#fails('structure', i);
-        if (values > this.#seam_values || i > this.#seam_bytes) this.#seam(i, values);
         next = open[open.length - 1] === -1 ? VALUE : KEY;
         i++;
       } else if (byte === COLON) {
@@ -208,7 +171,6 @@ export class JsonScan {
     return true;
   }
 
-  /** Whether the text is an object; known from its first byte on. */
   get is_object(): boolean {
     return this.#root_is_object;
   }
@@ -233,7 +195,6 @@ export class JsonScan {
     return VALUE_OR_CLOSE;
   }
 
-  /** Notes where the value of a member of the outermost object begins. */
   #valueBegins(depth: number, at: number): void {
     if (depth === 1 && this.#root_is_object && !this.more_members) this.offsets.push(at);
   }
@@ -317,27 +278,14 @@ export class JsonScan {
     if (held === 'data') this.#data_depth = depth;
     else if (held === 'prompt') this.#in_prompt = true;
   }
+}
 
-  /** The containers that are open, for a seam. */
-  #path(): Seam['open'] {
-    return this.#open.map((quote, level) => {
-      if (quote < 0) return undefined;
-      const read = this.#read_keys[level];
-      if (read?.quote === quote) return read.key;
-      const key = keyText(this.bytes, quote + 1, stringEnd(this.bytes, quote)) ?? '';
-      this.#read_keys[level] = { quote, key };
-      return key;
-    });
+function escapes(bytes: Buffer, start: number, end: number): number {
+  let found = 0;
+  for (let i = start; i < end; i++) {
+    if (bytes[i] !== BACKSLASH) continue;
+    found++;
+    i++;
   }
-
-  #longString(start: number, end: number): void {
-    // Any comma behind it is a seam, because of the bytes before.
-    if (this.#open.length > 0) this.long_strings.push({ start, end, open: this.#path() });
-  }
-
-  #seam(at: number, values: number): void {
-    this.#seam_values = values + this.#piece_values;
-    this.#seam_bytes = at + this.#piece_bytes;
-    this.seams.push({ at, open: this.#path() });
-  }
+  return found;
 }

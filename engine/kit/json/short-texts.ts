@@ -1,5 +1,7 @@
-import { partEnd } from './pieces.ts';
 import type { JsonScan } from './scan.ts';
+import { BACKSLASH } from './tokens.ts';
+
+const LOWER_U = 0x75;
 
 /** Strings of up to so many bytes stay whole. */
 export const TEXT_BYTES_MAX = 512;
@@ -19,4 +21,15 @@ export function withShortTexts({ bytes, texts }: Pick<JsonScan, 'bytes' | 'texts
   }
   parts.push(bytes.toString('utf8', from));
   return parts.join(MARK);
+}
+
+/** Where a part of a string ends that begins at `start`: never inside an escape or a character. */
+function partEnd(bytes: Buffer, start: number, end: number, length: number): number {
+  let i = start;
+  while (i < end && i - start < length) {
+    if (bytes[i] !== BACKSLASH) i++;
+    else i += bytes[i + 1] === LOWER_U ? 6 : 2;
+  }
+  while (i < end && (bytes[i]! & 0xc0) === 0x80) i++;
+  return Math.min(i, end);
 }

@@ -14,7 +14,6 @@ export interface FoundText<T> extends ByteRange {
 /** Bytes that are read without looking after anybody else. */
 const STEP_BYTES = 1024 * 1024;
 
-/** An open object or array. */
 interface Container<T> {
   readonly is_object: boolean;
   readonly wanted: WantedTexts<T> | undefined;
@@ -29,7 +28,6 @@ export function* textsIn<T>(bytes: Buffer, wanted: WantedTexts<T>): Generator<un
   const above: Container<T>[] = [];
   let open: Container<T> = { is_object: false, wanted };
   let is_key = false;
-  /** Of the member that is being read, where its key is looked for. */
   let member: ReturnType<WantedTexts<T>['keys']['get']>;
   let top = '';
   let next_step = STEP_BYTES;

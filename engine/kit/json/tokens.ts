@@ -16,7 +16,6 @@ export const ATOM = new Uint8Array(256);
 for (const char of '0123456789+-.eEtrufalsn') ATOM[char.charCodeAt(0)] = 1;
 for (const char of '-0123456789tfn') ATOM[char.charCodeAt(0)] = 3;
 
-/** Whether a byte is white space. */
 export function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }

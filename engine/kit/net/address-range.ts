@@ -56,7 +56,6 @@ function ipv4Range({ address, bits }: Range): { readonly mask: number; readonly 
 
 interface Address {
   readonly socket_address: SocketAddress;
-  /** Absent for an IPv6 address. */
   readonly ipv4: number | undefined;
 }
 

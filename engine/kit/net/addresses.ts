@@ -12,7 +12,6 @@ export function parseListenAddress(text: string): { readonly host: string; reado
   return { host, port };
 }
 
-/** Whether a text is an IP address or a range in CIDR notation. */
 export function isAddressRange(text: string): boolean {
   const [address = '', bits, ...more] = text.split('/');
   const family = isIP(address);

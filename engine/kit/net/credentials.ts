@@ -1,6 +1,5 @@
 import { StageError } from '../../contract/errors.ts';
 
-/** The headers that may carry the credential of a caller; others are ignored. */
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
 
 type MaybePromise<T> = T | Promise<T>;
@@ -10,7 +9,6 @@ const BEARER = /^bearer(?: +(\S+))? *$/i;
 /** Tells clients not to try the same credential again (RFC 6750 section 3). */
 const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
 
-/** What to send, ending a sentence. */
 const WHAT_TO_SEND =
   'send an access token or session token as "Authorization: Bearer <token>" or as "x-api-key: <token>"';
 

@@ -1,4 +1,10 @@
-import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, type RequestOptions } from 'node:http';
+import {
+  type Agent,
+  request as askPlain,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type RequestOptions,
+} from 'node:http';
 import { request as askSecure } from 'node:https';
 import type { Socket } from 'node:net';
 import { growingBuffer } from './growing-buffer.ts';
@@ -12,27 +18,26 @@ import {
   writtenForProxy,
 } from './tunnel.ts';
 
-/** One request that an unknown server is asked. */
 export interface ExchangeRequest {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Buffer;
-  /** For the whole exchange; an answer that takes longer is cut off. */
-  readonly seconds: number;
+  /** For the whole exchange; an answer that takes longer is cut off. Where nothing is said the signal alone decides. */
+  readonly seconds?: number;
   /** Of the answer's body as it arrives, at most; the rest is not read. 1 MiB where nothing is said. */
   readonly bytes_max?: number;
   /** Certificates to trust, in PEM, in place of the usual ones. */
   readonly ca?: readonly string[];
   /** The certificate of this very server, in PEM, to trust in place of authorities whatever it is for, and the name it is asked by. */
   readonly pinned?: { readonly certificate: string; readonly name: string };
-  /** The HTTP proxy that it goes through. */
   readonly proxy?: URL | undefined;
   /** Whether the body is wanted; else the connection is closed after the head. True where nothing is said. */
   readonly read_body?: boolean;
   readonly signal?: AbortSignal;
+  /** Whose connections it uses; one of its own where nothing is said. */
+  readonly agent?: Agent;
 }
 
-/** A piece of a body as it arrived. */
 export interface Arrival {
   /** Since the request was sent. */
   readonly at_ms: number;
@@ -42,13 +47,11 @@ export interface Arrival {
 /** An answer, with when each part of it arrived. Nothing in it was believed or followed. */
 export interface Exchange {
   readonly status: number;
-  /** With names in lower case. */
   readonly headers: IncomingHttpHeaders;
   /** As it arrived: compressed where `content-encoding` says so; `decodeBody` takes that off. */
   readonly body: Buffer;
   /** What came within a millisecond is one piece. */
   readonly arrivals: readonly Arrival[];
-  /** From sending to the head, and to the end of the answer. */
   readonly head_ms: number;
   readonly total_ms: number;
   /** `whole`: it ended as HTTP says. Else it was cut by the server, was larger than `bytes_max`, or was not over in time. */
@@ -58,16 +61,15 @@ export interface Exchange {
 const BYTES_MAX = 1024 * 1024;
 
 /**
- * Sends one request on a connection of its own and keeps when everything arrived. No redirect is followed, size and time are
+ * Sends one request and keeps when everything arrived. No redirect is followed, size and time are
  * bounded. Rejects with the error of the network, of a proxy, or the reason of a signal, where no head of an answer came in time.
  */
 export async function exchange(url: string, given: ExchangeRequest): Promise<Exchange> {
   const time = new AbortController();
   // Not AbortSignal.timeout, whose timer lets the process end while nobody has an answer yet.
-  const timer = setTimeout(
-    () => time.abort(new DOMException(`no answer within ${given.seconds} seconds`, 'TimeoutError')),
-    given.seconds * 1000,
-  );
+  const { seconds } = given;
+  const late = () => time.abort(new DOMException(`no answer within ${seconds} seconds`, 'TimeoutError'));
+  const timer = seconds === undefined ? undefined : setTimeout(late, seconds * 1000);
   const signal = given.signal === undefined ? time.signal : AbortSignal.any([time.signal, given.signal]);
   try {
     const started = performance.now();
@@ -91,7 +93,6 @@ export async function exchange(url: string, given: ExchangeRequest): Promise<Exc
 
 const isSecure = (url: string) => /^https:/i.test(url);
 
-/** What a request needs besides, where it goes through a proxy. */
 type WayThere = RequestOptions & { readonly socket?: Socket; readonly own_headers?: Readonly<Record<string, string>> };
 
 function send(
@@ -99,7 +100,16 @@ function send(
   given: ExchangeRequest,
   { signal, started, way }: { readonly signal: AbortSignal; readonly started: number; readonly way: WayThere },
 ): Promise<Exchange> {
-  const { method = 'GET', headers = {}, body, bytes_max = BYTES_MAX, ca, pinned, read_body = true } = given;
+  const {
+    method = 'GET',
+    headers = {},
+    body,
+    bytes_max = BYTES_MAX,
+    ca,
+    pinned,
+    read_body = true,
+    agent = false,
+  } = given;
   const { own_headers = {}, ...options } = way;
   const is_secure = isSecure(options.protocol ?? url);
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
@@ -107,7 +117,7 @@ function send(
     const request = (is_secure ? askSecure : askPlain)(url, {
       method,
       headers: { ...headers, ...length, ...own_headers },
-      agent: false,
+      agent,
       signal,
       ...options,
       ...(ca === undefined ? {} : { ca: [...ca] }),

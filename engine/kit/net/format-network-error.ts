@@ -27,7 +27,6 @@ const REASONS: Readonly<Record<string, string>> = {
   ERR_INVALID_CHAR: 'the credential holds a character that no HTTP header can carry',
 };
 
-/** Why a request got no answer, in a few words without credentials. */
 export function formatNetworkError(error: unknown, timeout_seconds: number): string {
   // They name the proxy and never its credential.
   if (error instanceof NoTunnel || error instanceof UnusableProxy) return error.message;

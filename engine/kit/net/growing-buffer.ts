@@ -3,7 +3,6 @@ export function growingBuffer(bytes_max: number): { add(chunk: Buffer): number; 
   let memory = Buffer.alloc(Math.min(bytes_max, 4096));
   let size = 0;
   return {
-    /** Takes what there is room for, and says how much that was. */
     add(chunk) {
       const bytes = Math.min(chunk.length, bytes_max - size);
       if (size + bytes > memory.length) {

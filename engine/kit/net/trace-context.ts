@@ -75,13 +75,11 @@ function randomHex(bytes: number): string {
   return pool.toString('hex', used - bytes, used);
 }
 
-/** A new identifier of a trace. */
 export function newTraceId(): string {
   const id = randomHex(16);
   return NO_ID.test(id) ? newTraceId() : id;
 }
 
-/** A new identifier of a span. */
 export function newSpanId(): string {
   const id = randomHex(8);
   return NO_ID.test(id) ? newSpanId() : id;

@@ -2,7 +2,6 @@ import https, { type AgentOptions } from 'node:https';
 import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 
-/** Takes a connection, or why there is none. */
 type Done = (error: Error | null, stream: Duplex) => void;
 
 /** An agent of Node's HTTP client whose connections to one server are opened elsewhere, as through a proxy. */

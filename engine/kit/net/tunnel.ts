@@ -11,7 +11,6 @@ export interface Place {
   readonly port: number;
 }
 
-/** Where a URL leads. */
 export function placeOf(url: URL): Place {
   const usual = url.protocol === 'https:' ? 443 : url.protocol.startsWith('socks') ? 1080 : 80;
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port: url.port === '' ? usual : Number(url.port) };
@@ -43,7 +42,6 @@ export class NoTunnel extends Error {
   readonly code = 'ERR_PROXY_TUNNEL';
   readonly status: number;
 
-  /** @param headers of its answer */
   constructor(status: number, proxy: URL, headers: IncomingHttpHeaders) {
     const authenticate = [headers['proxy-authenticate'] ?? []].flat().join();
     super(`the proxy ${proxyHost(proxy)} answers with status ${status}: ${remedyFor(status, proxy, authenticate)}`);
@@ -54,9 +52,7 @@ export class NoTunnel extends Error {
 /** The error of a connection to a proxy, or of the time that it may take. Its message names the proxy without a credential. */
 export class ProxyUnreachable extends Error {
   override readonly name = 'ProxyUnreachable';
-  /** Of the system, such as `ECONNREFUSED`. */
   readonly code: string;
-  /** Host and port. */
   readonly proxy: string;
 
   constructor(proxy: URL, cause: NodeJS.ErrnoException) {
@@ -86,7 +82,6 @@ export interface ForProxy {
   readonly proxy: URL;
   /** Stands before their paths (RFC 9112 section 3.2.2). */
   readonly origin: string;
-  /** The host that they are for, and the proxy's credential. */
   readonly headers: Readonly<Record<string, string>>;
 }
 

@@ -2,14 +2,11 @@ import { BlockList, isIP } from 'node:net';
 import { secretPlace } from '../secret-names.ts';
 import { isLoopbackUrl } from './addresses.ts';
 
-/** Environment variables by name. */
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** How a server is reached. */
 export interface Way {
   /** The HTTP proxy in between; `undefined` where it is reached directly. Holds the proxy's credential, so it is never shown. */
   readonly proxy: URL | undefined;
-  /** The variable or key that decides it; empty where none does. */
   readonly by: string;
 }
 
@@ -20,7 +17,6 @@ export const DIRECT: Way = { proxy: undefined, by: '' };
 export class UnusableProxy extends Error {
   override readonly name = 'UnusableProxy';
   readonly code = 'ERR_PROXY_INVALID_CONFIG';
-  /** The variable or key. */
   readonly by: string;
 
   constructor(by: string, problem: string) {
@@ -82,7 +78,6 @@ export function describeWay({ proxy, by }: Way): string {
   return by === '' ? way : `${way} (${by})`;
 }
 
-/** Host and port of a proxy, without its credential. */
 export function proxyHost({ hostname, port, protocol }: URL): string {
   return `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`;
 }

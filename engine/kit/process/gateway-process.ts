@@ -6,11 +6,9 @@ import { identify } from './process-identity.ts';
 export interface GatewayProcess {
   /** Where its process id means something: a host, its boot, and the namespace of process ids. */
   readonly machine: string;
-  /** What `identify` says of it. */
   readonly identity: string;
 }
 
-/** This process. */
 export function ownProcess(): GatewayProcess {
   return { machine: ownMachine(), identity: identify(process.pid) ?? String(process.pid) };
 }

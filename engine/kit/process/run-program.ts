@@ -1,6 +1,5 @@
 import { type ChildProcess, type SpawnOptionsWithStdioTuple, spawn } from 'node:child_process';
 
-/** A program that somebody else wrote, and how long it may take. */
 export interface ProgramRun {
   /** A program with its arguments, or a line for the shell of this machine. */
   readonly command: { readonly program: string; readonly args: readonly string[] } | { readonly line: string };
@@ -10,15 +9,12 @@ export interface ProgramRun {
   readonly seconds: number;
   /** Of each of its outputs; the rest is not kept, and it is ended. */
   readonly bytes_max: number;
-  /** Ends it before its time. */
   readonly signal?: AbortSignal;
 }
 
-/** How a program ended, and what it printed. */
 export interface ProgramEnd {
   /** `no_start`: there is no such program, or nothing can be started like this. `stopped`: by a signal of the caller. */
   readonly ending: 'exit' | 'too_late' | 'too_large' | 'no_start' | 'stopped';
-  /** `undefined` unless it ended by itself. */
   readonly exit_code: number | undefined;
   readonly stdout: string;
   readonly stderr: string;

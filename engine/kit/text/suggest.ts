@@ -72,7 +72,9 @@ export function slipMeant(value: string): string | undefined {
 
 /** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise: string): string;
+/** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined;
+/** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
   const meant = closest(word, known);
   return meant === undefined ? (slipMeant(word) ?? otherwise) : `did you mean \`${meant}\`?`;

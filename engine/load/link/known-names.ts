@@ -1,11 +1,147 @@
 /** The names that a configuration knows, and what is said of others. */
 import { matchesGlob } from '../../kit/glob.ts';
-import { didYouMean, oneOf } from '../../kit/text/suggest.ts';
-import type { FactNames, NameSet } from '../../rules/check-names.ts';
-import { quote } from '../../source/describe.ts';
-import { childOf, entriesOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
+import { almost, didYouMean, oneOf } from '../../kit/text/suggest.ts';
+import type { FactNames, NameProblem, NameSet } from '../../rules/check.ts';
+import type { Findings } from '../../source/findings.ts';
+import { childOf, entriesOf, itemsOf, type MapNode, type Mark, type Node, quote, textOf } from '../../source/node.ts';
 import type { KnownNames } from '../annotations.ts';
-import { groupNames, openNames } from './known-groups.ts';
+import { keptGroups } from './link-auth.ts';
+
+// The groups that a configuration knows, and what is said of others.
+
+/** Names of which there may be others: only one that is almost another is a mistake. */
+function openNames(what: string, known: readonly string[], otherwise: string): NameSet {
+  return {
+    problemOf(name) {
+      const meant = known.includes(name) ? undefined : almost(name, known);
+      if (meant === undefined) return undefined;
+      const message = `the ${what} ${quote(name)} is almost ${quote(meant)}`;
+      return { code: 'W7201', message, help: `did you mean \`${meant}\`? ${otherwise}` };
+    },
+    problemOfGlob: () => undefined,
+  };
+}
+
+/** Groups that are named where they decide who may do what, so that they are there: those told of first are surest. */
+function groupSources(root: MapNode): readonly (readonly Node[])[] {
+  const auth = childOf(root, 'auth');
+  const kept = itemsOf(childOf(auth, 'oidc', 'keep_groups')).filter((node) => !textOf(node)?.includes('*'));
+  const assigned = ['teams', 'projects'].map((key) =>
+    itemsOf(childOf(auth, key)).flatMap((entry) => itemsOf(childOf(entry, 'groups'))),
+  );
+  return [
+    itemsOf(childOf(auth, 'known_groups')),
+    kept,
+    itemsOf(childOf(auth, 'oidc', 'allowed_groups')),
+    itemsOf(childOf(auth, 'admin_groups')),
+    ...assigned,
+  ];
+}
+
+const MAKE_KNOWN = 'If both exist, list the groups of the identity provider under `auth.known_groups`';
+
+/** Groups of the identity provider that may be there beside those the configuration names. */
+function openGroups(known: readonly string[]): NameSet {
+  return openNames('group', known, MAKE_KNOWN);
+}
+
+/** The groups a request can be of; `undefined` where the configuration says nothing of groups. */
+export function groupNames(root: MapNode, token_groups: readonly string[] | undefined): NameSet | undefined {
+  if (token_groups === undefined) return undefined;
+  const is_told = childOf(root, 'auth', 'oidc') !== undefined;
+  // A file without either may well be one that is still being written.
+  if (!is_told && childOf(root, 'token_groups') === undefined) return undefined;
+  const kept = is_told ? keptGroups(root) : [];
+  const sources = is_told ? groupSources(root).flatMap((nodes) => nodes.flatMap((node) => textOf(node) ?? [])) : [];
+  const known = [...new Set([...sources, ...token_groups])];
+  const open = is_told && childOf(root, 'auth', 'known_groups') === undefined ? openGroups(known) : undefined;
+  const problem = (name: string, message: string): NameProblem => {
+    const help = oneOf(name, known, 'groups');
+    const where = 'f the identity provider has it, name it under `auth.known_groups`';
+    return { code: 'W7200', message, help: is_told ? `${help}${help.endsWith('?') ? ' I' : '; i'}${where}` : help };
+  };
+  return {
+    problemOf(name) {
+      if (known.includes(name)) return undefined;
+      if (kept.length > 0 && !kept.some((glob) => matchesGlob(glob, name))) return forgotten(name);
+      if (open !== undefined) return open.problemOf(name);
+      return problem(name, `there is no group ${quote(name)}`);
+    },
+    problemOfGlob(glob) {
+      if (open !== undefined || known.some((name) => matchesGlob(glob, name))) return undefined;
+      return problem(glob, `no group matches ${quote(glob)}`);
+    },
+  };
+}
+
+/** A group that is dropped at sign-in. */
+function forgotten(name: string): NameProblem {
+  return {
+    code: 'W7050',
+    message: `the group ${quote(name)} has no effect: \`keep_groups\` forgets it at sign-in`,
+    help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
+  };
+}
+
+/** A name of a group, and where it is written. */
+interface Named {
+  readonly name: string;
+  readonly mark: Mark;
+}
+
+const namedIn = (nodes: readonly Node[]): readonly Named[] =>
+  nodes.flatMap((node) => {
+    const name = textOf(node);
+    return name === undefined ? [] : [{ name, mark: node.mark }];
+  });
+
+function report({ name, mark }: Named, set: NameSet, findings: Findings): void {
+  const problem = set.problemOf(name);
+  if (problem === undefined) return;
+  const { code, message, help } = problem;
+  findings.report(code, mark, message, { help });
+}
+
+/** Checks groups of policies and other places beside conditions. What has a `*` in it was reported as a glob. */
+export function checkGroups(nodes: readonly Node[], set: NameSet | undefined, findings: Findings): void {
+  if (set === undefined) return;
+  for (const named of namedIn(nodes)) if (!named.name.includes('*')) report(named, set, findings);
+}
+
+/** Checks the groups that gateway.yaml names outside of conditions. */
+export function linkGroups(root: MapNode, groups: NameSet | undefined, findings: Findings): void {
+  if (groups === undefined) return;
+  const models = itemsOf(childOf(root, 'models'));
+  const uses = [
+    ...itemsOf(childOf(root, 'routing', 'rules')).flatMap((rule) => childOf(rule, 'group') ?? []),
+    ...models
+      .flatMap((model) => itemsOf(childOf(model, 'aliases')))
+      .flatMap((alias) => itemsOf(childOf(alias, 'groups'))),
+  ];
+  checkGroups(uses, groups, findings);
+  if (childOf(root, 'auth', 'oidc') === undefined) return;
+  const kept = keptGroups(root);
+  const members = itemsOf(childOf(root, 'token_groups')).flatMap((group) => itemsOf(childOf(group, 'members')));
+  // What `keep_groups` drops is told with all the others that it drops.
+  const isKept = (node: Node) => kept.length === 0 || kept.some((glob) => matchesGlob(glob, textOf(node) ?? ''));
+  checkGroups(members.filter(isKept), groups, findings);
+  const by_group = itemsOf(childOf(root, 'spend_limits', 'rules')).flatMap((rule) =>
+    entriesOf(childOf(rule, 'limit_usd_by_group')).map(({ key, key_mark }) => ({ name: key, mark: key_mark })),
+  );
+  for (const named of by_group) if (named.name.trim() !== '') report(named, groups, findings);
+  checkSources(root, findings);
+}
+
+/** Of two lists that name almost the same group, one is misspelt. */
+function checkSources(root: MapNode, findings: Findings): void {
+  const known = new Set<string>();
+  for (const nodes of groupSources(root)) {
+    const names = namedIn(nodes);
+    const surer = openGroups([...known]);
+    for (const named of names) if (!known.has(named.name)) report(named, surer, findings);
+    for (const { name } of names) known.add(name);
+  }
+}
 
 const namesIn = (nodes: readonly Node[], key: string): readonly string[] =>
   nodes.flatMap((node) => textOf(childOf(node, key)) ?? []);

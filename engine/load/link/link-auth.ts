@@ -1,8 +1,17 @@
 import { matchesGlob } from '../../kit/glob.ts';
 import { isLoopbackUrl, parseListenAddress } from '../../kit/net/addresses.ts';
-import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
-import { childOf, entriesOf, entryOf, itemsOf, type MapNode, type Node, textOf } from '../../source/node.ts';
+import {
+  childOf,
+  entriesOf,
+  entryOf,
+  itemsOf,
+  keyName,
+  type MapNode,
+  type Node,
+  quote,
+  textOf,
+} from '../../source/node.ts';
 import { reportExclusive, reportExclusiveSecrets, reportTwins, secretEntryOf } from './link-keys.ts';
 
 const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'];
@@ -107,20 +116,18 @@ function checkCredential(oidc: Node, findings: Findings): void {
 
 /** A signing key that is also listed as a former one was meant to be replaced, and has not been. */
 function checkKeys(session: Node | undefined, findings: Findings): void {
-  const signing = textOf(secretEntryOf(session, 'signing_key_env')?.value);
-  const seen = new Set(signing === undefined ? [] : [signing]);
-  for (const item of itemsOf(childOf(session, 'previous_signing_keys'))) {
-    const node = secretEntryOf(item, 'key_env')?.value;
-    const name = textOf(node);
-    if (node === undefined || name === undefined) continue;
-    if (seen.has(name)) {
-      const why = name === signing ? 'it is the signing key itself' : 'it is listed already';
-      findings.report('W7050', node.mark, `this previous key has no effect: ${why}`, {
-        help: 'name the variable or file that holds the key which was used before',
-      });
-    }
-    seen.add(name);
-  }
+  const keys = [
+    secretEntryOf(session, 'signing_key_env')?.value,
+    ...itemsOf(childOf(session, 'previous_signing_keys')).map((item) => secretEntryOf(item, 'key_env')?.value),
+  ];
+  keys.forEach((node, index) => {
+    const first = keys.findIndex((other) => other !== undefined && textOf(other) === textOf(node));
+    if (node === undefined || textOf(node) === undefined || first === index) return;
+    const why = keys[0] !== undefined && first === 0 ? 'it is the signing key itself' : 'it is listed already';
+    findings.report('W7050', node.mark, `this previous key has no effect: ${why}`, {
+      help: 'name the variable or file that holds the key which was used before',
+    });
+  });
 }
 
 function checkScopes(node: Node | undefined, findings: Findings): void {

@@ -1,8 +1,16 @@
 import { secretKeys } from '../../kit/secret-names.ts';
-import { keyName, quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
-import { childOf, type Entry, entryOf, type Node, textOf } from '../../source/node.ts';
-import { repeated } from '../repeated.ts';
+import { childOf, type Entry, entryOf, keyName, type Node, quote, textOf } from '../../source/node.ts';
+
+/** Items with a name that an earlier one has already, each with the first of that name. */
+export function repeated<T>(
+  items: readonly T[],
+  nameOf: (item: T) => string | undefined,
+): readonly (readonly [later: T, first: T])[] {
+  const named = items.filter((item) => nameOf(item) !== undefined);
+  const groups = Map.groupBy(named, nameOf).values();
+  return [...groups].flatMap(([first, ...later]) => later.map((item) => [item, first!] as const));
+}
 
 /** Reports entries of a list that have a name another one has already. */
 export function reportTwins(what: string, items: readonly Node[], key: string, findings: Findings): void {

@@ -3,9 +3,7 @@ import type { GatewayConfig, ModelConfig } from '../../contract/config.ts';
 import { matchesGlob } from '../../kit/glob.ts';
 import { feeToPico, priceToPico, usdToNano } from '../../kit/money.ts';
 import { oneOf } from '../../kit/text/suggest.ts';
-import { createPriceBook, midnightOf, type PriceBook } from '../../money/prices/prices.ts';
-import { SERVED_PRICES } from '../../money/prices/served-prices.ts';
-import { quote } from '../../source/describe.ts';
+import { createPriceBook, midnightOf, type PriceBook, SERVED_PRICES } from '../../money/prices/prices.ts';
 import type { Findings } from '../../source/findings.ts';
 import {
   childOf,
@@ -16,9 +14,10 @@ import {
   type Mark,
   type Node,
   nodeAt,
+  quote,
   textOf,
 } from '../../source/node.ts';
-import { reaches } from '../../upstreams/routes/reaches.ts';
+import { reaches } from '../../upstreams/routes/route.ts';
 import type { KnownNames } from '../annotations.ts';
 import { keptGroups } from './link-auth.ts';
 
@@ -29,8 +28,11 @@ export function linkMoney(root: MapNode, known: KnownNames, findings: Findings):
     checkSpendRule(rule, findings);
     checkGroups(rule, root, known, findings);
   }
-  checkOvershoot(childOf(root, 'spend_limits'), findings);
   for (const row of priceRowsOf(root)) checkPriceRow(row, known, findings);
+  const percent = entryOf(childOf(root, 'spend_limits'), 'overshoot_percent');
+  if (percent === undefined || textOf(childOf(root, 'spend_limits', 'reserve')) !== 'worst_case') return;
+  const message = '`overshoot_percent` has no effect: with `reserve: worst_case` no limit is passed';
+  findings.report('W7050', percent.key_mark, message, { help: 'remove it, or write reserve: typical' });
 }
 
 function spendRulesOf(root: MapNode): readonly Node[] {
@@ -112,7 +114,7 @@ function checkSpendRule(rule: Node, findings: Findings): void {
   if (by_group === undefined || scope_node === undefined || scopes.some((scope) => scope === undefined)) return;
   if (scopes.includes('user') || scopes.includes('token')) return;
   const shown = scopes.join(' and ');
-  findings.report('C4040', by_group.key_mark, `callers of different groups share one limit per ${shown}`, {
+  findings.report('C4023', by_group.key_mark, `callers of different groups share one limit per ${shown}`, {
     help: `count each caller: scope: [user, ${scopes.join(', ')}]; or write rules with \`when\` and limit_usd`,
   });
 }
@@ -130,14 +132,6 @@ function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }:
       : ['it is no token group, and nobody can sign in', oneOf(key, token_groups, 'token groups')];
     findings.report('W7050', key_mark, `the group ${quote(key)} has no effect: ${why}`, { help });
   }
-}
-
-/** Under `worst_case` nothing is passed, whatever the share. */
-function checkOvershoot(limits: Node | undefined, findings: Findings): void {
-  const percent = entryOf(limits, 'overshoot_percent');
-  if (percent === undefined || textOf(childOf(limits, 'reserve')) !== 'worst_case') return;
-  const message = '`overshoot_percent` has no effect: with `reserve: worst_case` no limit is passed';
-  findings.report('W7050', percent.key_mark, message, { help: 'remove it, or write reserve: typical' });
 }
 
 function checkPriceRow(row: Node, { upstream: upstreams, model: ids }: KnownNames, findings: Findings): void {
@@ -158,7 +152,7 @@ function checkPriceRow(row: Node, { upstream: upstreams, model: ids }: KnownName
   const from = dayOf(childOf(row, 'from'), findings);
   const until = dayOf(childOf(row, 'until'), findings);
   if (from === undefined || until === undefined || from < until) return;
-  findings.report('C4042', childOf(row, 'until')!.mark, 'the price holds on no day: it ends before it begins', {
+  findings.report('C4023', childOf(row, 'until')!.mark, 'the price holds on no day: it ends before it begins', {
     found: textOf(childOf(row, 'until')) ?? '',
     expected: `a day after ${textOf(childOf(row, 'from'))}`,
     help: '`until` is the first day on which the price no longer holds',
@@ -172,12 +166,12 @@ function dayOf(node: Node | undefined, findings: Findings): number | undefined {
   if (node === undefined || text === undefined || !/^\d{4}-\d{2}-\d{2}$/.test(text)) return undefined;
   const midnight = midnightOf(text);
   if (midnight === undefined) {
-    findings.report('C4042', node.mark, `the calendar has no day ${quote(text)}`, { expected: 'a date, YYYY-MM-DD' });
+    findings.report('C4023', node.mark, `the calendar has no day ${quote(text)}`, { expected: 'a date, YYYY-MM-DD' });
   }
   return midnight;
 }
 
-/** Checks what every model costs everywhere and always. Warns of price entries that never do. */
+/** Checks that every model costs something everywhere and always. Warns of price entries that never hold. */
 export function checkPrices(config: GatewayConfig, root: MapNode, findings: Findings): void {
   let book: PriceBook;
   try {
@@ -187,19 +181,24 @@ export function checkPrices(config: GatewayConfig, root: MapNode, findings: Find
     findings.report('C3005', mark, 'a price cannot be kept', { expected: (error as Error).message });
     return;
   }
+  const decisive = new Set<number | undefined>();
   config.models.forEach((model, index) => {
     if (model.pricing === undefined) checkPriced(model, config, book, root, findings);
-    else checkTier(model, nodeAt(root, `/models/${index}/pricing/long_context/above_input_tokens`), findings);
+    for (const { name } of config.upstreams) for (const { row } of book.periods(model.id, name)) decisive.add(row);
+    const { above_input_tokens = 0 } = model.pricing?.long_context ?? {};
+    if (above_input_tokens < model.context_window) return;
+    const { mark } = nodeAt(root, `/models/${index}/pricing/long_context/above_input_tokens`);
+    const message = `no request comes to these prices: \`context_window\` is ${model.context_window} tokens`;
+    findings.report('W7050', mark, message, { help: 'set context_window to what the model takes, or remove the tier' });
   });
-  checkDecisive(config, book, root, findings);
-}
-
-/** No request is taken to have more input than the context window, so that nothing would be reserved for a tier above it. */
-function checkTier({ pricing, context_window }: ModelConfig, { mark }: Node, findings: Findings): void {
-  const { above_input_tokens = 0 } = pricing?.long_context ?? {};
-  if (above_input_tokens < context_window) return;
-  const message = `no request comes to these prices: \`context_window\` is ${context_window} tokens`;
-  findings.report('W7050', mark, message, { help: 'set context_window to what the model takes, or remove the tier' });
+  config.prices?.rows.forEach(({ models: globs }, index) => {
+    // An entry for models that do not exist is reported as that.
+    if (decisive.has(index) || !config.models.some(({ id }) => globs.some((glob) => matchesGlob(glob, id)))) return;
+    const { mark } = nodeAt(root, `/prices/rows/${index}`);
+    findings.report('W7070', mark, 'the price never holds: entries above it match whatever it would', {
+      help: 'move it up, or remove it: the first entry that matches holds',
+    });
+  });
 }
 
 function checkPriced(
@@ -234,25 +233,4 @@ function markOf(root: MapNode, id: string): Mark {
     models.find((model) => textOf(childOf(model, 'id')) === id),
     'id',
   )!.mark;
-}
-
-/** Warns of entries that others above them leave nothing to. */
-function checkDecisive(
-  { models, upstreams, prices }: GatewayConfig,
-  book: PriceBook,
-  root: MapNode,
-  findings: Findings,
-): void {
-  const decisive = new Set<number | undefined>();
-  for (const { id } of models) {
-    for (const { name } of upstreams) for (const { row } of book.periods(id, name)) decisive.add(row);
-  }
-  prices?.rows.forEach(({ models: globs }, index) => {
-    // An entry for models that do not exist is reported as that.
-    if (decisive.has(index) || !models.some(({ id }) => globs.some((glob) => matchesGlob(glob, id)))) return;
-    const { mark } = nodeAt(root, `/prices/rows/${index}`);
-    findings.report('W7070', mark, 'the price never holds: entries above it match whatever it would', {
-      help: 'move it up, or remove it: the first entry that matches holds',
-    });
-  });
 }

@@ -5,21 +5,18 @@ import type { StageDefinition } from '../../contract/stage.ts';
 import { deepFreeze } from '../../kit/freeze.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import type { FactRead } from '../../rules/check.ts';
-import { quote } from '../../source/describe.ts';
-import { childOf, itemsOf, type MapNode, type Mark, type Node, textOf } from '../../source/node.ts';
+import { childOf, itemsOf, type MapNode, type Mark, type Node, quote, textOf } from '../../source/node.ts';
 import { type ErrorClause, positionOf, type StageEntry } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { type AnnotationContext, checkAnnotations } from '../annotations.ts';
-import type { StageSet } from '../custom-stages.ts';
+import type { StageSet } from '../stage-modules.ts';
 
 /** A stage entry with what the flow check needs beyond the plan. */
 export interface LinkedStage {
   readonly entry: ErrorClause;
   readonly mark: Mark;
-  /** Where its guard is written. */
+  /** Of a guard about which nothing was reported. */
   readonly guard_mark: Mark | undefined;
-  /** Whether a warning about the guard by itself was reported. */
-  readonly guard_linted: boolean;
   /** Facts its guard reads. */
   readonly guard_reads: readonly FactRead[];
   /** Where a clause names each of its codes. */
@@ -73,8 +70,7 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
   return {
     entry: errors === undefined ? entry : { ...entry, errors: [...errors.keys()] },
     mark: name.mark,
-    guard_mark: guard?.mark,
-    guard_linted: condition?.linted ?? false,
+    guard_mark: condition?.linted === true ? undefined : guard?.mark,
     guard_reads: condition?.reads ?? [],
     error_marks: errors ?? new Map(),
   };
@@ -116,7 +112,7 @@ function errorCodes(node: Node | undefined, { findings }: LinkContext): Readonly
       codes.set(code as ErrorCode, item.mark);
       continue;
     }
-    findings.report('C4003', item.mark, `there is no error code ${quote(code)}`, {
+    findings.report('C4004', item.mark, `there is no error code ${quote(code)}`, {
       help: didYouMean(code, known) ?? `error codes: ${listed(known, 40)}`,
     });
   }
@@ -128,7 +124,7 @@ function checkList(definition: StageDefinition, name: Node, list: List, { findin
   const stage = quote(definition.name);
   if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
   if (list === 'on_error') {
-    findings.report('C4016', name.mark, `the stage ${stage} cannot answer an error`, { help: 'use the stage fail' });
+    findings.report('C4008', name.mark, `the stage ${stage} cannot answer an error`, { help: 'use the stage fail' });
   } else {
     findings.report('C4008', name.mark, `the stage ${stage} does not belong under \`${list}\``, {
       help: `move it to \`${definition.place}:\`${stages.own.has(definition.name) ? `, or write \`place: '${list}'\` in its definition` : ''}`,

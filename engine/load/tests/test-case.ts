@@ -67,7 +67,7 @@ export interface Sight {
 }
 
 /** Things that must not happen. */
-export type Unwanted = 'upstream_call' | 'ledger_row' | 'audit_record' | 'network_call';
+type Unwanted = 'upstream_call' | 'ledger_row' | 'audit_record' | 'network_call';
 
 /** What must be so in the end. */
 export interface Expectations {

@@ -1,14 +1,14 @@
 /** Reads `*.test.yaml` files: requests to a pipeline and what must become of them. */
+
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { FACTS } from '../../contract/facts.ts';
 import { mayBeStageFact } from '../../contract/own-facts.ts';
-import { didYouMean, oneOf } from '../../kit/text/suggest.ts';
+import { almost, closest, didYouMean, oneOf } from '../../kit/text/suggest.ts';
 import { midnightOf } from '../../money/prices/prices.ts';
 import { createConditionChecker } from '../../rules/check.ts';
 import { isFact } from '../../rules/fact-paths.ts';
-import { quote } from '../../source/describe.ts';
 import type { Findings } from '../../source/findings.ts';
 import {
   childOf,
@@ -16,18 +16,19 @@ import {
   entryOf,
   itemsOf,
   type MapNode,
+  type Mark,
   type Node,
   nodeAt,
+  quote,
   type SourcePosition,
   textOf,
 } from '../../source/node.ts';
-import { readSource } from '../../source/read-source.ts';
 import { PIPELINE_TEST_SCHEMA } from '../../source/schemas.ts';
+import { readSource } from '../../source/source.ts';
 import { type PipelineSpec, positionOf } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { checkAnnotations } from '../annotations.ts';
 import { reportExclusive } from '../link/link-keys.ts';
-import { checkCaller, checkCounters } from './test-caller.ts';
 import {
   type Caller,
   type CaseRequest,
@@ -40,8 +41,175 @@ import {
   type Spent,
   type Step,
 } from './test-case.ts';
-import { checkSpent } from './test-spent.ts';
-import { checkScripts, checkUpstreamNames, scriptNodes } from './test-upstreams.ts';
+
+/** Strangers are for tests to play: only a name that is almost a known one is most likely a mistake. */
+function reportAlmost(
+  what: string,
+  node: Node | undefined,
+  known: readonly string[],
+  findings: Findings,
+  near = almost,
+): void {
+  const name = textOf(node) ?? '';
+  const meant = known.includes(name) ? undefined : near(name, known);
+  if (node === undefined || meant === undefined) return;
+  findings.report('W7201', node.mark, `the ${what} ${quote(name)} is almost ${quote(meant)}`, {
+    help: `did you mean \`${meant}\`?`,
+  });
+}
+
+/** Checks the groups, team, project and model of a step of a case: what is refused need not exist. */
+function checkNames(step: Node, { auth, models, token_groups }: GatewayConfig, findings: Findings): void {
+  const assigned = [...(auth?.teams ?? []), ...(auth?.projects ?? [])].flatMap(({ groups }) => groups);
+  const signing_in = [auth?.known_groups, auth?.oidc?.allowed_groups, auth?.admin_groups, assigned];
+  const groups = [...signing_in.flatMap((list) => list ?? []), ...token_groups.map(({ name }) => name)];
+  const caller = childOf(step, 'caller');
+  for (const node of itemsOf(childOf(caller, 'groups'))) reportAlmost('group', node, groups, findings);
+  for (const what of ['team', 'project'] as const) {
+    const known = (auth?.[`${what}s`] ?? []).map(({ name }) => name);
+    reportAlmost(what, childOf(caller, what), known, findings);
+  }
+  const status = childOf(step, 'expect', 'status');
+  const is_refused = status?.kind === 'scalar' && Number(status.value) >= 400;
+  if (is_refused || childOf(step, 'expect', 'error') !== undefined) return;
+  const known = models.flatMap(({ id, aliases, group_aliases }) => [
+    ...[id, ...aliases],
+    ...group_aliases.map(({ name }) => name),
+  ]);
+  reportAlmost('model', childOf(step, 'request', 'json', 'model'), known, findings, closest);
+}
+
+/** Checks the caller of a step of a case. */
+function checkCaller(step: Node, config: GatewayConfig, findings: Findings): void {
+  const caller = childOf(step, 'caller');
+  const token_groups = config.token_groups.map(({ name }) => name);
+  const group = childOf(caller, 'group');
+  const name = textOf(group) ?? '';
+  if (group !== undefined && token_groups.length > 0 && !token_groups.includes(name)) {
+    findings.report('C4004', group.mark, `there is no token group ${quote(name)}`, {
+      help: oneOf(name, token_groups, 'token groups'),
+    });
+  }
+  const region = entryOf(caller, 'region');
+  if (region !== undefined && config.server.region_header === undefined) {
+    findings.report('C8004', region.key_mark, 'this configuration does not know the region of a caller', {
+      help: 'name the header that tells it in gateway.yaml: server: { region_header: x-region }',
+    });
+  }
+}
+
+// Checks what a case says is spent, and granted, before its first request.
+
+/** What a window counts, by key. */
+const AMOUNTS: Readonly<Record<string, readonly string[]>> = {
+  day: ['usd', 'reserved_usd'],
+  week: ['usd', 'reserved_usd'],
+  month: ['usd', 'reserved_usd'],
+  minute: ['requests', 'tokens'],
+  open: ['requests'],
+};
+const ALL_AMOUNTS = ['usd', 'reserved_usd', 'requests', 'tokens'];
+
+/** Checks the entries under `spent:` and `grants:` of a case. */
+function checkSpent(node: Node, findings: Findings): void {
+  for (const item of ['spent', 'grants'].flatMap((key) => itemsOf(childOf(node, key)))) {
+    checkAmount(item, findings);
+    checkKey(item, childOf(node, 'caller'), findings);
+  }
+}
+
+function checkAmount(item: Node, findings: Findings): void {
+  const window = textOf(childOf(item, 'window')) ?? '';
+  const fitting = AMOUNTS[window] ?? [];
+  for (const key of ALL_AMOUNTS) {
+    const entry = entryOf(item, key);
+    if (entry === undefined || fitting.includes(key)) continue;
+    findings.report('C4009', entry.key_mark, `\`${key}\` does not go with the window ${quote(window)}`, {
+      help: `say how much of it with \`${fitting.join('` or `')}\``,
+    });
+    return;
+  }
+  const present = fitting.flatMap((key) => entryOf(item, key) ?? []);
+  const [, second] = present;
+  if (window === 'minute' && second !== undefined) {
+    findings.report('C4009', second.key_mark, '`requests` and `tokens` are limits of their own', {
+      help: 'write an entry for each of them',
+    });
+    return;
+  }
+  // What is reserved comes on top of what is spent.
+  if (present.some(({ key }) => key !== 'reserved_usd')) return;
+  const needed = fitting.filter((key) => key !== 'reserved_usd').map((key) => `\`${key}\``);
+  findings.report('C3002', item.mark, `${needed.join(' or ')} is missing`, {
+    help: `say how much of the ${quote(window)} is used up: ${needed.join(' or ')}`,
+  });
+}
+
+function checkKey(item: Node, caller: Node | undefined, findings: Findings): void {
+  const scope_node = childOf(item, 'scope');
+  const key_node = childOf(item, 'key');
+  const texts = (node: Node | undefined) =>
+    node?.kind === 'list' ? itemsOf(node).map((each) => textOf(each) ?? '') : node ? [textOf(node) ?? ''] : [];
+  const scopes = texts(scope_node);
+  const keys = texts(key_node);
+  if (key_node !== undefined) {
+    if (keys.length === scopes.length) return;
+    findings.report('C8004', key_node.mark, `there is a key for ${keys.length} of ${scopes.length} scopes`, {
+      help: `name one for each, in this order: ${scopes.join(', ')}`,
+    });
+    return;
+  }
+  for (const scope of scopes) {
+    if (scope === 'user' || scope === 'token' || childOf(caller, scope) !== undefined) continue;
+    const own = scope === 'team' || scope === 'project';
+    const problem = own ? `the caller has no ${scope} whose budget could be spent` : `which ${scope} is not said`;
+    const names = scopes.map((each) => `<${each}>`).join(', ');
+    const key = `key: ${scopes.length === 1 ? names : `[${names}]`}`;
+    const help = own ? `give the caller one, or name it: ${key}` : `name it: ${key}`;
+    findings.report('C8004', scope_node?.mark ?? item.mark, problem, { help });
+  }
+}
+
+// Checks what a case says that upstreams do.
+
+/** Everything that some upstream is to do in a step. */
+function scriptNodes(step: Node, first: Node): readonly Node[] {
+  const owner = (childOf(step, 'upstream') ?? childOf(step, 'upstreams')) ? step : first;
+  const one = childOf(owner, 'upstream');
+  const named = entriesOf(childOf(owner, 'upstreams')).flatMap(({ value }) =>
+    value.kind === 'list' ? itemsOf(value) : [value],
+  );
+  return one === undefined ? named : [one, ...named];
+}
+
+/** Checks the scripts of a step; `first` is the case that it belongs to. */
+function checkScripts(step: Node, findings: Findings): void {
+  reportExclusive(step, ['upstream', 'upstreams'], findings);
+  for (const script of scriptNodes(step, step)) reportExclusive(script, ['json', 'text', 'events'], findings);
+}
+
+/** Where a step names upstreams: as a key, or as a text. */
+function upstreamNames(step: Node): readonly { readonly name: string; readonly mark: Mark }[] {
+  const owners = [childOf(step, 'upstreams'), childOf(step, 'expect', 'upstreams'), childOf(step, 'expect', 'dropped')];
+  const texts = [
+    ...itemsOf(childOf(step, 'drained')),
+    childOf(step, 'expect', 'upstream', 'name'),
+    ...itemsOf(childOf(step, 'expect', 'candidates')),
+    ...itemsOf(childOf(step, 'expect', 'attempts')).map((item) => childOf(item, 'upstream')),
+  ];
+  return [
+    ...owners.flatMap((owner) => entriesOf(owner).map(({ key, key_mark }) => ({ name: key, mark: key_mark }))),
+    ...texts.flatMap((node) => (node === undefined ? [] : [{ name: textOf(node) ?? '', mark: node.mark }])),
+  ];
+}
+
+/** Checks that the upstreams a step is about are among `known`, those of the configuration that it runs with. */
+function checkUpstreamNames(step: Node, known: readonly string[], findings: Findings): void {
+  for (const { name, mark } of upstreamNames(step)) {
+    if (known.includes(name)) continue;
+    findings.report('C4004', mark, `there is no upstream ${quote(name)}`, { help: oneOf(name, known, 'upstreams') });
+  }
+}
 
 /** A test file that can be run. */
 export interface TestFile {
@@ -99,9 +267,9 @@ function checkTimes(root: MapNode, node: Node, findings: Findings): void {
     if (at === undefined || text === undefined) continue;
     const moment = momentOf(text);
     if (moment === undefined) {
-      findings.report('C8005', at.mark, `${quote(text)} is no moment in any calendar`);
+      findings.report('C8004', at.mark, `${quote(text)} is no moment in any calendar`);
     } else if (index > 0 && moment < now) {
-      findings.report('C8005', at.mark, 'this moment lies before the step above it', {
+      findings.report('C8004', at.mark, 'this moment lies before the step above it', {
         found: text,
         expected: `${new Date(now).toISOString()} or later`,
       });
@@ -229,9 +397,9 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
 export function checkCase(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
   const upstreams = config.upstreams.map(({ name }) => name);
   const node = nodeAt(test.root, `/cases/${index}`);
-  checkCounters(node, config, findings);
   for (const step of stepNodes(node)) {
     checkCaller(step, config, findings);
+    checkNames(step, config, findings);
     checkUpstreamNames(step, upstreams, findings);
   }
 }

@@ -10,19 +10,21 @@ import type {
 import type { Every } from '../../kit/clock.ts';
 import { createRetryPause } from '../../kit/retry-pause.ts';
 import type { Database } from '../../store/database.ts';
+import { counterName } from '../ledger/batch-request.ts';
 import type { Heartbeat } from '../ledger/heartbeat.ts';
-import { Crowd, LEASE_POLICY, type LeasePolicy } from './counter-use.ts';
+import { hasMoreRoom, type LeaseStatements } from './lease-statements.ts';
 import {
-  counterName,
+  Crowd,
   type Ending,
   type Granted,
+  LEASE_POLICY,
+  LeasedRoom,
+  type LeasePolicy,
   type Moment,
   type Part,
   type Placement,
   type Wish,
-} from './lease-parts.ts';
-import { hasMoreRoom, type LeaseStatements } from './lease-statements.ts';
-import { LeasedRoom } from './leased-room.ts';
+} from './leased-room.ts';
 import { RowSender, type SentRow } from './row-sender.ts';
 
 /** Where processes ask each other for leases, with the ids of counters. */
@@ -99,11 +101,6 @@ export class Leases {
       (ids) => this.#recall(ids.split(',').map(Number)),
       () => this.#giveBackAll(),
     );
-  }
-
-  /** The leases in force; those of any other id are given back. */
-  get lease_id(): string {
-    return this.#lease_id;
   }
 
   /** Takes note of a request, whichever way it goes. */

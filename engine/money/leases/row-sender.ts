@@ -20,7 +20,6 @@ interface Waiting {
   resolve(sent: SentRow | undefined): void;
 }
 
-/** A row that was sent, until it is known to be written. */
 interface Unwritten {
   readonly row: LeasedRow;
   readonly written: Promise<boolean>;
@@ -188,7 +187,7 @@ export class RowSender {
       const rows = this.#again.filter(({ row }) => row.lease_id === lease_id).slice(0, MAX_AGAIN);
       const gone = await this.#writeAgain(rows);
       for (const each of gone) this.#again.splice(this.#again.indexOf(each), 1);
-      if (gone.length < rows.length && !this.#retry.over) await this.#retry.wait();
+      if (gone.length < rows.length) await this.#retry.wait();
     }
     this.#trying = false;
   }

@@ -1,10 +1,4 @@
-import type {
-  LimitDemand,
-  LimitStatus,
-  MoveDecision,
-  ReservationDecision,
-  ReservationRequest,
-} from '../../contract/services.ts';
+import type { LimitStatus, MoveDecision, ReservationDecision } from '../../contract/services.ts';
 import {
   byLatestReset,
   type CountedDemand,
@@ -14,25 +8,7 @@ import {
   limitsOn,
   statusesOf,
 } from '../limits/room.ts';
-
-/** A reservation as the database is asked for it. */
-export interface PackedReservation {
-  readonly request: ReservationRequest;
-  /** Those of money first, which the row counts on. */
-  readonly demands: readonly LimitDemand[];
-  /** Per demand, the index of its counter among those of the request. */
-  readonly indexes: readonly number[];
-  /** Positions of the request's counters in the batch. */
-  readonly counters: readonly number[];
-  /** How many of these are of money. */
-  readonly money: number;
-  /** Per counter, the smallest limit of its demands. */
-  readonly limits: readonly (number | null)[];
-  /** Likewise in shadow mode; `undefined` without any. */
-  readonly shadow_limits: readonly (number | null)[] | undefined;
-  /** By how many millionths of a limit all that is in flight may pass it; `undefined` where nothing may. */
-  readonly ppm: number | undefined;
-}
+import type { PackedReservation } from './batch-request.ts';
 
 /** A counter as the database tells it. */
 export type PackedCounter = readonly [
@@ -45,24 +21,24 @@ export type PackedCounter = readonly [
   resets_at: number | null,
 ];
 
-/** What the database tells of a batch. */
+/** A counter as `look_at_counters` tells it. */
+export type LookedAtCounter = readonly [
+  ...PackedCounter,
+  leased: number,
+  leased_in_flight: number,
+  leased_most: number,
+  is_leased: boolean,
+];
+
+/** What the database tells of counters without room: by index of the request, and of the counter among its own; those in shadow mode count on from the last. */
+type Remarks = readonly (readonly [request: number, index: number, ...PackedCounter])[];
+
+/** What the database tells of a batch, where there is something to tell. */
 export interface BatchAnswer {
   /** Requests whose row was written before. */
   readonly repeated: readonly string[];
-  /** By index of the request, and of the counter without room among its own; those in shadow mode count on from the last. */
-  readonly remarks: readonly (readonly [request: number, index: number, ...PackedCounter])[];
-  /** By position in the batch. */
-  readonly statuses: readonly (readonly [position: number, ...PackedCounter])[];
-  /** The reservations came too late, so that none was made. */
-  readonly late?: boolean;
-  /** By the database's clock, in milliseconds since the epoch; absent when there is nothing to tell. */
-  readonly decided_at?: number;
-}
-
-const NOTHING_TO_TELL: BatchAnswer = { repeated: [], remarks: [], statuses: [] };
-
-/** What `carry_batch` tells: counters as columns in place of `statuses`. */
-interface ColumnAnswer extends BatchAnswer {
+  readonly remarks?: Remarks;
+  /** Counters of money that something was reserved on, by position in the batch, as columns; the last two by position of all. */
   readonly counters?: readonly [
     positions: readonly number[] | null,
     spent: readonly number[],
@@ -74,26 +50,10 @@ interface ColumnAnswer extends BatchAnswer {
   ];
   /** By window. */
   readonly resets?: readonly (number | null)[];
-}
-
-/**
- * Reads the answer to a batch; the database gives none when there is nothing to tell.
- * @param windows per counter, the index of its window, from 1
- */
-export function parseAnswer(
-  row: { readonly answer: string | null } | undefined,
-  windows: readonly number[] = [],
-): BatchAnswer {
-  if (row?.answer == null) return NOTHING_TO_TELL;
-  const answer: ColumnAnswer = { ...NOTHING_TO_TELL, ...JSON.parse(row.answer) };
-  const [positions, spent, reserved, in_flight, most, set, granted] = answer.counters ?? [];
-  if (positions == null) return answer;
-  const statuses = positions.map((position, i) => {
-    const changed = [set?.[position - 1] ?? null, granted?.[position - 1] ?? null] as const;
-    const resets_at = answer.resets![windows[position - 1]! - 1]!;
-    return [position, spent![i]!, reserved![i]!, in_flight![i]!, most![i]!, ...changed, resets_at] as const;
-  });
-  return { ...answer, statuses };
+  /** The reservations came too late, so that none was made. */
+  readonly late?: boolean;
+  /** By the database's clock, in milliseconds since the epoch. */
+  readonly decided_at?: number;
 }
 
 /** A counter by its numbers. */
@@ -102,11 +62,26 @@ export function unpackCounter(packed: PackedCounter): CounterNumbers {
   return { spent, reserved, in_flight, most, set, granted: granted ?? 0, resets_at };
 }
 
-/** Tells what was decided on each reservation of a batch. */
-export function readDecisions(packed: readonly PackedReservation[], answer: BatchAnswer): ReservationDecision[] {
+/**
+ * Tells what was decided on each reservation of a batch.
+ * @param windows per counter, the index of its window, from 1
+ */
+export function readDecisions(
+  packed: readonly PackedReservation[],
+  answer: BatchAnswer,
+  windows: readonly number[],
+): ReservationDecision[] {
   const counters = new Map<number, CounterNumbers>();
-  for (const [position, ...numbers] of answer.statuses) counters.set(position, unpackCounter(numbers));
-  const remarks = Map.groupBy(answer.remarks, ([request]) => request);
+  const [positions, spent, reserved, in_flight, most, set, granted] = answer.counters ?? [null];
+  positions?.forEach((position, i) => {
+    const resets_at = answer.resets![windows[position - 1]! - 1]!;
+    const changed = [set?.[position - 1] ?? null, granted?.[position - 1] ?? null] as const;
+    counters.set(
+      position,
+      unpackCounter([spent![i]!, reserved![i]!, in_flight![i]!, most![i]!, ...changed, resets_at]),
+    );
+  });
+  const remarks = Map.groupBy(answer.remarks ?? NONE, ([request]) => request);
   const { decided_at } = answer;
   return packed.map((each, i) => {
     const { exceeded, shadows } = readRemarks(each, remarks.get(i));
@@ -119,10 +94,9 @@ export function readDecisions(packed: readonly PackedReservation[], answer: Batc
 export interface MovesAnswer {
   /** Requests that nothing is reserved for any more. */
   readonly missing: readonly number[];
-  /** As in `BatchAnswer`. */
-  readonly remarks: BatchAnswer['remarks'];
+  readonly remarks: Remarks;
   /** Of the counters of money with a limit. */
-  readonly statuses: BatchAnswer['remarks'];
+  readonly statuses: Remarks;
   readonly decided_at: number;
 }
 
@@ -144,7 +118,7 @@ const NONE: readonly never[] = [];
 
 function readRemarks(
   { request, demands, indexes, counters }: PackedReservation,
-  remarks: BatchAnswer['remarks'] | undefined,
+  remarks: Remarks | undefined,
 ): Pick<ReservationDecision, 'exceeded' | 'shadows'> {
   if (remarks === undefined) return { exceeded: NONE, shadows: NONE };
   const exceeded: LimitStatus[] = [];

@@ -1,9 +1,9 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock, ReservationDecision, ReservationRequest, Settlement } from '../../contract/services.ts';
 import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 import { isPermanent, StoreTimeout } from '../../store/store-errors.ts';
 import type { Heartbeat } from './heartbeat.ts';
 import type { BatchResult, LedgerStatements } from './ledger-statements.ts';
-import { UndecidedReservations } from './undecided-reservations.ts';
 
 const MAX_BATCH = 500;
 /** A settlement that nobody can wait for waits this long for a reservation to share its statement with. */
@@ -46,6 +46,41 @@ export interface BatchesOptions {
   giveBack(request_id: string): Promise<void>;
 }
 
+/** Longer than most waits for a reservation, and shorter than a gateway that stops waits for its ledger. */
+const PATIENCE_MS = 6500;
+const STEP_MS = 50;
+
+/** Knows how long the database may still make reservations that this process, which sends one batch at a time, has not heard of. */
+export class UndecidedReservations {
+  readonly #clock: Pick<Clock, 'monotonic' | 'frozen'>;
+  #until = Number.NEGATIVE_INFINITY;
+
+  constructor(clock: Pick<Clock, 'monotonic' | 'frozen'>) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Sends a batch, and notes until when it may reserve something where no answer comes.
+   * @param valid_until by the monotonic clock
+   */
+  async await<Answer>(valid_until: number, send: () => Promise<Answer>): Promise<Answer> {
+    const former = this.#until;
+    this.#until = Math.max(former, valid_until);
+    const answer = await send();
+    this.#until = former;
+    return answer;
+  }
+
+  /** Resolves when nothing can be reserved any more, whether the database answers or not; at the latest after its patience. */
+  async over(): Promise<void> {
+    const clock = this.#clock;
+    // A stopped clock never gets there.
+    if (clock.frozen) return;
+    const patience_ends = clock.monotonic() + PATIENCE_MS;
+    while (clock.monotonic() < Math.min(this.#until, patience_ends)) await delay(STEP_MS);
+  }
+}
+
 /** Reservations and settlements of one process on their way to the database, in batches, one at a time. */
 export class Batches {
   readonly #options: BatchesOptions;
@@ -67,41 +102,32 @@ export class Batches {
   /** Raises store_unavailable when the database takes too long; what is reserved all the same is given back. */
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
     const wish: Wish = { reserve: request, given_up: false };
+    const decided = this.#entries.run(wish) as Promise<ReservationDecision>;
+    const giveUp = () => {
+      wish.given_up = true;
+      decided.then((decision) => this.#giveBack(request, decision)).catch(() => {});
+    };
+    const decision = await this.inTime(decided, giveUp);
+    if (decision === LATE) throw new StoreTimeout();
+    return decision;
+  }
+
+  /** What was sent already, or store_unavailable when the database takes too long. */
+  async inTime<Answer>(sent: Promise<Answer>, onGivenUp = () => {}): Promise<Answer> {
     const { promise: too_late, reject } = Promise.withResolvers<never>();
     let over = false;
     const giveUp = () => {
       if (over) return;
-      wish.given_up = true;
+      onGivenUp();
       reject(new StoreTimeout());
     };
     // An answer that is here already and waits to be read, because this process is the slow one, is not late.
     const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
-    const decided = this.#entries.run(wish) as Promise<ReservationDecision>;
-    try {
-      const decision = await Promise.race([decided, too_late]);
-      if (decision === LATE) throw new StoreTimeout();
-      return decision;
-    } catch (error) {
-      if (wish.given_up) decided.then((decision) => this.#giveBack(request, decision)).catch(() => {});
-      throw error;
-    } finally {
-      over = true;
-      timer.close();
-    }
-  }
-
-  /** What was sent already, or store_unavailable when the database takes too long. */
-  async inTime<Answer>(sent: Promise<Answer>): Promise<Answer> {
-    const { promise: too_late, reject } = Promise.withResolvers<never>();
-    const giveUp = () => reject(new StoreTimeout());
-    const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
     try {
       return await Promise.race([sent, too_late]);
     } finally {
+      over = true;
       timer.close();
-      // A timer that is closed may have gone off already.
-      too_late.catch(() => {});
-      sent.catch(() => {});
     }
   }
 

@@ -1,5 +1,5 @@
 import type { Outcome, Provenance, TokenCounts } from '../../contract/services.ts';
-import { newUsageReading, type UsageReading } from '../../protocols/usage/reading.ts';
+import { newUsageReading, type UsageReading } from '../../protocols/usage.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
 
 /**

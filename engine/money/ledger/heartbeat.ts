@@ -47,7 +47,6 @@ export class Heartbeat {
   #doubtful_beats = 0;
   #beating = false;
   #is_alive = false;
-  /** How far the database's clock is ahead of the monotonic one. */
   #ahead_ms: number | undefined;
   /** When the last statement was sent that told the database of this process, by both clocks of this machine. */
   #heard: { readonly monotonic: number; readonly now: number } | undefined;
@@ -146,7 +145,6 @@ export class Heartbeat {
     this.#doubtful_beats = BEATS_OF_DOUBT;
   }
 
-  /** Stops the timer. */
   stop(): void {
     this.#stopTimer();
   }

@@ -1,7 +1,6 @@
 import type {
   ChargedAttempt,
   Clock,
-  CounterName,
   CounterStatus,
   LimitDemand,
   MoveDecision,
@@ -12,17 +11,24 @@ import type {
 import { storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
 import { statusesOf } from '../limits/room.ts';
-import { addSpentByDay } from '../reports/spent-by-day.ts';
+import { addSpentByDay } from '../reports/spending.ts';
 import {
+  type BatchAnswer,
+  type LookedAtCounter,
   type MovesAnswer,
-  type PackedCounter,
-  parseAnswer,
   readDecisions,
   readMoves,
   unpackCounter,
 } from './batch-answer.ts';
-import { CounterList, packReservation, packSettlement, reservationRow } from './batch-request.ts';
-import { counterRows, isPlain, reservationRows, settlementRows } from './batch-rows.ts';
+import {
+  CounterList,
+  counterRows,
+  type LateSettlement,
+  type PackedReservation,
+  packReservation,
+  reservationRows,
+  settlementRows,
+} from './batch-request.ts';
 
 /** What the ledger needs of the database. */
 export type LedgerStore = Pick<Database, 'query'>;
@@ -33,16 +39,6 @@ export interface BatchResult {
   readonly written: readonly boolean[];
   /** `undefined` when they came too late, so that nothing was reserved. */
   readonly decisions: readonly ReservationDecision[] | undefined;
-}
-
-/** A settlement in the windows of an earlier time; see `DatabaseLedger.settleAt`. */
-export interface LateSettlement {
-  readonly settlement: Settlement;
-  readonly counters: readonly CounterName[];
-  /** Milliseconds since the epoch. */
-  readonly at_ms: number;
-  /** The database it belongs to; nothing is written in any other. */
-  readonly database_id: string;
 }
 
 /** A reservation on its way to another upstream; see `Reservation.move`. */
@@ -64,13 +60,13 @@ export interface RecentCost {
   readonly cost_nano_usd: number;
 }
 
-const BATCH = 'call carry_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, null)';
-const LATE_BATCH = `call run_batch(process_in_database($1, $10), $2, $3, $4, $5, $6, $7, $8, $9, '[]', null)`;
+const BATCH = `call carry_batch(${Array.from({ length: 14 }, (_, i) => `$${i + 1}`).join(', ')}, null)`;
 /** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
 const SAME_WINDOWS_MS = 900_000;
 const MAX_RECENT_COSTS = 20_000;
 
-interface StatementOptions {
+/** What statements of a process need. */
+export interface StatementOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
   readonly time_zone: () => string;
@@ -94,22 +90,13 @@ export class LedgerStatements {
     requests: readonly ReservationRequest[],
     valid_until?: Date,
   ): Promise<BatchResult> {
-    const { database, clock, time_zone, process_id } = this.#options;
     const counters = new CounterList();
-    const plain = settlements.filter(isPlain);
-    const rest = settlements.filter((settlement) => !isPlain(settlement));
-    const rows = rest.map((each) => packSettlement(each, counters));
+    const settled = settlementRows(settlements, counters);
     const packed = requests.map((request) => packReservation(request, counters));
-    const values = [
-      ...[process_id, databaseTime(clock), time_zone(), valid_until ?? null],
-      ...[counters.windows, ...counterRows(packed, counters), ...settlementRows(plain), storableJson(rows)],
-      ...reservationRows(packed),
-    ];
-    const [row] = await database.query<{ answer: string | null }>('ledger_batch', BATCH, values);
-    const answer = parseAnswer(row, counters.window_ns);
+    const answer = await this.#carry('ledger_batch', counters, settled, packed, { valid_until });
     return {
       written: settlements.map(({ request_id }) => !answer.repeated.includes(request_id)),
-      decisions: answer.late === true ? undefined : readDecisions(packed, answer),
+      decisions: answer.late === true ? undefined : readDecisions(packed, answer, counters.window_ns),
     };
   }
 
@@ -126,20 +113,32 @@ export class LedgerStatements {
 
   async #settleTogether(late: readonly LateSettlement[]): Promise<readonly string[]> {
     const counters = new CounterList();
-    const rows = late.map(({ settlement, counters: named, at_ms }) => {
-      const money = named.filter(({ unit }) => unit === 'nano_usd');
-      const counted = money.length > 0 ? money : undefined;
-      return { ...packSettlement({ ...settlement, reserved: false }, counters, counted), at: new Date(at_ms) };
+    const settlements = late.map(({ settlement }) => ({ ...settlement, reserved: false }));
+    const answer = await this.#carry('ledger_batch_late', counters, settlementRows(settlements, counters, late), [], {
+      forwarded_at: new Date(Math.min(...late.map(({ at_ms }) => at_ms))),
+      database_id: late[0]!.database_id,
     });
-    const counted_at = new Date(Math.min(...late.map(({ at_ms }) => at_ms)));
-    const { database, clock, time_zone, process_id } = this.#options;
-    const when = [databaseTime(clock), counted_at, time_zone()];
-    const values = [process_id, ...when, ...counters.columns, storableJson(rows), late[0]!.database_id];
-    const [row] = await database.query<{ answer: string | null }>('ledger_batch_late', LATE_BATCH, values);
-    return parseAnswer(row).repeated;
+    return answer.repeated;
   }
 
-  /** Which database this is. */
+  async #carry(
+    name: string,
+    counters: CounterList,
+    settled: ReturnType<typeof settlementRows>,
+    packed: readonly PackedReservation[],
+    about: { readonly valid_until?: Date | undefined; readonly forwarded_at?: Date; readonly database_id?: string },
+  ): Promise<BatchAnswer> {
+    const { database, clock, time_zone, process_id } = this.#options;
+    const { valid_until = null, forwarded_at = null, database_id = null } = about;
+    const [row] = await database.query<{ answer: string | null }>(name, BATCH, [
+      ...[process_id, databaseTime(clock), time_zone(), valid_until, forwarded_at, database_id],
+      ...[counters.windows, ...counterRows(packed, counters), ...settled, ...reservationRows(packed)],
+      // Needed only where there is no room for all.
+      JSON.stringify(packed.map(({ limits, shadow_limits, ppm }) => ({ limits, shadow_limits, ppm }))),
+    ]);
+    return row?.answer == null ? { repeated: [] } : JSON.parse(row.answer);
+  }
+
   async databaseId(): Promise<string> {
     const known = await this.#readId();
     if (known !== undefined) return known;
@@ -161,9 +160,11 @@ export class LedgerStatements {
   async move(moves: readonly Move[]): Promise<readonly (MoveDecision | undefined)[]> {
     const counters = new CounterList();
     const packed = moves.map(({ request }) => packReservation(request, counters));
-    const rows = packed.map((each, i) => {
+    const rows = packed.map(({ request, demands: _, indexes: __, ...asked }, i) => {
+      const { request_id, upstream, upstream_model, amount_nano_usd, most_nano_usd, tokens } = request;
       const { held } = moves[i]!;
-      return { ...reservationRow(each), ...(held.length > 0 && { held }) };
+      const meant = { request_id, upstream, upstream_model, amount_nano_usd, most_nano_usd, tokens, ...asked };
+      return held.length > 0 ? { ...meant, held } : meant;
     });
     const [row] = await this.#options.database.query<{ answer: string }>(
       'ledger_move',
@@ -191,12 +192,16 @@ export class LedgerStatements {
     const counters = new CounterList();
     const positions = meant.map((demand) => counters.position(demand));
     const [now, time_zone] = [databaseTime(this.#options.clock), this.#options.time_zone()];
-    const [row] = await this.#options.database.query<{ statuses: string }>(
+    const [row] = await this.#options.database.query<{ told: string }>(
       'ledger_statuses',
-      'select read_statuses($1, $2, $3, $4, $5, $6) as statuses',
+      'select told from look_at_counters($1, $2, $3, $4, $5, $6)',
       [now, time_zone, ...counters.columns],
     );
-    const counted = (JSON.parse(row!.statuses) as PackedCounter[]).map(unpackCounter);
+    const counted = (JSON.parse(row!.told) as LookedAtCounter[]).map((told) => {
+      const [spent, reserved, in_flight, most, set, granted, resets_at, leased, leased_in_flight, leased_most] = told;
+      const placed = [spent, reserved - leased, in_flight - leased_in_flight, most - leased_most] as const;
+      return unpackCounter([...placed, set, granted, resets_at]);
+    });
     const statuses = statusesOf(meant.map((demand, i) => [demand, counted[positions[i]! - 1]!]));
     return addSpentByDay(statuses, { database: this.#options.database, now, time_zone });
   }

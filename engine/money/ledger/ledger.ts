@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type {
   ChargedAttempt,
   Clock,
@@ -14,20 +15,101 @@ import type {
   Settlement,
 } from '../../contract/services.ts';
 import { type Every, everyInBackground } from '../../kit/clock.ts';
+import { createGroupCommit } from '../../kit/group-commit.ts';
+import { atMost } from '../../kit/memory.ts';
 import { type GatewayProcess, ownProcess } from '../../kit/process/gateway-process.ts';
 import { createRetryPause } from '../../kit/retry-pause.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Database } from '../../store/database.ts';
 import { asStoreError, isPermanent } from '../../store/store-errors.ts';
 import { LeaseStatements } from '../leases/lease-statements.ts';
+import { type Ending, type Part, partsOf } from '../leases/leased-room.ts';
 import { type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
-import { Batches, type Sendable } from './batches.ts';
+import type { LateSettlement } from './batch-request.ts';
+import { Batches } from './batches.ts';
 import { Heartbeat } from './heartbeat.ts';
-import { createLedgerGroups, type LedgerGroups } from './ledger-groups.ts';
-import { LedgerStatements, type LedgerStore } from './ledger-statements.ts';
+import { LedgerStatements, type LedgerStore, type Move, type TopUp } from './ledger-statements.ts';
 import { assertReservable, BookedReservation, type Books, isCount, nothingReserved } from './reservation.ts';
-import { Reserving } from './reserving.ts';
-import { TypicalCosts } from './typical-cost.ts';
+
+/** How many callers and models are remembered, those that were busy last. */
+const MAX_PAIRS = 5000;
+const MAX_MODELS = 1000;
+const MIN_SAMPLES = 20;
+/** Beyond it the older half counts half, so that a caller who changes is soon known anew. */
+const MAX_SAMPLES = 1000;
+const SHARE = 0.95;
+
+/** A bucket ends at 1.1 times the end of the one before it; the last is for whatever is above 2^53. */
+const GROWTH = Math.log(1.1);
+const BUCKETS = Math.ceil(Math.log(Number.MAX_SAFE_INTEGER) / GROWTH) + 1;
+
+interface Histogram {
+  readonly buckets: Uint16Array;
+  samples: number;
+}
+
+/** What requests have cost lately, by caller and model, in one process. */
+export class TypicalCosts {
+  readonly #pairs = new LRUCache<string, Histogram>(atMost(MAX_PAIRS));
+  readonly #models = new LRUCache<string, Histogram>({ max: MAX_MODELS });
+
+  /** Takes note of what a request cost, in nano-USD. */
+  add(user: string, model: string, cost_nano_usd: number): void {
+    const bucket = bucketOf(cost_nano_usd);
+    count(histogramOf(this.#pairs, nameOf(user, model)), bucket);
+    count(histogramOf(this.#models, model), bucket);
+  }
+
+  /**
+   * What 95 of 100 requests of a caller to a model cost at most, up to 10 % too high; what everybody's to the model do while
+   * too few of the caller's are known; `undefined` while too few of either are.
+   */
+  of(user: string, model: string): number | undefined {
+    return percentile(this.#pairs.get(nameOf(user, model))) ?? percentile(this.#models.get(model));
+  }
+}
+
+function nameOf(user: string, model: string): string {
+  // The length keeps names apart whatever characters are in them.
+  return `${user.length} ${user} ${model}`;
+}
+
+function histogramOf(known: LRUCache<string, Histogram>, name: string): Histogram {
+  let histogram = known.get(name);
+  if (histogram === undefined) {
+    histogram = { buckets: new Uint16Array(BUCKETS), samples: 0 };
+    known.set(name, histogram);
+  }
+  return histogram;
+}
+
+function bucketOf(cost_nano_usd: number): number {
+  if (!(cost_nano_usd > 1)) return 0;
+  return Math.min(BUCKETS - 1, Math.ceil(Math.log(cost_nano_usd) / GROWTH - 1e-9));
+}
+
+function count(histogram: Histogram, bucket: number): void {
+  const { buckets } = histogram;
+  buckets[bucket]! += 1;
+  histogram.samples++;
+  if (histogram.samples <= MAX_SAMPLES) return;
+  histogram.samples = 0;
+  for (let i = 0; i < BUCKETS; i++) {
+    // Rounded up: what is rare must not be forgotten by halving alone.
+    buckets[i] = (buckets[i]! + 1) >> 1;
+    histogram.samples += buckets[i]!;
+  }
+}
+
+function percentile(histogram: Histogram | undefined): number | undefined {
+  if (histogram === undefined || histogram.samples < MIN_SAMPLES) return undefined;
+  let above = histogram.samples - Math.ceil(histogram.samples * SHARE);
+  for (let bucket = BUCKETS - 1; bucket > 0; bucket--) {
+    above -= histogram.buckets[bucket]!;
+    if (above < 0) return Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Math.exp(bucket * GROWTH)));
+  }
+  return 1;
+}
 
 /** What a ledger needs. It needs no database yet when it is opened. */
 export interface LedgerOptions {
@@ -44,9 +126,23 @@ export interface LedgerOptions {
   readonly leases?: Pick<Database, 'lanes' | 'listen'> & Pick<LeasesOptions, 'is_on' | 'policy'>;
 }
 
+/** A request with a reservation, as far as leases are concerned. */
+interface Open {
+  readonly parts: readonly Part[];
+  /** Whether its row could be written, while that is not known. */
+  readonly written: Promise<boolean> | undefined;
+}
+
 const CLOSE_PATIENCE_MS = 3000;
 const LEAVE_PATIENCE_MS = 500;
 const RESERVE_TIMEOUT_MS = 5000;
+const MAX_BATCH = 500;
+/** They are done one by one, and every version of a counter within a transaction makes the next one slower to find. */
+const MOVES_MAX = 32;
+/** One late settlement waits for the disk while another works. */
+const LATE_LANES = 2;
+/** What is topped up within this time shares a statement. */
+const TOP_UP_PATIENCE_MS = 20;
 
 /**
  * The ledger of one process, in the database. Any number of them share a database. Windows are calendar windows in
@@ -71,8 +167,9 @@ export class DatabaseLedger implements Ledger, Books {
   readonly #retry = createRetryPause();
   readonly #batches: Batches;
   readonly #leases: Leases | undefined;
-  readonly #reserving: Reserving;
-  readonly #groups: LedgerGroups;
+  readonly #groups: ReturnType<typeof createGroups>;
+  /** Requests with a reservation, as far as leases are concerned. No Map: see the engine's `Bag`. */
+  readonly #open: Record<string, Open> = Object.create(null);
 
   constructor(options: LedgerOptions) {
     const {
@@ -110,8 +207,7 @@ export class DatabaseLedger implements Ledger, Books {
         if (!(request_id in this.#live)) await this.release(request_id);
       },
     });
-    this.#reserving = new Reserving(this.#batches, this.#leases);
-    this.#groups = createLedgerGroups(statements);
+    this.#groups = createGroups(statements);
   }
 
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
@@ -119,7 +215,7 @@ export class DatabaseLedger implements Ledger, Books {
     const { request_id } = request;
     this.#live[request_id] = { makes_room: makesRoom(request) };
     try {
-      const decision = await this.#reserving.reserve(request);
+      const decision = await this.#reserve(request);
       if (decision.exceeded.length === 0)
         return { ...decision, reservation: new BookedReservation(this, request, true) };
       delete this.#live[request_id];
@@ -139,7 +235,7 @@ export class DatabaseLedger implements Ledger, Books {
   topUp(request_id: string, amount_nano_usd: number): void {
     if (!isCount(amount_nano_usd)) throw new RangeError(`an amount in nano-USD cannot be ${amount_nano_usd}`);
     const raise = async () => {
-      await this.#reserving.written(request_id);
+      await this.#open[request_id]?.written;
       await this.#groups.top_ups.runSoon({ request_id, amount_nano_usd });
     };
     raise().catch((error) => {
@@ -151,8 +247,8 @@ export class DatabaseLedger implements Ledger, Books {
     assertReservable(request);
     try {
       const moved = async () => {
-        await this.#reserving.written(request.request_id);
-        return this.#reserving.move(() => this.#groups.moves.run({ request, held }));
+        await this.#open[request.request_id]?.written;
+        return this.#move({ request, held });
       };
       const decision = await this.#batches.inTime(moved());
       if (decision === undefined) throw nothingReserved();
@@ -165,21 +261,21 @@ export class DatabaseLedger implements Ledger, Books {
 
   async settle(settlement: Settlement): Promise<void> {
     if (this.#unwritten++ === 0) this.#written_at = this.#clock.monotonic();
-    const written = this.#reserving.written(settlement.request_id);
-    const ending = this.#reserving.over(settlement.request_id, settlement);
+    const written = this.#open[settlement.request_id]?.written;
+    const ending = this.#over(settlement.request_id, settlement);
     try {
       // What could not be reserved is written all the same.
       const is_lost = written !== undefined && !(await written);
       await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, ending);
     } finally {
-      this.#reserving.ended(ending);
+      if (ending !== undefined) this.#leases!.ended(ending);
       if (--this.#unwritten === 0) this.#onAllWritten();
     }
   }
 
   async release(request_id: string): Promise<void> {
-    const written = this.#reserving.written(request_id);
-    const ending = this.#reserving.over(request_id);
+    const written = this.#open[request_id]?.written;
+    const ending = this.#over(request_id);
     try {
       if (written !== undefined) await written;
       await this.#groups.releases.run(request_id);
@@ -187,7 +283,7 @@ export class DatabaseLedger implements Ledger, Books {
       this.#log.debug({ err: error, request_id }, 'a reservation could not be released yet');
       this.#heartbeat.doubt();
     } finally {
-      this.#reserving.ended(ending);
+      if (ending !== undefined) this.#leases!.ended(ending);
       delete this.#live[request_id];
     }
   }
@@ -217,7 +313,6 @@ export class DatabaseLedger implements Ledger, Books {
     return written;
   }
 
-  /** Requests that are over and not written yet. */
   get waiting(): number {
     return this.#unwritten;
   }
@@ -232,7 +327,6 @@ export class DatabaseLedger implements Ledger, Books {
     return this.#leases?.counts;
   }
 
-  /** Whether the database took the last heartbeat. */
   get is_alive(): boolean {
     return this.#heartbeat.is_alive;
   }
@@ -299,7 +393,62 @@ export class DatabaseLedger implements Ledger, Books {
     await waitAtMost(LEAVE_PATIENCE_MS, this.#heartbeat.leave());
   }
 
-  async #settleUntilWritten(settlement: Settlement, ending?: Sendable): Promise<void> {
+  /** In leases where that can be, and else in the database, where it is waited for. */
+  async #reserve(request: ReservationRequest): Promise<ReservationDecision> {
+    const leases = this.#leases;
+    if (leases === undefined) return this.#batches.reserve(request);
+    const parts = partsOf(request);
+    const decision = (await this.#placeIn(leases, request, parts)) ?? (await this.#ask(leases, request, parts));
+    leases.note(parts);
+    return decision;
+  }
+
+  async #placeIn(
+    leases: Leases,
+    request: ReservationRequest,
+    parts: readonly Part[],
+  ): Promise<ReservationDecision | undefined> {
+    const leased = await leases.place(request, parts);
+    if (leased === undefined) return undefined;
+    const { written, statuses } = leased;
+    const open: Open = { parts, written };
+    this.#open[request.request_id] = open;
+    // A row that could not be written stays known as such.
+    void written.then((is_written) => {
+      if (is_written && this.#open[request.request_id] === open)
+        this.#open[request.request_id] = { parts, written: undefined };
+    });
+    return { exceeded: [], shadows: [], statuses, unreserved: false };
+  }
+
+  async #ask(leases: Leases, request: ReservationRequest, parts: readonly Part[]): Promise<ReservationDecision> {
+    const ask = () => this.#batches.reserve(request);
+    const first = await ask();
+    const decision = first.exceeded.length === 0 ? first : await leases.withoutLeases(first, ask, false);
+    if (decision.exceeded.length > 0) return decision;
+    this.#open[request.request_id] = { parts, written: undefined };
+    return { ...decision, statuses: leases.learn(decision.statuses) };
+  }
+
+  /** Decides on a move, and again where it was refused for room that is leased; `undefined` where nothing is there to move. */
+  async #move(move: Move): Promise<MoveDecision | undefined> {
+    const decide = () => this.#groups.moves.run(move);
+    const first = await decide();
+    if (this.#leases === undefined || first === undefined || first.exceeded.length === 0) return first;
+    const decision = await this.#leases.withoutLeases(first, async () => (await decide()) ?? GONE, true);
+    return decision === GONE ? undefined : decision;
+  }
+
+  /** A request is over, with what it came to where it was forwarded; `Leases.ended` when that is written. */
+  #over(request_id: string, settlement?: Settlement): Ending | undefined {
+    const open = this.#open[request_id];
+    if (open === undefined) return undefined;
+    delete this.#open[request_id];
+    const spent = open.parts.map(({ name }) => (settlement === undefined ? 0 : spentOn(name, settlement)));
+    return this.#leases!.over(open.parts, spent);
+  }
+
+  async #settleUntilWritten(settlement: Settlement, ending?: Ending): Promise<void> {
     const { request_id } = settlement;
     for (;;) {
       try {
@@ -341,4 +490,40 @@ function makesRoom({ demands }: ReservationRequest): boolean {
 
 function raiseStoreError(error: unknown): never {
   throw asStoreError(error);
+}
+
+/** What is told of a move of something that is not there any more. */
+const GONE: MoveDecision = { exceeded: [], shadows: [], statuses: [] };
+
+function spentOn({ unit, window }: CounterName, { cost_nano_usd, tokens }: Settlement): number {
+  if (window === 'open') return 0;
+  if (unit === 'nano_usd') return isCount(cost_nano_usd) ? cost_nano_usd : 0;
+  if (unit === 'requests') return 1;
+  return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
+}
+
+/** What a ledger does for many requests at once, beside reserving and settling. */
+function createGroups(statements: LedgerStatements) {
+  const batches = { max_items: MAX_BATCH, isolates: isPermanent };
+  return {
+    late: createGroupCommit({
+      ...batches,
+      lanes: LATE_LANES,
+      execute: (late: readonly LateSettlement[]) => statements.settleLate(late),
+    }),
+    moves: createGroupCommit({
+      ...batches,
+      max_items: MOVES_MAX,
+      lanes: 1,
+      execute: (moves: readonly Move[]) => statements.move(moves),
+    }),
+    releases: createGroupCommit({
+      ...{ ...batches, lanes: 1 },
+      execute: async (ids: readonly string[]) => Array<void>(ids.length).fill(await statements.release(ids)),
+    }),
+    top_ups: createGroupCommit({
+      ...{ ...batches, lanes: 1, patience_ms: TOP_UP_PATIENCE_MS },
+      execute: async (top_ups: readonly TopUp[]) => Array<void>(top_ups.length).fill(await statements.topUp(top_ups)),
+    }),
+  };
 }

@@ -1,7 +1,6 @@
 import type { CacheLifetime, EffectivePrice, Served } from '../../contract/services.ts';
-import { cacheTokens } from '../../protocols/usage/parts.ts';
-import { relayedOutput, type UsageReading } from '../../protocols/usage/reading.ts';
-import { inputTokens, toolsUsed, withAudio } from '../prices/bill.ts';
+import { cacheTokens, relayedOutput, type UsageReading } from '../../protocols/usage.ts';
+import { inputTokens, toolsUsed, withAudio } from '../prices/charge.ts';
 import { costOf } from '../prices/prices.ts';
 
 /** Part of what is reserved that is spent when more is asked for. */
@@ -15,7 +14,6 @@ export interface ReservationWatch {
   /** Input tokens while the upstream has not said how many there are. */
   readonly input_estimate: number;
   readonly cache_asked: CacheLifetime;
-  /** How the request asked to be served. */
   readonly asked: Served;
   /** What is reserved by now, in nano-USD. */
   reserved: number;
@@ -39,23 +37,20 @@ export function watchReservation(
 export function moreToReserve(watch: ReservationWatch, reading: UsageReading): number | undefined {
   if (watch.reserved >= watch.most) return undefined;
   const known = whatIsKnown(reading);
-  const output = Math.max(reading.reported.output_tokens ?? 0, relayedOutput(reading, 0));
+  const output = Math.max(reading.reported.output ?? 0, relayedOutput(reading, 0));
   if (known === watch.known && output < watch.next_output) return undefined;
   watch.known = known;
   const before = watch.reserved;
   const cost = costSoFar(watch, reading, output);
-  if (isFull(cost, watch.reserved)) watch.reserved = Math.min(watch.most, Math.max(watch.reserved, 2 * cost));
+  if (cost * 100 > watch.reserved * FULL_PERCENT)
+    watch.reserved = Math.min(watch.most, Math.max(watch.reserved, 2 * cost));
   watch.next_output = outputThatFills(watch, reading, output);
   return watch.reserved > before ? watch.reserved : undefined;
 }
 
-function isFull(cost: number, reserved: number): boolean {
-  return cost * 100 > reserved * FULL_PERCENT;
-}
-
 /** Changes whenever the upstream has told something that costs money beside its output. */
 function whatIsKnown({ reported, tools_begun }: UsageReading): number {
-  let known = reported.input_tokens === undefined ? 0 : 1;
+  let known = reported.input === undefined ? 0 : 1;
   for (const tool in tools_begun) known += tools_begun[tool]!;
   return known;
 }

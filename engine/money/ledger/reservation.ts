@@ -2,6 +2,7 @@ import { StageError } from '../../contract/errors.ts';
 import type {
   ChargedAttempt,
   LedgerIdentity,
+  Log,
   MoveDecision,
   Outcome,
   Reservation,
@@ -98,6 +99,18 @@ export function requestIdentity(ctx: Pick<IdentityContext, 'get'>): LedgerIdenti
     upstream: ctx.get('route.upstream'),
     upstream_model: ctx.get('route.upstream_model'),
   };
+}
+
+/** Hands a ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
+export function settleLater(
+  ctx: Pick<StageContext<'request.id', never, never>, 'get' | 'trace'>,
+  reservation: Reservation,
+  outcome: Outcome,
+  log: Log,
+): void {
+  const fields = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
+  const settled = reservation.settle(outcome);
+  settled.catch((err: unknown) => log.error({ err, ...fields }, 'a request could not be settled'));
 }
 
 /** Who asked whom for what, of something that says more. */

@@ -8,14 +8,6 @@ import { databaseTime } from './ledger-statements.ts';
 /** How many months are kept; what is absent is kept forever as well. */
 export type RetentionMonths = Partial<RetentionConfig>;
 
-/** Keeps the ledger and the audit log as long as the operator wants. */
-export interface Retention {
-  /** Drops every month that is too old, and says which. Raises store_unavailable. */
-  sweep(): Promise<readonly string[]>;
-  /** Stops the timer. */
-  stop(): void;
-}
-
 const MINUTE_MS = 60_000;
 const MINUTES_BETWEEN = 60;
 /** Old counters are deleted so many at a time, so that no statement takes long. */
@@ -35,7 +27,7 @@ export function startRetention(options: {
   /** Asked before each sweep, so that a reload changes it. */
   readonly retention: () => RetentionMonths | undefined;
   readonly every: Every;
-}): Retention {
+}) {
   const { database, clock, log, retention, every } = options;
 
   async function dropMonths(table: 'ledger' | 'audit_log', months: number | 'forever' = 'forever'): Promise<string[]> {
@@ -94,5 +86,12 @@ export function startRetention(options: {
       sweeping = false;
     }
   });
-  return { sweep, stop };
+  return {
+    /** Drops every month that is too old, and says which. Raises store_unavailable. */
+    sweep,
+    stop,
+  };
 }
+
+/** Keeps the ledger and the audit log as long as the operator wants. */
+export type Retention = ReturnType<typeof startRetention>;

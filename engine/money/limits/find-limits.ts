@@ -1,13 +1,25 @@
-import type { CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
+import type { CounterName } from '../../contract/services.ts';
 import { storable } from '../../kit/storable.ts';
 import { factsRead } from '../../rules/fact-paths.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { type CallerRow, callersFor, callersOf, FACT_OF_SCOPE, inForceAt } from './callers.ts';
-import { countsOnly, MOMENT } from './limit-change.ts';
-import { amountUnit, type CountedName, countedBy, type LimitParts, shownAmount } from './limit-names.ts';
-import { type LimitInForce, type LimitsAt, readLimits, timeZone } from './limit-statuses.ts';
+import { amountUnit, countedBy, type LimitParts, shownAmount } from './limit-names.ts';
+import { countsOnly, MOMENT } from './limit-settings.ts';
+import {
+  type CallerRow,
+  callersFor,
+  callersOf,
+  FACT_OF_SCOPE,
+  inForceAt,
+  type LimitInForce,
+  type LimitsAt,
+  readLimits,
+  ruleInForce,
+  timeZone,
+  type WrittenLimit,
+  writtenLimit,
+} from './limit-statuses.ts';
+import { counterId } from './room.ts';
 import { IS_OF_RULE, PERSON_OF_COUNTER, type SpendLimit, spendLimits } from './spend-limits.ts';
-import { ruleInForce, type WrittenLimit, writtenLimit } from './written-limits.ts';
 
 /** More than anybody reads. */
 const MAX_LISTED = 10_000;
@@ -23,7 +35,7 @@ const CANDIDATES_AT_ONCE = 250;
 export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInForce[]> {
   const counted = countedBy(at.config);
   const [scopes, keys] = [Object.keys(of), Object.values(of)];
-  const found = await at.database.query<NameRow>(
+  const found = await at.database.query<CounterName>(
     'limits_of',
     `with moment as (${MOMENT}), candidates as (
        select scope, key, window_kind, unit from limit_settings
@@ -35,7 +47,7 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
        union select c.scope, c.key, c.window_kind, c.unit from moment, spend_counters c
          where c.scope = any ($5::text[]) and c.window_start = window_start(c.window_kind, at, $2)
      )
-     select * from candidates c where ${countsOnly('c', '$3', '$4')}
+     select scope, key, window_kind as "window", unit from candidates c where ${countsOnly('c', '$3', '$4')}
      order by scope, key, window_kind, unit limit ${MAX_LISTED}`,
     [
       databaseTime(at.clock),
@@ -45,8 +57,10 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
       counted.map(({ scope }) => scope).filter((scope) => scope.includes('+')),
     ],
   );
-  const own = counted.filter(({ scope }) => Object.hasOwn(of, scope)).map((name) => nameWith(name, of));
-  const names = [...own, ...found.map(nameOf)];
+  const own = counted
+    .filter(({ scope }) => Object.hasOwn(of, scope))
+    .map((name) => ({ ...name, key: of[name.scope as keyof LimitParts]! }));
+  const names = [...own, ...found];
   const limits = await readLimits(at, distinct(names));
   // A counter that no limit is for any more says nothing, unless it is kept for everybody.
   return limits.filter(
@@ -61,17 +75,9 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
 /** With more teams and projects the requests of one person are not looked at. */
 const MAX_MEMBERSHIPS = 10;
 
-/** A team and a project whose limits somebody's requests may come under. */
 interface Memberships {
   readonly team?: string | undefined;
   readonly project?: string | undefined;
-}
-
-/** What a search for limits finds. */
-export interface FoundLimits {
-  readonly limits: readonly LimitInForce[];
-  /** Limits of gateway.yaml on counters that are not among those: their requests come under these as well. */
-  readonly written: readonly WrittenLimit[];
 }
 
 /**
@@ -80,7 +86,7 @@ export interface FoundLimits {
  * Raises store_unavailable.
  * @param also a team and project of the person, beside those.
  */
-export async function limitsAround(at: LimitsAt, of: LimitParts, also: Memberships = {}): Promise<FoundLimits> {
+export async function limitsAround(at: LimitsAt, of: LimitParts, also: Memberships = {}) {
   const about = of.user === undefined ? at : { ...at, about: of.user };
   const found = await Promise.all((await everyPart(at, of, also)).map((parts) => limitsOf(about, parts)));
   const limits = [...new Map(found.flat().map((limit) => [idOf(limit), limit])).values()];
@@ -174,47 +180,27 @@ export async function startOfDay({ database, clock, config }: LimitsAt): Promise
  */
 export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
   const { database, clock, config } = at;
-  const changed = await database.query<NameRow>(
+  const changed = await database.query<CounterName>(
     'limits_changed',
     `with moment as (${MOMENT})
-     select scope, key, window_kind, unit from limit_settings
+     select scope, key, window_kind as "window", unit from limit_settings
      union select scope, key, window_kind, unit from limit_grants, moment where revoked_at is null and expires_at > at
      order by 1, 2, 3, 4 limit ${MAX_LISTED}`,
     [databaseTime(clock)],
   );
-  const candidates = await database.query<NameRow & { readonly share: number }>(
+  const candidates = await database.query<CounterName & { readonly share: number }>(
     'limits_nearest',
-    `with moment as (${MOMENT}), rules as (
-       select * from jsonb_to_recordset($3::jsonb)
-         as r (scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, rule text)
-     ), limited as materialized (
-       select c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
-         (select min(coalesce(
-              (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
-               where p.id = 'user:' || ${PERSON_OF_COUNTER} and (b.key = any (p.groups) or exists (
-                 select from access_tokens t
-                 where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit"))
-            from rules r where r.scope = c.scope and r.window_kind = c.window_kind and r.unit = c.unit
-              and ${IS_OF_RULE}) as "limit"
-       from moment
-       -- Computed once for each kind of window, not for each counter there ever was.
-       cross join lateral (
-         select kind, window_start(kind, at, $2) as start from unnest(array['day', 'week', 'month', 'minute', 'open']) as kind
-         offset 0
-       ) as w
-       join spend_counters c on c.window_kind = w.kind and c.window_start = w.start
-       where c.spent + c.reserved > 0
-         -- Hashed, whatever the planner knows of tables that have just been filled.
-         and (c.scope, c.key, c.window_kind, c.unit) not in (select scope, key, window_kind, unit from limit_settings)
-     )
-     select scope, key, window_kind, unit, (taken::numeric / greatest("limit", 1))::double precision as share
-     from limited where "limit" is not null
-     order by taken::numeric / greatest("limit", 1) desc, taken desc, scope, key limit ${MAX_CANDIDATES}`,
-    [databaseTime(clock), timeZone(config), JSON.stringify(enforced(config))],
+    `with moment as (${MOMENT}), ${USED}
+     select scope, key, window_kind as "window", unit,
+       (taken::numeric / greatest("limit", 1))::double precision as share
+     from used where "limit" is not null and not shadow and not is_set
+     order by share desc, taken desc, scope, key limit ${MAX_CANDIDATES}`,
+    [databaseTime(clock), timeZone(config), askedRules(config)],
   );
-  const names = distinct(changed.map(nameOf));
-  const known = new Set(names.map(nameId));
-  const fresh = candidates.filter((row) => !known.has(nameId(nameOf(row))));
+  const names = distinct(changed);
+  const known = new Set(names.map(counterId));
+  // A counter of several rules is there with each of them, with the nearest limit first.
+  const fresh = candidates.filter((row) => known.size < known.add(counterId(row)).size);
   return [...(await readLimits(at, names)), ...(await nearestOf(at, fresh))];
 }
 
@@ -224,13 +210,13 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
  */
 async function nearestOf(
   at: LimitsAt,
-  candidates: readonly (NameRow & { readonly share: number })[],
+  candidates: readonly (CounterName & { readonly share: number })[],
 ): Promise<LimitInForce[]> {
   let nearest: LimitInForce[] = [];
   for (let begin = 0; begin < candidates.length; begin += CANDIDATES_AT_ONCE) {
     const [next] = candidates.slice(begin);
     if (nearest.length === NEAREST && shareOf(nearest.at(-1)!) >= next!.share) break;
-    const read = await readLimits(at, candidates.slice(begin, begin + CANDIDATES_AT_ONCE).map(nameOf));
+    const read = await readLimits(at, candidates.slice(begin, begin + CANDIDATES_AT_ONCE));
     nearest = [...nearest, ...read.filter(({ limit }) => limit !== null)]
       .toSorted((a, b) => shareOf(b) - shareOf(a))
       .slice(0, NEAREST);
@@ -243,37 +229,145 @@ function shareOf({ limit, spent, reserved }: LimitInForce): number {
   return limit === 0 ? Number.POSITIVE_INFINITY : (spent + reserved) / limit!;
 }
 
-interface NameRow {
-  readonly scope: string;
-  readonly key: string;
-  readonly window_kind: LimitWindow;
-  readonly unit: LimitUnit;
-}
-
-function nameOf({ scope, key, window_kind, unit }: NameRow): CounterName {
-  return { scope, key, window: window_kind, unit };
-}
-
-function nameWith(counted: CountedName, of: LimitParts): CounterName {
-  return { ...counted, key: of[counted.scope as keyof LimitParts]! };
-}
-
-const nameId = ({ scope, key, window, unit }: CounterName) => JSON.stringify([scope, key, window, unit]);
-
 function distinct(names: readonly CounterName[]): CounterName[] {
-  return [...new Map(names.map((name) => [nameId(name), name])).values()];
+  return [...new Map(names.map((name) => [counterId(name), name])).values()];
 }
 
-/** The limits that refuse requests, as the search for the nearest counters takes them. */
-function enforced(config: LimitsAt['config']): object[] {
-  return spendLimits(config)
-    .filter(({ mode }) => mode === 'enforce')
-    .map(({ name, scope, window, unit, limit, by_group, matching }) => ({
-      rule: matching ? name : null,
-      scope,
-      window_kind: window,
-      unit,
-      limit,
-      by_group: by_group ?? {},
-    }));
+/** The limits of gateway.yaml as `USED` takes them. */
+function askedRules(config: LimitsAt['config']): string {
+  return JSON.stringify(
+    spendLimits(config).map(({ name, scope, window, unit, limit, by_group, mode, matching }, position) => ({
+      ...{ position, scope, window_kind: window, unit, limit: limit ?? null },
+      ...{ by_group: by_group ?? {}, shadow: mode === 'shadow', rule: matching ? name : null },
+    })),
+  );
+}
+
+/**
+ * SQL: `rules`, the limits of gateway.yaml with the beginning of their window, and `used`, every counter that one of them counts on
+ * with something taken of it, and the limit there: what is set, granted and decided by group is reckoned with. What is set
+ * and granted is no part of a limit in shadow mode. Windows begin once for each rule, not for each counter there ever was.
+ */
+const USED = `rules as materialized (
+   select r.*, window_start(r.window_kind, at, $2) as start
+   from moment, jsonb_to_recordset($3::jsonb)
+     as r (position integer, scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, shadow boolean, rule text)
+ ), used as (
+   select r.position, r.shadow, c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
+     s.amount is not null as is_set,
+     coalesce(s.amount, (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
+        where r.by_group <> '{}' and p.id = 'user:' || ${PERSON_OF_COUNTER} and (b.key = any (p.groups) or exists (
+          select from access_tokens t
+          where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit")
+       + coalesce(g.amount, 0) as "limit"
+   from moment, rules r
+   join spend_counters c on c.scope = r.scope and c.window_kind = r.window_kind and c.unit = r.unit
+     and c.window_start = r.start and c.spent + c.reserved > 0 and ${IS_OF_RULE}
+   left join limit_settings s
+     on not r.shadow and s.scope = c.scope and s.key = c.key and s.window_kind = c.window_kind and s.unit = c.unit
+   left join (
+     select scope, key, window_kind, unit, sum(amount) as amount from limit_grants, moment
+     where revoked_at is null and expires_at > at group by 1, 2, 3, 4
+   ) as g on not r.shadow and g.scope = c.scope and g.key = c.key and g.window_kind = c.window_kind and g.unit = c.unit
+ )`;
+
+/** How many people, teams or whatever a limit counts there are in its window now. */
+export interface RuleCount {
+  readonly limit: SpendLimit;
+  /** With something spent or reserved. */
+  readonly counted: number;
+  /** Of these, with nothing left: limits set at run time, grants and amounts by group are reckoned with. */
+  readonly none_left: number;
+  /** Of these, with more than four fifths used, and something left. */
+  readonly nearly_none: number;
+  /** `null` for what is counted only while a request is under way. */
+  readonly resets_at: Date | null;
+}
+
+const NEARLY = 0.8;
+
+/** What each limit of gateway.yaml counts at the moment, in file order. Raises store_unavailable. */
+export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
+  const limits = spendLimits(at.config);
+  if (limits.length === 0) return [];
+  const rows = await at.database.query<Omit<RuleCount, 'limit'>>(
+    'limit_rule_counts',
+    `with moment as (${MOMENT}), ${USED}
+     select count(u.position)::integer as counted, (count(*) filter (where taken >= u."limit"))::integer as none_left,
+       (count(*) filter (where taken < u."limit" and taken > u."limit" * ${NEARLY}))::integer as nearly_none,
+       window_end(r.window_kind, r.start, $2) as resets_at
+     from rules r left join used u on u.position = r.position
+     group by r.position, r.window_kind, r.start order by r.position`,
+    [databaseTime(at.clock), timeZone(at.config), askedRules(at.config)],
+  );
+  const counts = rows.map((row, i): RuleCount => ({ ...row, limit: limits[i]! }));
+  const deciding = limits.filter(isForSomeCallers);
+  if (deciding.length === 0) return counts;
+  const read = await readCounted(at, deciding);
+  return counts.map((count) =>
+    isForSomeCallers(count.limit) ? { ...count, ...countAmong(count.limit, read) } : count,
+  );
+}
+
+/** Whether the condition of a limit is about who is calling, or about what its counters count: it is not for all of those. */
+function isForSomeCallers({ logic, matching, scopes }: SpendLimit): boolean {
+  const reads = matching ? [] : factsRead(logic);
+  const of_key = [
+    ...(scopes.includes('model') ? ['request.model'] : []),
+    ...(scopes.includes('upstream') ? ['route.upstream'] : []),
+  ];
+  return reads.some((fact) => fact.startsWith('principal.') || of_key.includes(fact));
+}
+
+/** More than anybody counts by hand. */
+const MAX_READ = 10_000;
+const READ_AT_ONCE = 500;
+
+/** What is counted now where some limits count, with the rules that are for its callers. */
+async function readCounted(at: LimitsAt, limits: readonly SpendLimit[]): Promise<LimitInForce[]> {
+  const kinds = [...new Map(limits.map((limit) => [`${limit.scope} ${limit.window} ${limit.unit}`, limit])).values()];
+  const names = await at.database.query<CounterName>(
+    'limit_rule_counters',
+    `with moment as (${MOMENT})
+     select c.scope, c.key, c.window_kind as "window", c.unit
+     from moment cross join unnest($3::text[], $4::text[], $5::text[]) as k (scope, window_kind, unit)
+     join spend_counters c on c.scope = k.scope and c.window_kind = k.window_kind and c.unit = k.unit
+       and c.window_start = window_start(k.window_kind, at, $2) and c.spent + c.reserved > 0
+     order by c.spent + c.reserved desc limit ${MAX_READ}`,
+    [
+      databaseTime(at.clock),
+      timeZone(at.config),
+      kinds.map(({ scope }) => scope),
+      kinds.map(({ window }) => window),
+      kinds.map(({ unit }) => unit),
+    ],
+  );
+  const read: LimitInForce[] = [];
+  for (let begin = 0; begin < names.length; begin += READ_AT_ONCE) {
+    read.push(...(await readLimits(at, names.slice(begin, begin + READ_AT_ONCE))));
+  }
+  return read;
+}
+
+function countAmong(
+  { name, scope, window, unit, mode }: SpendLimit,
+  read: readonly LimitInForce[],
+): Pick<RuleCount, 'counted' | 'none_left' | 'nearly_none'> {
+  const shares = read.flatMap((each) => {
+    if (each.scope !== scope || each.window !== window || each.unit !== amountUnit(unit)) return [];
+    const rule = each.rules.find((one) => one.rule === name);
+    if (rule === undefined) return [];
+    // What is set and granted is no part of a limit in shadow mode.
+    const granted = mode === 'shadow' ? 0 : each.grants.reduce((sum, { amount }) => sum + amount, 0);
+    const base = mode === 'shadow' ? rule.limit : (each.set?.limit ?? rule.limit);
+    const taken = each.spent + each.reserved;
+    // By group of each member: nobody knows.
+    if (base === null) return [0];
+    return [base + granted > 0 ? taken / (base + granted) : 1];
+  });
+  return {
+    counted: shares.length,
+    none_left: shares.filter((share) => share >= 1).length,
+    nearly_none: shares.filter((share) => share < 1 && share > NEARLY).length,
+  };
 }

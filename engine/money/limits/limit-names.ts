@@ -1,12 +1,13 @@
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
 import { OperationError } from '../../contract/operation-error.ts';
 import type { CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
+import { nameOf } from '../../identity/tokens/tokens.ts';
 import { nanoToUsd, usdToNano } from '../../kit/money.ts';
-import { isPrintableLine } from '../../kit/text/printable.ts';
+import { printable } from '../../kit/text/printable.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import { modelOf } from '../prices/known-models.ts';
-import { ALWAYS_COUNTED } from './limit-demands.ts';
-import { counterKey, describeCounter, spendLimits } from './spend-limits.ts';
+import type { LimitInForce } from './limit-statuses.ts';
+import { ALWAYS_COUNTED, counterKey, describeCounter, spendLimits } from './spend-limits.ts';
 
 /** Whose limit it is: the key of each scope that is named; several together are a combination. */
 export type LimitParts = Readonly<Partial<Record<SpendScope, string>>>;
@@ -23,7 +24,6 @@ export type AmountUnit = (typeof AMOUNT_UNITS)[number];
 /** What one counter of every key is: its scope, window and unit. */
 export type CountedName = Omit<CounterName, 'key'>;
 
-const MAX_CHARS = 254;
 /** Limits and all grants on one stay exact numbers of nano-USD when they are added up. */
 const MAX_USD = 4_000_000;
 const MAX_NANO_USD = usdToNano(MAX_USD);
@@ -211,12 +211,7 @@ function keyOf(scope: SpendScope, given: string): string {
 }
 
 function textOf(what: string, given: string): string {
-  const text = given.trim();
-  if (text === '') throw new OperationError(`the ${what} is empty`);
-  if (text.length > MAX_CHARS) throw new OperationError(`the ${what} is longer than ${MAX_CHARS} characters`);
-  if (!isPrintableLine(text)) {
-    throw new OperationError(`the ${what} holds characters that can't be printed`);
-  }
+  const text = nameOf(what, given);
   demandNoCredential(what, text);
   return text;
 }
@@ -225,4 +220,63 @@ function textOf(what: string, given: string): string {
 function demandNoCredential(what: string, text: string): void {
   if (!CREDENTIAL.test(text)) return;
   throw new OperationError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
+}
+
+// Sentences about limits, for commands and the admin API.
+
+/** More digits than these a number in USD does not have. */
+const DIGITS = 15;
+
+/** An amount with its unit: `20 USD`, `1 request`. */
+export function formatAmount(amount: number, unit: AmountUnit): string {
+  if (unit === 'usd') return `${formatShownUsd(amount)} USD`;
+  return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`;
+}
+
+/** Whose limit it is, for how long: `user ana@example.com per day`. */
+export function describeWhose({ of, window }: Pick<LimitInForce, 'of' | 'window'>): string {
+  const who = Object.entries(of).map(([scope, key]) => `${scope} ${printable(key)}`);
+  return `${who.join(' and ')} ${perWindow(window)}`;
+}
+
+/** Which requests alone meet a limit that was set; `undefined` when all do. */
+export function describeWhere({ window, rules }: Pick<LimitInForce, 'window' | 'rules'>): string | undefined {
+  if (window !== 'minute' && window !== 'open') return undefined;
+  // A rule that only reports counts its requests all the same.
+  if (rules.length === 0 || rules.some(({ always }) => always)) return undefined;
+  return `It holds for requests that ${rules.map(({ rule }) => printable(rule)).join(' or ')} is for.`;
+}
+
+/** What stands in the place of an amount where no one limit is for all requests. */
+export function describeUnlimited({ rules }: Pick<LimitInForce, 'rules'>): string {
+  const enforced = rules.filter(({ mode }) => mode === 'enforce');
+  if (enforced.some(({ limit }) => limit === null)) return 'limited by group';
+  return enforced.length > 0 ? 'limited for some requests' : 'no limit';
+}
+
+/** That something is room of one person within a limit that several share; `undefined` where it is a limit of its own. */
+export function describePersonal({
+  of: { user, ...shared },
+  rules,
+  counted,
+  window,
+}: Pick<LimitInForce, 'of' | 'rules' | 'counted' | 'window'>): string | undefined {
+  if (user === undefined || !counted || rules.length > 0 || Object.keys(shared).length === 0) return undefined;
+  return `used once ${describeWhose({ of: shared, window })} has no more room`;
+}
+
+/** That room was granted where nothing is limited; `undefined` where something is. */
+export function describeNothingLimited({
+  limit,
+  grants,
+  rules,
+}: Pick<LimitInForce, 'limit' | 'rules'> & { readonly grants: readonly unknown[] }): string | undefined {
+  if (limit !== null || grants.length === 0 || rules.some(({ mode }) => mode === 'enforce')) return undefined;
+  return 'Nothing limits it: what is granted counts only once something does.';
+}
+
+/** An amount in USD that a number holds, as a decimal: `12.5`. */
+export function formatShownUsd(usd: number): string {
+  const decimal = Number(usd.toPrecision(DIGITS)).toFixed(9);
+  return decimal.replace(/\.?0+$/, '');
 }

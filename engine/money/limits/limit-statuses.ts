@@ -1,12 +1,12 @@
 import type { Changing } from '../../audit/admin-changes.ts';
-import type { GatewayConfig } from '../../contract/config.ts';
+import type { GatewayConfig, RuleMode } from '../../contract/config.ts';
 import type { CounterName, LimitWindow } from '../../contract/services.ts';
+import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/deprovision.ts';
 import { storable } from '../../kit/storable.ts';
+import { factsRead } from '../../rules/fact-paths.ts';
+import { formatCondition } from '../../rules/format-condition.ts';
+import { type KnownFacts, simplify } from '../../rules/simplify.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { type CallerRow, callersFor, callersOf } from './callers.ts';
-import { type Forecast, forecastOf } from './forecast.ts';
-import { MOMENT } from './limit-change.ts';
-import { ALWAYS_COUNTED } from './limit-demands.ts';
 import {
   type AmountUnit,
   amountUnit,
@@ -16,9 +16,309 @@ import {
   personalScope,
   shownAmount,
 } from './limit-names.ts';
+import { MOMENT } from './limit-settings.ts';
 import { limitInForce, roomLeft } from './room.ts';
-import { ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
-import { type LimitReader, type RuleInForce, ruleInForce } from './written-limits.ts';
+import { ALWAYS_COUNTED, amountFor, ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
+
+const MINUTE_MS = 60_000;
+const UNITS = [
+  ['day', 24 * 60],
+  ['hour', 60],
+  ['minute', 1],
+] as const;
+
+/** A span of milliseconds in its two largest units, rounded down: `2 days 3 hours`, `20 minutes`, `less than a minute`. */
+export function formatSpan(ms: number): string {
+  let left = Math.floor(ms / MINUTE_MS);
+  const parts: string[] = [];
+  for (const [unit, minutes] of UNITS) {
+    const count = Math.floor(left / minutes);
+    left -= count * minutes;
+    if (count > 0) parts.push(`${count} ${unit}${count === 1 ? '' : 's'}`);
+    else if (parts.length > 0) break;
+  }
+  return parts.slice(0, 2).join(' ') || 'less than a minute';
+}
+
+// What is known of whoever sends the requests that a counter counts, in the facts that conditions of rules look at.
+
+/** The facts that the key of each scope tells. */
+export const FACT_OF_SCOPE = {
+  user: 'principal.email',
+  team: 'principal.team',
+  project: 'principal.project',
+  token: 'principal.token.id',
+  model: 'request.model',
+  upstream: 'route.upstream',
+} as const satisfies Readonly<Partial<Record<keyof LimitParts, string>>>;
+
+/** Who sends the requests. */
+export interface Callers {
+  readonly known: KnownFacts;
+  /** What is known of each way in which they may come: with each access token and session in force; none where nobody is known. */
+  readonly ways: readonly KnownFacts[];
+}
+
+/** An access token or a session in force, as `CALLERS` tells it. What is absent is not known. */
+export interface CallerRow {
+  readonly kind: 'access_token' | 'session';
+  readonly email: string;
+  /** Of the owner. */
+  readonly groups: readonly string[];
+  readonly team?: string | null;
+  readonly project?: string | null;
+  readonly token_id?: string;
+  readonly token_name?: string;
+  readonly token_group?: string;
+}
+
+/** SQL: whether an access token may be used at the moment. */
+export const inForceAt = (token: string) =>
+  `${token}.revoked_at is null and (${token}.expires_at is null or ${token}.expires_at > at)`;
+
+/**
+ * SQL: the access tokens and sessions in force of a person (e-mail address, or empty), or that one which has an id (or empty), as
+ * JSON. Somebody who signed in before comes back with the same groups.
+ */
+export const callersOf = (person: string, token: string) => `(
+    select jsonb_agg(distinct i.caller) from principals p cross join lateral (
+      select jsonb_build_object('kind', 'session', 'email', p.email, 'groups', p.groups) as caller
+        where ${token} = '' and (p.signed_in_at is not null or p.groups <> '{}') and not exists (
+          select from sessions s where s.principal_id = p.id and s.revoked_at is null and s.expires_at > at)
+      union all
+      select jsonb_build_object('kind', 'session', 'email', p.email, 'groups', p.groups, 'team', s.person -> 'team',
+          'project', s.person -> 'project')
+        from sessions s
+        where s.principal_id = p.id and ${token} in ('', s.id) and s.revoked_at is null and s.expires_at > at
+      union all
+      select jsonb_build_object('kind', 'access_token', 'email', p.email, 'groups', p.groups, 'team', t.team,
+          'project', t.project, 'token_id', t.id, 'token_name', t.name, 'token_group', t.token_group)
+        from access_tokens t where t.principal_id = p.id and ${token} in ('', t.id) and ${inForceAt('t')}
+    ) as i
+    where p.id = case when ${person} <> '' then 'user:' || ${person} else coalesce(
+      (select t.principal_id from access_tokens t where t.id = ${token}),
+      (select s.principal_id from sessions s where s.id = ${token})) end)`;
+
+/** Who may send the requests that are counted under some keys. */
+export function callersFor(
+  of: LimitParts,
+  rows: readonly CallerRow[] | null,
+  config: Pick<GatewayConfig, 'token_groups' | 'auth'>,
+): Callers {
+  const keyed = Object.entries(FACT_OF_SCOPE).flatMap(([scope, fact]) => {
+    const key = of[scope as keyof typeof FACT_OF_SCOPE];
+    return key === undefined ? [] : [[fact, key] as const];
+  });
+  const known: KnownFacts = new Map(keyed);
+  const ways = (rows ?? []).map((row) => factsOf(row, config));
+  const contradicts = (way: KnownFacts) => keyed.some(([fact, key]) => way.has(fact) && way.get(fact) !== key);
+  return { known, ways: ways.filter((way) => !contradicts(way)).map((way) => new Map([...way, ...known])) };
+}
+
+function factsOf(row: CallerRow, config: Pick<GatewayConfig, 'token_groups' | 'auth'>): KnownFacts {
+  const { kind, email, groups, team, project, token_id, token_name } = row;
+  const is_session = kind === 'session';
+  const token_group = is_session ? tokenGroupOf(config, groups) : row.token_group;
+  return new Map<string, unknown>([
+    ['principal.id', `user:${email}`],
+    ['principal.email', email],
+    ['principal.kind', kind],
+    ['principal.groups', is_session ? groups : [...new Set([token_group!, ...groups])]],
+    ['principal.roles', is_session ? rolesOf(config.auth ?? {}, groups) : []],
+    ['principal.token.group', token_group ?? null],
+    // Of whoever has no session now, nobody knows with which team the next one begins.
+    ...(team === undefined ? [] : [['principal.team', team] as const]),
+    ...(project === undefined ? [] : [['principal.project', project] as const]),
+    ...(token_id === undefined ? [] : [['principal.token.id', token_id] as const]),
+    ...(token_name === undefined ? [] : [['principal.token.name', token_name] as const]),
+  ]);
+}
+
+function commonFacts({ known, ways }: Callers): KnownFacts {
+  const [first, ...others] = ways;
+  if (first === undefined) return known;
+  const isCommon = ([fact, value]: readonly [string, unknown]) =>
+    others.every((way) => way.has(fact) && JSON.stringify(way.get(fact)) === JSON.stringify(value));
+  return new Map([...first].filter(isCommon));
+}
+
+/** A limit as gateway.yaml writes it. Amounts are in `unit`: USD, requests or tokens. */
+export interface WrittenLimit {
+  /** Name of the rule, or such as `defaults.user_daily_usd`. */
+  readonly rule: string;
+  /** One scope, or several joined by `+`. */
+  readonly scope: string;
+  readonly window: LimitWindow;
+  readonly unit: AmountUnit;
+  /** `null` when it limits members of some groups only. */
+  readonly limit: number | null;
+  readonly by_group: ByGroup;
+  readonly mode: RuleMode;
+  readonly always: boolean;
+  /** Which requests it is for, in the words of the rule; `null` for all. */
+  readonly condition: string | null;
+}
+
+/** Amounts by group of the caller; `null` where those do not decide. */
+type ByGroup = Readonly<Record<string, number>> | null;
+
+/** Who reads what limits there are. */
+export interface LimitReader {
+  /** Who is no administrator is told nothing of other people: neither conditions about them nor who set a limit. */
+  readonly is_admin: boolean;
+}
+
+/** A limit as it is written. */
+export function writtenLimit(written: SpendLimit): WrittenLimit {
+  const { name, scope, window, unit, limit, mode, logic } = written;
+  return {
+    rule: name,
+    scope,
+    window,
+    unit: amountUnit(unit),
+    limit: limit === undefined ? null : shownAmount(unit, limit),
+    by_group: shownByGroup(written),
+    mode,
+    always: logic === true,
+    condition: logic === true ? null : formatCondition(logic),
+  };
+}
+
+function shownByGroup({ unit, by_group }: SpendLimit): ByGroup {
+  if (by_group === undefined) return null;
+  return Object.fromEntries(Object.entries(by_group).map(([group, most]) => [group, shownAmount(unit, most)]));
+}
+
+/** A limit of gateway.yaml on one counter. */
+export interface RuleInForce {
+  /** Name of the rule, or such as `defaults.user_daily_usd`. */
+  readonly rule: string;
+  /** In the unit of the counter; `null` where it depends on the groups of who asks. */
+  readonly limit: number | null;
+  /** The amounts where it does, as people say them. */
+  readonly by_group: ByGroup;
+  readonly mode: RuleMode;
+  readonly always: boolean;
+  /** Which requests it is for, in the words of the rule; `null` for all, and where the reader may not know. */
+  readonly condition: string | null;
+}
+
+/** What a limit comes to for one way in which requests come. */
+interface Applied {
+  /** What is left of its condition: `true`, or a condition over facts that are not known. */
+  readonly rest: unknown;
+  readonly amount: number;
+}
+
+/**
+ * A limit as it is for the requests of some callers; `undefined` where it is for none of them. A condition on who is calling is
+ * decided here; one on the request itself makes it a limit for some requests.
+ */
+export function ruleInForce(written: SpendLimit, callers: Callers, reader: LimitReader): RuleInForce | undefined {
+  const { name: rule, mode, logic, matching } = written;
+  const ways = callers.ways.length === 0 ? [callers.known] : callers.ways;
+  const found = ways.flatMap((way) => appliedTo(written, way));
+  const applied = found.filter((each) => each !== undefined);
+  const amounts = new Set(applied.map(({ amount }) => amount));
+  const [amount] = amounts;
+  if (amount === undefined) return undefined;
+  const is_for_all = applied.length === found.length && applied.every(({ rest }) => rest === true);
+  const rest = simplify(logic, commonFacts(callers));
+  return {
+    rule,
+    limit: amounts.size > 1 ? null : amount,
+    by_group: reader.is_admin && (amounts.size > 1 || (rest === true && !is_for_all)) ? shownByGroup(written) : null,
+    mode,
+    // What such a counter counts is what the rule is for.
+    always: (matching || is_for_all) && amounts.size === 1,
+    condition: rest === true || is_for_all || !mayTell(rest, reader) ? null : formatCondition(rest),
+  };
+}
+
+/** Conditions on callers may name other people. */
+function mayTell(rest: unknown, { is_admin }: LimitReader): boolean {
+  return is_admin || !factsRead(rest).some((fact) => fact.startsWith('principal.'));
+}
+
+/** What a limit comes to, by each group that may decide; `undefined` for requests that it is not for. */
+function appliedTo(written: SpendLimit, way: KnownFacts): (Applied | undefined)[] {
+  const { logic, limit } = written;
+  const rest = simplify(logic, way);
+  if (rest === false) return [undefined];
+  const by_group = Object.entries(written.by_group ?? {});
+  const groups = way.get('principal.groups') as readonly string[] | undefined;
+  // A person whom nobody knows is in no group; where no person is named, each may be in any.
+  const anybody = way.has('principal.email') ? [[]] : [[], ...by_group.map(([group]) => [group])];
+  const choices = groups === undefined ? anybody : [groups];
+  return choices.map((each) => {
+    const amount = amountFor({ limit, by_group }, each);
+    return amount === undefined ? undefined : { rest, amount };
+  });
+}
+
+// When a limit is used up if spending goes on as it did.
+
+/** What a counter shows of its own past. Amounts are in its unit, times in milliseconds since the epoch. */
+export interface Past {
+  readonly spent: number;
+  readonly limit: number;
+  /** When its window began and when that ends. */
+  readonly since: number;
+  readonly resets_at: number;
+  readonly now: number;
+  /** What was spent in the windows before, which have all ended, and how many those are. */
+  readonly before: number;
+  readonly windows_before: number;
+  readonly window: 'day' | 'week' | 'month';
+}
+
+/** How long a limit lasts, and by which assumption. */
+export interface Forecast {
+  /** `none_left`: nothing is left now. `ends`: it is used up before it resets. `lasts`: it is not. */
+  readonly outcome: 'none_left' | 'ends' | 'lasts';
+  /** When nothing is left, in milliseconds since the epoch; absent when it lasts. */
+  readonly ends_at?: number;
+  /** A sentence, with what it assumes. */
+  readonly words: string;
+}
+
+/** So much of a window must be over before its own pace says anything. */
+const TOLD_FROM = 1 / 12;
+const PLURALS = { day: 'days', week: 'weeks', month: 'months' } as const;
+
+/**
+ * When a limit in money is used up: by the pace of this window and by that of those before it, whichever is sooner. The pace
+ * of a window that has hardly begun counts for nothing where there are others to go by.
+ */
+export function forecastOf(past: Past): Forecast {
+  const { spent, limit, since, resets_at, now, windows_before, window } = past;
+  if (spent >= limit) {
+    return {
+      outcome: 'none_left',
+      ends_at: now,
+      words: `Nothing is left until it resets, in ${formatSpan(resets_at - now)}.`,
+    };
+  }
+  const elapsed = Math.max(now - since, 1);
+  const own = { pace: spent / elapsed, assuming: `as since the ${window} began` };
+  const usual = {
+    pace: windows_before === 0 ? 0 : past.before / windows_before / (resets_at - since),
+    assuming:
+      windows_before === 1 ? `as in the ${window} before` : `as in the ${windows_before} ${PLURALS[window]} before`,
+  };
+  const is_telling = elapsed >= (resets_at - since) * TOLD_FROM;
+  const paces = [...(is_telling || windows_before === 0 ? [own] : []), ...(windows_before === 0 ? [] : [usual])];
+  const [fastest] = paces.toSorted((a, b) => b.pace - a.pace);
+  const { pace, assuming } = fastest!;
+  const ends_at = now + (limit - spent) / pace;
+  if (ends_at < resets_at) {
+    const [left, early] = [formatSpan(ends_at - now), formatSpan(resets_at - ends_at)];
+    const words = `If it goes on ${assuming}, nothing is left in ${left}, ${early} before it resets.`;
+    return { outcome: 'ends', ends_at: Math.round(ends_at), words };
+  }
+  const share = Math.round(((spent + pace * (resets_at - now)) / limit) * 100);
+  return { outcome: 'lasts', words: `If it goes on ${assuming}, ${share} % is used when it resets.` };
+}
 
 /** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
 export interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {

@@ -1,8 +1,17 @@
-import type { Clock, CounterName, LimitChanges, LimitStatus, LimitsInForce } from '../../contract/services.ts';
+import type {
+  Clock,
+  CounterName,
+  LimitChanges,
+  LimitDemand,
+  LimitStatus,
+  LimitsInForce,
+  ReservationRequest,
+} from '../../contract/services.ts';
 import { createGroupCommit } from '../../kit/group-commit.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { RUN_TIME_RULE } from './room.ts';
+import { personalCounter } from './limit-names.ts';
+import { counterId, grantedIn, RUN_TIME_RULE } from './room.ts';
 
 /** Nothing was set or granted. */
 export const NO_CHANGES: LimitChanges = { set: null, grants: [] };
@@ -48,11 +57,6 @@ export function createLimitsInForce(options: {
   return { changes: (name) => lookups.run(name) };
 }
 
-/** What all grants add up to. */
-export function grantedIn({ grants }: Pick<LimitChanges, 'grants'>): number {
-  return grants.reduce((sum, { amount }) => sum + amount, 0);
-}
-
 /**
  * Limits that refuse a request, with who changed them at run time. Where that cannot be read the request is refused without: the
  * limit itself is known.
@@ -69,4 +73,45 @@ export function withChanges(exceeded: readonly LimitStatus[], limits: LimitsInFo
 
 function milliseconds(column: string): string {
   return `floor(extract(epoch from ${column}) * 1000)::bigint`;
+}
+
+// What one person is granted within a limit that several share: used once that has no more room, by nobody else.
+
+/** What was asked of the ledger in the end, and what it said. */
+export interface Asked<Decision> {
+  readonly request: ReservationRequest;
+  readonly decision: Decision;
+}
+
+/** Asks for room within what is shared, else within what the person is granted beside it. Raises what asking raises. */
+export async function askWithin<Decision extends { readonly exceeded: readonly LimitStatus[] }>(
+  request: ReservationRequest,
+  ask: (request: ReservationRequest) => Promise<Decision>,
+  limits: LimitsInForce,
+): Promise<Asked<Decision>> {
+  const decision = await ask(request);
+  if (decision.exceeded.length === 0) return { request, decision };
+  const own = await withPersonalRoom(request, decision.exceeded, limits);
+  return own === undefined ? { request, decision } : { request: own, decision: await ask(own) };
+}
+
+/**
+ * The request again, with what its person is granted in the place of limits that have no room; `undefined` where there is one
+ * within which nothing is granted to them. It then counts on that alone: what is shared stays used up as it is.
+ */
+async function withPersonalRoom(
+  request: ReservationRequest,
+  exceeded: readonly LimitStatus[],
+  limits: LimitsInForce,
+): Promise<ReservationRequest | undefined> {
+  const instead = new Map<string, LimitDemand>();
+  for (const limit of exceeded) {
+    const own = personalCounter(limit, request.user);
+    if (own === undefined) return undefined;
+    const { set, ...granted } = await limits.changes(own);
+    if ((set?.amount ?? 0) + grantedIn(granted) === 0) return undefined;
+    instead.set(counterId(limit), { ...own, limit: 0, rule: limit.rule });
+  }
+  const shared = request.demands.filter((demand) => !instead.has(counterId(demand)));
+  return { ...request, demands: [...shared, ...instead.values()] };
 }

@@ -1,14 +1,17 @@
 import type { ChatBound, ModelConfig, OutputBound, UpstreamConfig } from '../../contract/config.ts';
+import { StageError } from '../../contract/errors.ts';
 import { OUTPUT_BOUND_MIN, type Protocol, protocolOf } from '../../contract/protocol.ts';
-import { otherBound } from '../../protocols/body/output-bound.ts';
+import type { EffectivePrice, ModelCatalog, PricedRoute, Served, TokenRates } from '../../contract/services.ts';
+import type { StageContext } from '../../contract/stage.ts';
+import { priceTokens } from '../../kit/money.ts';
+import { otherBound } from '../../protocols/body/fields.ts';
+import { audioPico, costAt, NO_TOKENS, possibleRates } from '../prices/prices.ts';
 
 /** What a request says about the size of its answer, and where it goes. */
 export interface AnswerBounds {
   /** Protocol that the client speaks. */
   readonly protocol: string;
-  /** A context window that the request asks for, in tokens. */
   readonly window_asked?: number | undefined;
-  /** Protocol in which the upstream is asked. */
   readonly upstream_protocol: Protocol;
   readonly input_max: number;
   /** Output bounds of the request by the names of their fields, and the largest of them. */
@@ -105,4 +108,152 @@ function respelt(
   if (protocol !== 'chat' || field === undefined || bounds[field] !== undefined) return bounds;
   const { [otherBound(field)]: bound, ...others } = bounds;
   return bound === undefined ? bounds : { ...others, [field]: bound };
+}
+
+/** The facts that say how many tokens a request asks for, beside its protocol. */
+export const ASKED_FACTS = {
+  reads: ['request.input_tokens_estimate', 'request.input_tokens_max'],
+  reads_if_set: [
+    'request.max_tokens',
+    'request.context_window',
+    'request.choices',
+    'request.output_bounds',
+    'request.iterations',
+    'request.compacts',
+    'route.protocol',
+    'request.cache.ttl',
+    'cache.downgraded',
+  ],
+} as const;
+
+type AskedContext = Pick<
+  StageContext<
+    'request.protocol' | (typeof ASKED_FACTS)['reads'][number],
+    (typeof ASKED_FACTS)['reads_if_set'][number]
+  >,
+  'get'
+>;
+
+/** How many answers a request asks for. */
+export function choicesOf(ctx: AskedContext): number {
+  return ctx.get('request.choices') ?? 1;
+}
+
+/** How many texts a request of an API beside those for models has at most; each may fill the window of its model. */
+export function textsOf(ctx: AskedContext): number {
+  return ctx.get('request.protocol') === 'none' ? choicesOf(ctx) : 1;
+}
+
+/** There are servers that take a bound of 0 for none. Raises invalid_request. */
+export function refuseZeroBound(ctx: AskedContext, { name, supports }: UpstreamConfig): void {
+  if (ctx.get('request.max_tokens') !== 0 || supports.max_tokens_0) return;
+  throw new StageError(
+    'invalid_request',
+    `max_tokens: must be 1 or more: some providers take 0 for no bound at all. Where the upstream "${name}" takes it for no output, an administrator can say so: \`supports.max_tokens_0\`.`,
+    { details: { param: 'max_tokens' } },
+  );
+}
+
+/** The longest cache lifetime the prompt may be written for. Only the Messages protocol leaves that to the request. */
+export function cacheLifetime(ctx: AskedContext): string {
+  if (ctx.get('request.protocol') === 'none') return 'none';
+  if (ctx.get('cache.downgraded') === true) return '5m';
+  const asked = ctx.get('request.cache.ttl') ?? 'none';
+  return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
+}
+
+/** The context window of a model; a beta header may ask for a longer one, and the upstream may grant it. */
+export function windowOf(ctx: AskedContext, { context_window }: ModelConfig): number {
+  return Math.max(context_window, ctx.get('request.context_window') ?? 0);
+}
+
+/** The most tokens a request can use of a model. */
+export function mostTokensOf(ctx: AskedContext, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
+  const max_tokens = ctx.get('request.max_tokens');
+  const bounds = ctx.get('request.output_bounds') ?? (max_tokens === undefined ? {} : { max_tokens });
+  return mostTokens(model, upstream, {
+    window_asked: ctx.get('request.context_window'),
+    protocol: ctx.get('request.protocol'),
+    upstream_protocol: (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages',
+    input_max: ctx.get('request.input_tokens_max'),
+    output_bounds: bounds as Readonly<Record<string, number>>,
+    max_tokens,
+    choices: choicesOf(ctx),
+    iterations: ctx.get('request.iterations') ?? 1,
+    compacts: ctx.get('request.compacts') ?? false,
+  });
+}
+
+/** The tokens a request counts as against limits by tokens. */
+export function likelyTokens(ctx: AskedContext, model: ModelConfig): number {
+  const { max_output_tokens } = model;
+  const input = Math.min(ctx.get('request.input_tokens_estimate'), windowOf(ctx, model) * textsOf(ctx));
+  return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
+}
+
+/** The most a request can use. */
+export interface MostUsage extends Pick<MostTokens, 'input' | 'output'> {
+  /** As in `MostTokens`; absent: once, and never to summarize. */
+  readonly runs?: number;
+  readonly compactions?: number;
+  readonly compaction_output?: number;
+  /** Longest cache lifetime it asks for. */
+  readonly cache_ttl: string;
+  /** Most uses of each tool that the upstream runs. */
+  readonly server_tools?: Readonly<Record<string, number>>;
+  /** Uses beyond those, of whichever tool is the most expensive. */
+  readonly any_tool?: number;
+  readonly asked?: Served;
+  /** Whether its input, and its answer, may be audio. */
+  readonly audio?: { readonly input: boolean; readonly output: boolean };
+}
+
+/** The most that usage can cost, in nano-USD: the whole input at the most expensive price that the cache lifetime allows. */
+export function highestCost(models: ModelCatalog, model: ModelConfig, most: MostUsage, route: PricedRoute): number {
+  const { runs = 1, compactions = 0, compaction_output = 0 } = most;
+  const price = models.price(model, route);
+  const tools = costAt(price, price, { ...NO_TOKENS, server_tools: most.server_tools ?? {} });
+  const any_tool = toolFees(price, most.any_tool ?? 0);
+  const costs = possibleRates(price, most.asked ?? {}).map((rates) => {
+    const run = runCost(price, rates, most, most.output);
+    const compaction = compactions === 0 ? 0 : runCost(price, rates, most, compaction_output);
+    return runs * run + compactions * compaction;
+  });
+  return Math.min(Number.MAX_SAFE_INTEGER, tools + any_tool + Math.max(...costs));
+}
+
+function toolFees({ server_tools_pico: fees }: EffectivePrice, uses: number): number {
+  return uses === 0 ? 0 : priceTokens([uses], [Math.max(0, ...Object.values(fees))]);
+}
+
+function runCost(
+  price: EffectivePrice,
+  rates: TokenRates,
+  { input, cache_ttl, audio }: MostUsage,
+  output: number,
+): number {
+  const { pico, long_context } = rates;
+  const cost = (tokens: number, kinds: TokenRates['pico']) => {
+    const kind = mostExpensiveKind(kinds, cache_ttl);
+    const of_audio = audioPico(kinds);
+    const is_heard = audio?.input === true && of_audio.input > kinds[kind];
+    const is_spoken = audio?.output === true && of_audio.output > kinds.output;
+    return costAt(price, rates, {
+      ...{ ...NO_TOKENS, output, [is_heard ? 'input' : kind]: tokens },
+      audio: { input: is_heard ? tokens : 0, output: is_spoken ? output : 0 },
+    });
+  };
+  if (long_context === undefined || input <= long_context.above_input_tokens) return cost(input, pico);
+  // It may turn out shorter than it can be at most, and a tier may be cheaper than what lies below it.
+  return Math.max(cost(long_context.above_input_tokens, pico), cost(input, long_context.pico));
+}
+
+type InputKind = 'input' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h';
+
+/** An upstream reads from its cache unasked, and writes to it for the lifetime that was asked for. */
+function mostExpensiveKind(pico: TokenRates['pico'], cache_ttl: string): InputKind {
+  let most_expensive: InputKind = pico.cache_read > pico.input ? 'cache_read' : 'input';
+  if (cache_ttl !== 'none' && pico.cache_write_5m > pico[most_expensive]) most_expensive = 'cache_write_5m';
+  if (cache_ttl === '1h' && pico.cache_write_1h > pico[most_expensive]) most_expensive = 'cache_write_1h';
+  return most_expensive;
 }

@@ -6,7 +6,7 @@ import { idsAt } from '../prices/catalogue.ts';
 import { cataloguedModels } from '../prices/known-models.ts';
 import { costAt, createPriceBook, NO_TOKENS } from '../prices/prices.ts';
 import { overshootOf } from './room.ts';
-import { type SpendLimit, spendLimits } from './spend-limits.ts';
+import { spendLimits } from './spend-limits.ts';
 
 /** The request that can cost the most, in tokens. */
 export interface MostExpensiveRequest {
@@ -90,15 +90,11 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
   }
   const most_expensive = mostExpensiveRequest(config);
   const limits = enforced.map((limit) => {
-    const share = overshootOf(largestAmount(limit), overshoot_percent);
+    const share = overshootOf(Math.max(limit.limit ?? 0, ...Object.values(limit.by_group ?? {})), overshoot_percent);
     return { name: limit.name, bound_nano_usd: Math.max(share, most_expensive?.cost_nano_usd ?? 0) };
   });
   const bound_nano_usd = Math.max(...limits.map((limit) => limit.bound_nano_usd));
   return { bound_nano_usd, limits, ...(most_expensive && { most_expensive }), not_bounded };
-}
-
-function largestAmount({ limit = 0, by_group = {} }: SpendLimit): number {
-  return Math.max(limit, ...Object.values(by_group));
 }
 
 /** The most expensive request that any model takes at any upstream, by any price of any time; `undefined` without models. */

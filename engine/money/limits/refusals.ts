@@ -1,16 +1,115 @@
 import type { Window } from '../../contract/config.ts';
 import { type ErrorDetails, StageError } from '../../contract/errors.ts';
-import type { LimitStatus } from '../../contract/services.ts';
+import type { CounterName, CounterStatus, LimitStatus } from '../../contract/services.ts';
 import { formatUsd, nanoToUsd } from '../../kit/money.ts';
 import { NEXT_ROOM_SECONDS } from '../../kit/patience.ts';
 import { formatInZone, formatMinuteFrom } from '../../kit/zoned-time.ts';
-import type { LimitHeaders } from './limit-headers.ts';
 import { lackOf, type Needs, neededIn, RUN_TIME_RULE } from './room.ts';
 import { describeAmount, describeCounter, windowAdjective } from './spend-limits.ts';
 
+type Headers = Readonly<Record<string, string>>;
+
+/** From these shares of a limit on callers are warned, and warned for the last time. */
+const WARNING_PERCENT = 75;
+const LAST_WARNING_PERCENT = 95;
+/** What is not refused is never said to be used up: clients stop at 1. */
+const PERCENT_MAX = 99;
+
+const NONE: Headers = {};
+
+/** @param header_prefix of the profile, such as `vendor`. */
+export function limitHeaders(header_prefix: string) {
+  const prefix = `${header_prefix}-ratelimit-`;
+  const names = namesUnder(prefix);
+  return {
+    /** What the names of all of them begin with, and those of the upstream's own. */
+    prefix,
+    /** Of an answer: the limit that is used up the furthest; none without a limit. */
+    onSuccess(statuses: readonly LimitStatus[]): Headers {
+      const nearest = nearestLimit(statuses);
+      if (nearest === undefined) return NONE;
+      const percent = percentOf(nearest.limit, nearest.spent + nearest.reserved);
+      const status = percent >= WARNING_PERCENT ? 'allowed_warning' : 'allowed';
+      const reset = unixSeconds(nearest);
+      const headers: Record<string, string> = {
+        [names.status]: status,
+        [names.claim]: 'overage',
+        [names.overage_status]: status,
+        [names.utilization]: (Math.min(percent, PERCENT_MAX) / 100).toFixed(2),
+        [names.reset]: reset,
+        [names.overage_reset]: reset,
+      };
+      if (percent >= WARNING_PERCENT) headers[names.threshold] = percent >= LAST_WARNING_PERCENT ? '0.95' : '0.75';
+      return headers;
+    },
+    // Without the claim and the overage status: clients would show a text of their own instead of the refusal's.
+    /** Of a refusal because this limit in money has no room. */
+    onRefusal(exceeded: LimitStatus): Headers {
+      const reset = unixSeconds(exceeded);
+      return {
+        [names.status]: 'rejected',
+        [names.reset]: reset,
+        [names.overage_reset]: reset,
+        [names.utilization]: '1',
+        [names.threshold]: '1',
+        [names.period]: windowAdjective(exceeded.window as Window),
+        [names.disabled_reason]: 'org_spend_cap_reached',
+        ...(!isOwn(exceeded) && { [names.scope]: 'group_pool' }),
+      };
+    },
+    /** Of a refusal because limits cannot be read. */
+    unreadable: { [names.disabled_reason]: 'fetch_error' },
+  };
+}
+
+/** The headers that tell callers how much of their limits is used, under the names of one profile. */
+export type LimitHeaders = ReturnType<typeof limitHeaders>;
+
+function namesUnder(prefix: string) {
+  const unified = `${prefix}unified-`;
+  return {
+    status: `${unified}status`,
+    claim: `${unified}representative-claim`,
+    reset: `${unified}reset`,
+    overage_status: `${unified}overage-status`,
+    utilization: `${unified}overage-utilization`,
+    threshold: `${unified}overage-surpassed-threshold`,
+    overage_reset: `${unified}overage-reset`,
+    period: `${unified}overage-period`,
+    disabled_reason: `${unified}overage-disabled-reason`,
+    scope: `${unified}overage-scope`,
+  } as const;
+}
+
+/** Whether a counter counts one caller only, and not what others do as well. */
+function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
+  return scope.split('+').some((each) => each === 'user' || each === 'token');
+}
+
+/** Whole percent of a limit, from 0; a limit of nothing is used up. */
+export function percentOf(limit: number, amount: number): number {
+  // Multiplied first: 57 / 100 is a little less than 57 percent.
+  return limit > 0 ? Math.max(0, Math.floor((100 * amount) / limit)) : 100;
+}
+
+function shareUsed({ limit, spent, reserved }: LimitStatus): number {
+  return limit > 0 ? (spent + reserved) / limit : 1;
+}
+
+function nearestLimit(statuses: readonly LimitStatus[]): LimitStatus | undefined {
+  let nearest = statuses[0];
+  for (let i = 1; i < statuses.length; i++) {
+    if (shareUsed(statuses[i]!) > shareUsed(nearest!)) nearest = statuses[i];
+  }
+  return nearest;
+}
+
+function unixSeconds({ resets_at }: LimitStatus): string {
+  return String(Math.ceil((resets_at ?? 0) / 1000));
+}
+
 /** What an operator decides about refusals. */
 export interface RefusalStyle {
-  /** HTTP status of a refusal for money. */
   readonly status: number;
   /** Ends every refusal instead of our own advice. */
   readonly advice: string | undefined;
@@ -266,4 +365,106 @@ function refuseRate(
       amounts: unit === 'tokens' ? `${counted}, and ${needs}` : counted,
     };
   }
+}
+
+/** What somebody has spent in a window of its own. Amounts are in cents, with decimals; `null` where nothing limits it. */
+interface WindowUsage {
+  readonly limit: number | null;
+  readonly used_credits: number;
+  /** Percent. */
+  readonly utilization: number | null;
+  readonly resets_at: string;
+}
+
+/** A limit in money that somebody comes under, alone or with others. */
+interface LimitUsage {
+  readonly kind: 'spend';
+  readonly group: string;
+  readonly percent: number;
+  readonly resets_at: string;
+  readonly severity: 'normal' | 'warning' | 'critical';
+  /** Whether it is the one that `extra_usage` is about. */
+  readonly is_active: boolean;
+  readonly scope: string;
+  readonly rule: string;
+}
+
+/** What a caller has spent and may spend; the body of `GET /api/oauth/usage`. Amounts are in cents, with decimals. */
+export interface UsageReport {
+  /** About the active limit, whichever window it has; without any limit about the month. */
+  readonly extra_usage: {
+    readonly is_enabled: true;
+    readonly monthly_limit: number | null;
+    readonly used_credits: number;
+    readonly utilization: number | null;
+    readonly currency: 'USD';
+    readonly daily: WindowUsage;
+    readonly weekly: WindowUsage;
+  };
+  readonly limits: readonly LimitUsage[];
+}
+
+const NANO_USD_PER_CENT = 1e7;
+
+/** @param statuses counters in money; those of the user's own day, week and month must be among them. */
+export function usageReport(statuses: readonly CounterStatus[]): UsageReport {
+  const nearest = furthestLimit(statuses);
+  const { limit, used_credits, utilization } = windowUsage(nearest ?? ownStatus('month', statuses));
+  return {
+    extra_usage: {
+      is_enabled: true,
+      monthly_limit: limit,
+      used_credits,
+      utilization,
+      currency: 'USD',
+      daily: windowUsage(ownStatus('day', statuses)),
+      weekly: windowUsage(ownStatus('week', statuses)),
+    },
+    limits: statuses.flatMap((limit_status) => limitUsage(limit_status, limit_status === nearest)),
+  };
+}
+
+/** The limit that is used up the furthest; of those with nothing left the one that resets last. */
+function furthestLimit(statuses: readonly CounterStatus[]): CounterStatus | undefined {
+  const share = ({ limit, spent }: CounterStatus) => (limit! > 0 ? Math.min(1, spent / limit!) : 1);
+  const limited = statuses.filter(({ limit }) => limit !== null);
+  const [nearest] = limited.toSorted(
+    (a, b) => share(b) - share(a) || (share(a) === 1 ? b.resets_at! - a.resets_at! : 0) || a.limit! - b.limit!,
+  );
+  return nearest;
+}
+
+function ownStatus(window: Window, statuses: readonly CounterStatus[]): CounterStatus {
+  const own = statuses.filter((each) => each.scope === 'user' && each.window === window);
+  const [least] = own.toSorted((a, b) => (a.limit ?? Number.MAX_VALUE) - (b.limit ?? Number.MAX_VALUE));
+  if (least === undefined) throw new Error(`nobody asked for the status of the user's ${window}`);
+  return least;
+}
+
+function windowUsage(limit_status: CounterStatus): WindowUsage {
+  const { limit, spent } = limit_status;
+  return {
+    limit: limit === null ? null : limit / NANO_USD_PER_CENT,
+    used_credits: spent / NANO_USD_PER_CENT,
+    utilization: percentUsed(limit_status),
+    resets_at: resetTime(limit_status),
+  };
+}
+
+function limitUsage(limit_status: CounterStatus, is_active: boolean): LimitUsage[] {
+  const percent = percentUsed(limit_status);
+  if (percent === null) return [];
+  const { window, scope, rule } = limit_status;
+  const severity = percent >= LAST_WARNING_PERCENT ? 'critical' : percent >= WARNING_PERCENT ? 'warning' : 'normal';
+  const group = windowAdjective(window as Window);
+  return [{ kind: 'spend', group, percent, resets_at: resetTime(limit_status), severity, is_active, scope, rule }];
+}
+
+/** Whole percent from 0 to 100; `null` without a limit. */
+function percentUsed({ limit, spent }: CounterStatus): number | null {
+  return limit === null ? null : Math.min(100, percentOf(limit, spent));
+}
+
+function resetTime({ resets_at }: CounterStatus): string {
+  return new Date(resets_at!).toISOString();
 }

@@ -4,6 +4,7 @@
  * @module
  */
 import type {
+  CounterName,
   CounterStatus,
   LimitChanges,
   LimitDemand,
@@ -16,7 +17,6 @@ import type {
 export interface CounterNumbers extends Pick<LimitStatus, 'spent' | 'reserved' | 'in_flight' | 'most' | 'resets_at'> {
   /** The limit that takes the place of the configured ones. */
   readonly set: number | null;
-  /** What all grants add up to. */
   readonly granted: number;
   /** Who set and granted it, where that was read as well. */
   readonly changes?: LimitChanges;
@@ -31,7 +31,6 @@ export interface DemandStatus extends LimitDemand {
   readonly in_force: number | null;
   readonly spent: number;
   readonly reserved: number;
-  /** What the request needs of it. */
   readonly needed: number;
   /** Whether there is room for it; always where nothing limits it. */
   readonly room: boolean;
@@ -167,4 +166,85 @@ export function isLimit(status: CounterStatus): status is LimitStatus {
 /** Order in which exceeded limits are reported: the one that resets last first, of those that reset together the smallest. */
 export function byLatestReset(a: LimitStatus, b: LimitStatus): number {
   return (b.resets_at ?? 0) - (a.resets_at ?? 0) || a.limit - b.limit;
+}
+
+/** What tells a counter from all others, as one text. */
+export const counterId = ({ scope, key, window, unit }: CounterName): string =>
+  JSON.stringify([scope, key, window, unit]);
+
+/** What all grants add up to. */
+export function grantedIn({ grants }: Pick<LimitChanges, 'grants'>): number {
+  return grants.reduce((sum, { amount }) => sum + amount, 0);
+}
+
+/** What a counter holds in its current window; numbers in its unit. */
+export interface Balance extends CounterName {
+  readonly spent: number;
+  readonly reserved: number;
+  /** The most that what is reserved can come to; as much as is reserved where absent. */
+  readonly most?: number;
+  /** How many requests it is for; where absent one, or as many as are counted. */
+  readonly in_flight?: number;
+}
+
+/** What a ledger counts, and the limits that were set and granted at run time; amounts in the unit of their counter. */
+export interface Counted {
+  readonly balances: readonly Balance[];
+  readonly settings?: readonly (CounterName & Changed)[];
+  /** `expires_at` in milliseconds since the epoch. */
+  readonly grants?: readonly (CounterName & Changed & { readonly expires_at: number })[];
+}
+
+/** An amount that was set or granted; when (in milliseconds since the epoch) and by whom, where that is known. */
+interface Changed {
+  readonly amount: number;
+  readonly changed?: { readonly at: number; readonly by: string };
+}
+
+const BY_NOBODY = { at: 0, by: 'nobody' };
+
+/** Whether a counter holds something for the requests of a balance: one, or as many as are counted. */
+export function inFlightOf({ in_flight, unit, reserved }: Balance): number {
+  return in_flight ?? (unit === 'requests' ? reserved : Number(reserved > 0));
+}
+
+/** Demands with the numbers of their counters, at a moment in milliseconds since the epoch. */
+export function withCounters(demands: readonly LimitDemand[], counted: Counted, now: number): CountedDemand[] {
+  const { balances, settings = [], grants = [] } = counted;
+  const active = grants.filter(({ expires_at }) => now < expires_at);
+  const numbersOf = (id: string): CounterNumbers => {
+    const held = balances.filter((balance) => counterId(balance) === id);
+    const setting = settings.find((each) => counterId(each) === id);
+    const changes: LimitChanges = {
+      set: setting === undefined ? null : { amount: setting.amount, ...(setting.changed ?? BY_NOBODY) },
+      grants: active
+        .filter((grant) => counterId(grant) === id)
+        .map(({ amount, expires_at, changed = BY_NOBODY }, i) => ({
+          id: `grant ${i + 1}`,
+          amount,
+          expires_at,
+          ...changed,
+        }))
+        .toSorted((a, b) => a.expires_at - b.expires_at),
+    };
+    const granted = grantedIn(changes);
+    const sum = (of: (balance: Balance) => number) => held.reduce((all, balance) => all + of(balance), 0);
+    return {
+      spent: sum(({ spent }) => spent),
+      reserved: sum(({ reserved }) => reserved),
+      most: sum(({ most, reserved }) => most ?? reserved),
+      in_flight: sum(inFlightOf),
+      resets_at: null,
+      set: setting?.amount ?? null,
+      granted,
+      ...((setting !== undefined || granted > 0) && { changes }),
+    };
+  };
+  const known = new Map<string, CounterNumbers>();
+  return demands.map((demand) => {
+    const id = counterId(demand);
+    const numbers = known.get(id) ?? numbersOf(id);
+    known.set(id, numbers);
+    return [demand, numbers];
+  });
 }

@@ -1,22 +1,218 @@
 import type { ModelConfig } from '../../contract/config.ts';
+import { NO_MODEL } from '../../contract/no-model.ts';
 import type {
   AudioTokens,
   Billed,
   CacheLifetime,
+  EffectivePrice,
+  Log,
   ModelCatalog,
+  Outcome,
   PricedRoute,
+  PriceNote,
   Provenance,
   Served,
   TokenCounts,
   Usage,
 } from '../../contract/services.ts';
-import { partsOf, sumOf, type UsedPart } from '../../protocols/usage/parts.ts';
-import type { UsageReading } from '../../protocols/usage/reading.ts';
-import { isAudioUnpriced } from './audio.ts';
-import type { Bill } from './bill.ts';
-import { boundUsage, type Possible } from './possible.ts';
-import { costOfParts, picoFor } from './prices.ts';
-import { billedRates, notableServing, unpricedServing } from './served-prices.ts';
+import type { StageContext } from '../../contract/stage.ts';
+import { createOnceLog } from '../../kit/once-log.ts';
+import { cacheTokens, partsOf, relayedOutput, sumOf, type UsageReading, type UsedPart } from '../../protocols/usage.ts';
+
+import { type Ending, settleUnknown } from '../ledger/ending.ts';
+import {
+  billedRates,
+  costOfParts,
+  isAudioUnpriced,
+  NO_TOKENS,
+  notableServing,
+  picoFor,
+  unpricedServing,
+  unpricedTools,
+} from './prices.ts';
+
+/** What a forwarded request used and where each number came from. */
+export interface Bill {
+  readonly usage: Usage;
+  readonly provenance: Readonly<Record<keyof TokenCounts | 'cost', Provenance>> & {
+    readonly server_tools?: Provenance;
+  };
+  /** Whether nothing was used by the upstream's word, whatever its answer says beside. */
+  readonly is_empty?: true;
+}
+
+/** How a forwarded request ended, and what is known of it beside its response. */
+export interface Circumstances {
+  readonly ending: Ending;
+  readonly aborted: boolean;
+  readonly input_estimate: number;
+  readonly output_max: number;
+  readonly cache_asked: CacheLifetime;
+  readonly relayed_bytes: number;
+  /** Tools that cost something when they are used, by name. */
+  readonly fees: EffectivePrice['server_tools_pico'];
+}
+
+/** The bill of a request that used nothing, by the upstream's word. */
+export function emptyBill(): Bill {
+  return { ...billOf(NO_TOKENS, 'upstream', 'upstream', 'upstream'), is_empty: true };
+}
+
+/** Decides what a forwarded request used. Every number the upstream did not report is an estimate, never nothing. */
+export function billFor(reading: UsageReading, { ending, aborted, ...request }: Circumstances): Bill {
+  const guess = aborted ? 'abort' : 'estimate';
+  if (ending === 'refused') return emptyBill();
+  const { reported, seen, complete, deltas } = reading;
+  // Nothing that a model said: nothing to charge.
+  if (ending === 'failed' && !seen && deltas === 0)
+    return { ...billOf(NO_TOKENS, 'estimate', 'estimate', 'estimate'), is_empty: true };
+
+  const cache = cacheTokens(reported, request.cache_asked);
+  const input = inputTokens(reported, cache, request.input_estimate);
+  const final = complete && reported.output !== undefined && isCredible(reading);
+  const output = final
+    ? reported.output!
+    : Math.max(reported.output ?? 0, Math.min(request.output_max, relayedOutput(reading, request.relayed_bytes)));
+  const bill = billOf(
+    withAudio({ input, output, ...cache }, reported),
+    reported.input === undefined ? guess : 'upstream',
+    final ? 'upstream' : guess,
+    seen ? 'upstream' : guess,
+  );
+  const server_tools = toolsUsed(reading, final, request.fees);
+  if (server_tools === undefined) return bill;
+  return {
+    usage: { ...bill.usage, server_tools },
+    provenance: { ...bill.provenance, server_tools: final ? 'upstream' : guess },
+  };
+}
+
+/** Deltas that one token can be cut into at most: there are servers that send letter by letter. */
+const DELTAS_PER_TOKEN = 20;
+
+/** Whether a final count can be one: every delta was a token, or one before it was; a count from the start need not be final. */
+function isCredible({ reported, counted, deltas }: UsageReading): boolean {
+  const { output = 0 } = reported;
+  return output >= deltas || (counted && output * DELTAS_PER_TOKEN >= deltas);
+}
+
+/**
+ * Uses of tools by name; `undefined` without any. Before the final count, uses that began count as well where they cost
+ * something.
+ */
+export function toolsUsed(
+  { server_tools: reported, tools_begun: begun }: UsageReading,
+  final: boolean,
+  fees: EffectivePrice['server_tools_pico'],
+): Record<string, number> | undefined {
+  if (reported === undefined && (final || begun === undefined)) return undefined;
+  const used: Record<string, number> = {};
+  for (const tool in reported) if (reported[tool]! > 0) used[tool] = reported[tool]!;
+  if (!final) {
+    for (const tool in begun) if (tool in fees) used[tool] = Math.max(reported?.[tool] ?? 0, begun[tool]!);
+  }
+  return Object.keys(used).length === 0 ? undefined : used;
+}
+
+/** Input that was not cached; while the upstream has not said how much, what the estimate leaves of it. */
+export function inputTokens(
+  { input }: UsageReading['reported'],
+  { cache_read, cache_write_5m, cache_write_1h }: ReturnType<typeof cacheTokens>,
+  estimate: number,
+): number {
+  return input ?? Math.max(0, estimate - cache_read - cache_write_5m - cache_write_1h);
+}
+
+/** Tokens with what of them the upstream counted as audio. Audio has no discount for what is cached. */
+export function withAudio(tokens: TokenCounts, reported: UsageReading['reported']): Usage {
+  const { audio_input = 0, audio_output = 0 } = reported;
+  if (audio_input === 0 && audio_output === 0) return tokens;
+  const heard = Math.min(audio_input, tokens.input + tokens.cache_read);
+  const input = Math.max(tokens.input, heard);
+  return {
+    ...tokens,
+    input,
+    cache_read: tokens.cache_read - (input - tokens.input),
+    audio: { input: heard, output: Math.min(audio_output, tokens.output) },
+  };
+}
+
+function billOf(usage: Usage, input: Provenance, output: Provenance, cache: Provenance): Bill {
+  const all = [input, output, cache];
+  const cost = all.includes('abort') ? 'abort' : all.includes('estimate') ? 'estimate' : 'upstream';
+  return {
+    usage,
+    provenance: { input, output, cache_read: cache, cache_write_5m: cache, cache_write_1h: cache, cost },
+  };
+}
+
+/** The most tokens that a request can have used. */
+export interface Possible {
+  /** What it was found to need before it was forwarded, every run of the model counted. */
+  readonly input: number;
+  readonly output: number;
+  /** What no answer can pass, whatever was asked for: the window of the model for every run. */
+  readonly input_limit: number;
+  /** How often each model can have been run that the request names beside its own. */
+  readonly other_runs: number;
+}
+
+/** What was reported, or where that is impossible the most that is possible, and which of the two numbers it was. */
+export interface Bounded {
+  readonly tokens: TokenCounts;
+  readonly impossible: readonly ('input' | 'output')[];
+}
+
+/** Where nothing was reserved, nobody has looked at what the request can take. */
+const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity, other_runs: Infinity };
+
+/** Most bytes of UTF-8 for one of the characters that JavaScript counts. */
+const UTF8_PER_CHAR = 3;
+
+/**
+ * The most tokens that an answer can have used, from what was found before. Where nothing is hidden from the client, that is
+ * no more than the bytes it was sent: no tokenizer makes more tokens of a text.
+ */
+export function possibleFor(
+  most: Possible = UNBOUNDED,
+  { context_window, supports }: Pick<ModelConfig, 'context_window' | 'supports'>,
+  chars: number,
+): Possible {
+  const is_open = supports.thinking === 'none' && most.input_limit <= context_window && chars > 0;
+  return is_open ? { ...most, output: Math.min(most.output, UTF8_PER_CHAR * chars) } : most;
+}
+
+const NOTHING: Bounded['impossible'] = Object.freeze([]);
+
+/** Kinds of input, the most expensive first as a rule. */
+const INPUT_KINDS = ['cache_write_1h', 'cache_write_5m', 'input', 'cache_read'] as const;
+
+/** Bounds what an upstream reported by what is possible. What can't be believed in one number is not believed at all. */
+function boundUsage(tokens: TokenCounts, { input, output, input_limit }: Omit<Possible, 'other_runs'>): Bounded {
+  const all_input = tokens.input + tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
+  if (all_input <= input_limit && tokens.output <= output) return { tokens, impossible: NOTHING };
+  const impossible: ('input' | 'output')[] = [];
+  let bounded = tokens;
+  if (all_input > input_limit) {
+    impossible.push('input');
+    bounded = { ...bounded, ...inputUpTo(tokens, input) };
+  }
+  if (tokens.output > output) {
+    impossible.push('output');
+    bounded = { ...bounded, output };
+  }
+  return { tokens: bounded, impossible };
+}
+
+function inputUpTo(tokens: TokenCounts, most: number): Pick<TokenCounts, (typeof INPUT_KINDS)[number]> {
+  let left = most;
+  const counts = INPUT_KINDS.map((kind) => {
+    const count = Math.min(tokens[kind], left);
+    left -= count;
+    return [kind, count] as const;
+  });
+  return Object.fromEntries(counts) as Pick<TokenCounts, (typeof INPUT_KINDS)[number]>;
+}
 
 /** What decides the price of an answer beside what it used. */
 export interface Charging {
@@ -25,7 +221,6 @@ export interface Charging {
   readonly model: ModelConfig;
   readonly others: readonly ModelConfig[];
   readonly route: PricedRoute;
-  /** How the request asked to be served. */
   readonly asked: Served;
   readonly cache_asked: CacheLifetime;
   readonly possible: Possible;
@@ -43,7 +238,6 @@ export interface Charged {
   readonly impossible: readonly ('input' | 'output')[];
   /** Whether it was served in a way that has no price, so that the most expensive counts. */
   readonly unpriced_serving: boolean;
-  /** Whether it has audio without a price of its own. */
   readonly unpriced_audio: boolean;
 }
 
@@ -183,4 +377,106 @@ function billedAs(
     ...(runs !== undefined && parts.length === 1 && parts[0]!.model !== model && { model: parts[0]!.model.id }),
   };
   return Object.keys(billed).length === 0 ? undefined : billed;
+}
+
+// What requests cost to APIs beside those for models, whose answers need not say what they used.
+
+/** What is known of the cost of such a request, in nano-USD. */
+export interface OtherCosts {
+  readonly model: string;
+  /** What the operator says that one request costs. */
+  readonly per_request: number | undefined;
+  /** The most it can cost by the price of its model. */
+  readonly most: number;
+  /** Whether what is possibly billed counts against limits: `reserve: worst_case`. */
+  readonly counts_possible: boolean;
+}
+
+/** A charge of which nobody knows the tokens. */
+export interface OtherCharge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
+  readonly usage: TokenCounts;
+  readonly cost: number;
+}
+
+/** Whether an answer tells what the request used, in tokens that have a price. */
+export function tellsUsage(reading: UsageReading, model: string): boolean {
+  return model !== NO_MODEL.id && reading.seen;
+}
+
+/**
+ * The charge of a request whose answer does not tell its usage: what the operator says, else the most its model can cost, else
+ * nothing. Tokens are never made up.
+ */
+export function chargeUnknown(ending: Exclude<Ending, 'refused'>, costs: OtherCosts): OtherCharge {
+  const { model, per_request, most, counts_possible } = costs;
+  const [amount, by] =
+    per_request !== undefined
+      ? ([per_request, 'per_request'] as const)
+      : model === NO_MODEL.id
+        ? ([0, 'unknown'] as const)
+        : ([most, 'most'] as const);
+  if (ending !== 'failed') return { usage: NO_TOKENS, provenance: unknownBy(by), cost: amount };
+  const bounds = { known: 0, most: amount, usual: undefined, counts_possible };
+  const { cost_nano_usd, possibly_billed_nano_usd, by: found } = settleUnknown('failed', bounds);
+  return { usage: NO_TOKENS, provenance: unknownBy(found ?? 'unknown'), cost: cost_nano_usd, possibly_billed_nano_usd };
+}
+
+function unknownBy(cost: Outcome['provenance'][string]): Outcome['provenance'] {
+  const unknown = 'unknown';
+  return {
+    input: unknown,
+    output: unknown,
+    cache_read: unknown,
+    cache_write_5m: unknown,
+    cache_write_1h: unknown,
+    cost,
+  };
+}
+
+type OddContext = Pick<StageContext<'request.id' | 'request.model' | 'route.upstream', never, never>, 'get' | 'trace'>;
+
+/**
+ * Makes what logs the odd things about a charge and says what its provenance notes of them; what has no price is told once for each
+ * model and tool.
+ */
+export function createOddities(log: Log) {
+  const tellOnce = createOnceLog(log);
+  return (
+    ctx: OddContext,
+    reading: UsageReading,
+    charged: Charged,
+    price: EffectivePrice,
+  ): Readonly<Record<string, Provenance | PriceNote>> => {
+    const { usage, impossible, unpriced_serving, unpriced_audio } = charged;
+    const request = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
+    const fields = { ...request, upstream: ctx.get('route.upstream') };
+    const model = ctx.get('request.model');
+    if (reading.unusable)
+      log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
+    if (impossible.length > 0) {
+      const what = 'the upstream reported more usage than is possible; the most that is possible was booked';
+      log.warn({ ...fields, impossible }, what);
+    }
+    if (unpriced_serving) {
+      const { service_tier, speed, inference_geo } = reading.served ?? {};
+      const how = { model, service_tier, speed, inference_geo };
+      tellOnce(how, 'an answer was served in a way that has no price; it was charged at the most expensive there is');
+    }
+    if (unpriced_audio) {
+      const what =
+        'audio was used that has no price of its own (audio_input, audio_output); it was charged at a multiple of the price of text';
+      tellOnce({ model }, what);
+    }
+    const unknown_model = price.source === 'prices.unknown_model';
+    if (unknown_model) tellOnce({ model }, 'a model without a price was charged by prices.unknown_model');
+    const unpriced = usage.server_tools === undefined ? [] : unpricedTools(price, usage);
+    for (const tool of unpriced) tellOnce({ model, tool }, 'a tool without a price was used; it cost nothing');
+    return {
+      ...clampedNumbers(impossible),
+      ...(unpriced_serving && { price: 'unknown_tier' as const }),
+      ...(unpriced_audio && { price: 'unknown_audio' as const }),
+      ...(unknown_model && { price: 'unknown_model' as const }),
+      ...(unpriced.length > 0 && { server_tools: 'unpriced' as const }),
+    };
+  };
 }

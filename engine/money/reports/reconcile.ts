@@ -40,19 +40,16 @@ export interface Tolerance {
 
 /** A bill compared with the ledger. */
 export interface Reconciliation {
-  /** First and last day that were compared. */
   readonly first_day: string;
   readonly last_day: string;
   /** By day and model. */
   readonly rows: readonly ReconciledRow[];
-  /** All rows as one. */
   readonly total: Omit<ReconciledRow, 'day' | 'model'> & {
     readonly billed_nano_usd: bigint;
     readonly ledger_nano_usd: bigint;
   };
   /** Lines of the bill by day and model that are outside of the days asked for. */
   readonly left_out: number;
-  /** Whether every row and the total agree. */
   readonly agrees: boolean;
 }
 

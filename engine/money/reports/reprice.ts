@@ -4,10 +4,8 @@ import type { Billed, Clock, TokenCounts, Usage } from '../../contract/services.
 import { matchesGlob } from '../../kit/glob.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import { type AnsweringModel, answeringModels } from '../prices/answering-model.ts';
-import { modelFinder } from '../prices/known-models.ts';
-import { costOf, costOfParts, createPriceBook, type PriceBook } from '../prices/prices.ts';
-import { servedOf } from '../prices/served-prices.ts';
+import { type AnsweringModel, answeringModels, modelFinder } from '../prices/known-models.ts';
+import { costOf, costOfParts, createPriceBook, type PriceBook, servedOf } from '../prices/prices.ts';
 import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts';
 
 /** Which requests are priced again. */

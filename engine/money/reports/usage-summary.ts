@@ -1,5 +1,12 @@
+import type { Clock } from '../../contract/services.ts';
+import { formatUsd, nanoToUsd } from '../../kit/money.ts';
+import { type CsvCell, formatCsv } from '../../kit/text/csv.ts';
 import type { Database } from '../../store/database.ts';
+import { databaseTime } from '../ledger/ledger-statements.ts';
 import {
+  AMOUNTS,
+  COUNTS,
+  DEFAULT_DIMENSIONS,
   isTime,
   reportUsage,
   type UsageBounds,
@@ -15,7 +22,7 @@ export interface UsageSums extends Omit<UsageRow, UsageDimension> {
 }
 
 /** The values of some dimensions; `null` for requests that have none. */
-export type UsageNames = Readonly<Partial<Record<UsageDimension, string | null>>>;
+type UsageNames = Readonly<Partial<Record<UsageDimension, string | null>>>;
 
 /** Some usage that is alike. */
 export interface UsageEntry {
@@ -103,16 +110,6 @@ function inOrder(by: readonly UsageDimension[]) {
     compare(times, a, b) || Math.sign(a.others) - Math.sign(b.others) || byCost(a.sums, b.sums) || compare(by, a, b);
 }
 
-const COUNTS = [
-  'requests',
-  'input_tokens',
-  'output_tokens',
-  'cache_read_tokens',
-  'cache_write_5m_tokens',
-  'cache_write_1h_tokens',
-] as const;
-const AMOUNTS = ['cost_nano_usd', 'adjusted_nano_usd', 'possibly_billed_nano_usd', 'possible_nano_usd'] as const;
-
 function sumOf(rows: readonly UsageRow[]): UsageSums {
   const amount = (name: (typeof AMOUNTS)[number], some = rows) => some.reduce((sum, row) => sum + row[name], 0n);
   const counts = COUNTS.map((name) => [name, rows.reduce((sum, row) => sum + row[name], 0)]);
@@ -128,4 +125,81 @@ export function cacheHitRatio(sums: Omit<UsageRow, UsageDimension>): number | nu
   const { input_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens } = sums;
   const all = input_tokens + cache_read_tokens + cache_write_5m_tokens + cache_write_1h_tokens;
   return all === 0 ? null : cache_read_tokens / all;
+}
+
+/** A row of usage as JSON has it: adjustments, and what failures may have cost, are told where there are any. */
+export function usageJson(given: UsageRow) {
+  const { cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd, ...row } = given;
+  return {
+    ...row,
+    cost_usd: nanoToUsd(cost_nano_usd),
+    ...(adjusted_nano_usd !== 0n && { adjusted_usd: nanoToUsd(adjusted_nano_usd) }),
+    ...(possibly_billed_nano_usd !== 0n && { possibly_billed_usd: nanoToUsd(possibly_billed_nano_usd) }),
+    ...(possible_nano_usd !== 0n && { possibly_billed_in_cost_usd: nanoToUsd(possible_nano_usd) }),
+  };
+}
+
+const POSSIBLE = ['possibly_billed_usd', 'possibly_billed_in_cost_usd'];
+
+/** A CSV file with a line per row, every number exact; a dimension that a row does not have is empty. */
+export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[] = DEFAULT_DIMENSIONS): string {
+  const cells = rows.map((row): CsvCell[] => [
+    ...by.map((dimension) => ({ text: row[dimension] ?? '' })),
+    ...COUNTS.map((count) => ({ number: String(row[count]) })),
+    { number: formatUsd(row.cost_nano_usd) },
+    { number: formatUsd(row.adjusted_nano_usd) },
+    { number: formatUsd(row.possibly_billed_nano_usd) },
+    { number: formatUsd(row.possible_nano_usd) },
+  ]);
+  return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', ...POSSIBLE], cells);
+}
+
+/** A period of usage, and the one before it that it is compared with. */
+export interface UsagePeriod {
+  /** `null`: from the beginning. */
+  readonly since: Date | null;
+  /** Its end, which is not included; now, where it has none. */
+  readonly until: Date;
+  /** `null` where the period has no beginning. */
+  readonly previous: { readonly since: Date; readonly until: Date } | null;
+}
+
+/**
+ * When a period begins and ends; a date (YYYY-MM-DD) is midnight in the time zone. The period before has the same length
+ * by the clock on the wall: both ends go back by the least number of whole days that keeps the two apart, and what is to
+ * come counts for neither. So today until two is compared with yesterday until two. Raises store_unavailable.
+ */
+export async function usagePeriod(
+  { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now' | 'frozen'> },
+  { since, until }: { readonly since?: Date | string | undefined; readonly until?: Date | string | undefined },
+  time_zone: string,
+): Promise<UsagePeriod> {
+  const ends = [since, until].flatMap((end) => [
+    end instanceof Date ? end : null,
+    typeof end === 'string' ? end : null,
+  ]);
+  const [row] = await database.query<{
+    readonly since: Date | null;
+    readonly until: Date | null;
+    readonly now: Date;
+    readonly since_before: Date | null;
+    readonly until_before: Date | null;
+  }>(
+    'usage_period',
+    `with asked as (
+       select coalesce($3::timestamptz, first_of($4::timestamp at time zone $2, $2)) as since,
+         coalesce($5::timestamptz, first_of($6::timestamp at time zone $2, $2)) as until,
+         coalesce($1::timestamptz, now()) as now
+     ), wall as (
+       select *, since at time zone $2 as first, least(until, now) at time zone $2 as last from asked
+     ), back as (
+       select *, greatest(ceil(extract(epoch from last - first) / 86400), 1) * interval '1 day' as days from wall
+     )
+     select since, until, now, first_of((first - days) at time zone $2, $2) as since_before,
+       first_of((last - days) at time zone $2, $2) as until_before from back`,
+    [databaseTime(clock), time_zone, ...ends],
+  );
+  const { now, since_before, until_before, ...period } = row!;
+  const previous = since_before === null ? null : { since: since_before, until: until_before! };
+  return { since: period.since, until: period.until ?? now, previous };
 }

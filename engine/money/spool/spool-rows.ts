@@ -7,7 +7,7 @@ import type {
 } from '../../contract/services.ts';
 import type { SpooledRequest, SpoolRecord } from '../../store/spool/spool-file.ts';
 import { ledgerIdentity } from '../ledger/reservation.ts';
-import { alwaysCounted } from '../limits/limit-demands.ts';
+import { alwaysCounted } from '../limits/spend-limits.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
 
 /**

@@ -1,22 +1,26 @@
 import type { ChargedAttempt, ReservationRequest, Settlement } from '../../contract/services.ts';
-import { ByDatabase } from '../../store/spool/by-database.ts';
 import type { Span, SpoolRecord } from '../../store/spool/spool-file.ts';
 import {
   asSpoolError,
+  ByDatabase,
   type Found,
   type OwnedFile,
   SpoolError,
+  type Spooled,
   SpoolFiles,
   type SpoolFilesOptions,
 } from '../../store/spool/spool-files.ts';
 import { isPermanent } from '../../store/store-errors.ts';
 import { movedRequest, type Row, rowOf, spooledRequest, type WriteRow } from './spool-rows.ts';
-import { SpooledRecords } from './spooled-records.ts';
 
 const MIB = 1_048_576;
 const DEFAULT_MAX_BYTES = 256 * MIB;
 /** As many as make two whole batches in the ledger. */
 const WRITERS = 1000;
+const MAX_RECORDS = 500;
+
+/** Writes some audit records to the database they belong to, oldest first, each at most once however often it is tried. */
+export type WriteRecords = (texts: readonly string[], database_id: string) => Promise<unknown>;
 
 interface Entry {
   readonly request_id: string;
@@ -38,26 +42,21 @@ export interface SpoolOptions extends SpoolFilesOptions {
  * for the database. Files appear when these do, and are removed when all in them are done.
  */
 export class Spool {
-  /** Audit records that wait for the database. */
-  readonly records: SpooledRecords;
   readonly #files: SpoolFiles;
   readonly #options: SpoolOptions;
   readonly #entries = new Map<string, Entry>();
   /** Those that are over and not in the ledger yet. */
   readonly #due = new ByDatabase<Entry>();
+  /** Audit records that wait for the database, in their order. */
+  readonly #records = new ByDatabase<Spooled>();
   #is_full = false;
   #draining: Promise<void> | undefined;
 
   constructor(options: SpoolOptions) {
     this.#files = new SpoolFiles(options);
     this.#options = options;
-    this.records = new SpooledRecords(this.#files, () => {
-      if (options.spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
-      this.#assertRoom();
-    });
   }
 
-  /** Whether a request is in it. */
   has(request_id: string): boolean {
     return this.#entries.has(request_id);
   }
@@ -80,6 +79,45 @@ export class Spool {
   /** How many of them are of a database. */
   dueOf(database_id: string): number {
     return this.#due.sizeOf(database_id);
+  }
+
+  get records(): number {
+    return this.#records.size;
+  }
+
+  /** How many of them are of a database. */
+  recordsOf(database_id: string | undefined): number {
+    return this.#records.sizeOf(database_id);
+  }
+
+  /** Keeps audit records, durable when it resolves. Raises SpoolError, and what the disk raises; then none of them is kept. */
+  async keepRecords(texts: readonly string[]): Promise<void> {
+    if (this.#options.spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
+    this.#assertRoom();
+    // One synchronisation for all of them.
+    const put = await Promise.allSettled(texts.map((text) => this.#files.put({ what: 'audit', request_id: '', text })));
+    const spooled = put.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    const failed = put.find((each) => each.status === 'rejected');
+    if (failed !== undefined) {
+      for (const { owned } of spooled) await this.#files.vacate(owned);
+      throw failed.reason;
+    }
+    for (const each of spooled) this.#records.add(each);
+  }
+
+  /** Writes all audit records of a database. Raises what `write` raises; the rest stays for the next time. */
+  async drainRecords(write: WriteRecords, database_id: string): Promise<void> {
+    for (;;) {
+      const batch: Spooled[] = [];
+      for (const kept of this.#records.of(database_id)) if (batch.push(kept) === MAX_RECORDS) break;
+      if (batch.length === 0) return;
+      await write(await Promise.all(batch.map(readRecord)), database_id);
+      // No marks: should the file outlast its removal, they are written once more, which changes nothing.
+      for (const kept of batch) {
+        this.#records.delete(kept);
+        await this.#files.vacate(kept.owned);
+      }
+    }
   }
 
   /** Notes that a request goes out now; durable when it resolves. Raises SpoolError, and the request must not go out. */
@@ -161,7 +199,7 @@ export class Spool {
     await this.#files.adoptOrphans((owned, lines) => {
       const found = entriesOf(owned, lines);
       const audits = lines.filter(({ what }) => what === 'audit');
-      for (const { span } of audits) this.records.adopt({ owned, span });
+      for (const { span } of audits) this.#records.add({ owned, span });
       for (const entry of found) {
         this.#entries.set(entry.request_id, entry);
         this.#due.add(entry);
@@ -177,7 +215,7 @@ export class Spool {
   async close(): Promise<number> {
     await this.#draining?.catch(() => {});
     await this.#files.close();
-    return this.#entries.size + this.records.count;
+    return this.#entries.size + this.records;
   }
 
   #assertRoom(): void {
@@ -265,6 +303,12 @@ export class Spool {
 async function readRow({ owned: { file }, unwritten, settled, forwarded }: Entry): Promise<Row> {
   const end = unwritten ?? (settled && (await file.read(settled)));
   return rowOf(forwarded && (await file.read(forwarded)), end);
+}
+
+async function readRecord({ owned: { file }, span }: Spooled): Promise<string> {
+  const record = await file.read(span);
+  if (record.what !== 'audit') throw new Error('a spooled audit record is something else by now');
+  return record.text;
 }
 
 /** The requests in a file that are not done. */

@@ -14,21 +14,8 @@ import { createStoreBreaker, type StoreBreaker } from '../../store/store-breaker
 import { isUnavailable } from '../../store/store-errors.ts';
 import type { DatabaseLedger } from '../ledger/ledger.ts';
 import { BookedReservation, type Books, MOVED } from '../ledger/reservation.ts';
-import { Spool, type SpoolOptions } from './spool.ts';
+import { Spool, type SpoolOptions, type WriteRecords } from './spool.ts';
 import type { WriteRow } from './spool-rows.ts';
-import type { WriteRecords } from './spooled-records.ts';
-
-/** What waits on the disk. */
-export interface SpoolDepth {
-  /** Requests that are over. */
-  readonly requests: number;
-  /** For how long they have waited without one getting into the ledger, in milliseconds, to about a second. */
-  readonly lag_ms: number;
-  /** Audit records. */
-  readonly records: number;
-  readonly bytes: number;
-  readonly max_bytes: number;
-}
 
 /** What it needs of the ledger of its process. */
 export type LedgerOfRows = Ledger & Pick<DatabaseLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
@@ -116,21 +103,20 @@ export class SpoolingLedger implements Ledger {
     return this.#ledger.statuses(demands);
   }
 
-  /** What waits on the disk, for any database. */
-  get depth(): SpoolDepth {
+  get depth() {
     const { due: requests, records, bytes, max_bytes } = this.#spool;
     const lag_ms = requests === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
-    return { requests, lag_ms, records: records.count, bytes, max_bytes };
+    return { requests, lag_ms, records, bytes, max_bytes };
   }
 
   /** How many audit records of the database in use are on the disk. */
   get records(): number {
-    return this.#spool.records.countOf(this.#database_id);
+    return this.#spool.recordsOf(this.#database_id);
   }
 
   /** Keeps audit records on the disk until the database takes them, in their order. Raises SpoolError and what the disk raises. */
   keepRecords(texts: readonly string[]): Promise<void> {
-    return this.#spool.records.keep(texts);
+    return this.#spool.keepRecords(texts);
   }
 
   /** Whether the disk would take requests now. Never rejects. */
@@ -141,7 +127,7 @@ export class SpoolingLedger implements Ledger {
   /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
   async drain(): Promise<void> {
     if (this.#spool.due === 0) this.#written_at = this.#clock.monotonic();
-    if (this.#spool.due + this.#spool.records.count === 0) return;
+    if (this.#spool.due + this.#spool.records === 0) return;
     this.#draining ??= this.#drainNow().finally(() => {
       this.#draining = undefined;
     });
@@ -178,22 +164,21 @@ export class SpoolingLedger implements Ledger {
   }
 
   async #drainNow(): Promise<void> {
-    const { records } = this.#spool;
     try {
       const database_id = await this.#learnDatabase();
       const requests = this.#spool.dueOf(database_id);
-      const count = records.countOf(database_id);
+      const count = this.#spool.recordsOf(database_id);
       if (requests > 0) {
         await this.#spool.drain(this.#writeRow);
         this.#log.info({ requests }, 'requests that went out without a reservation are in the ledger now');
       }
       this.#let_out = 0;
-      await records.drain(this.#writeRecords, database_id);
+      await this.#spool.drainRecords(this.#writeRecords, database_id);
       if (count > 0) {
         this.#log.info({ records: count }, 'audit records that waited on the disk are in the audit log now');
       }
     } catch (error) {
-      const waiting = { requests: this.#spool.due, records: records.count };
+      const waiting = { requests: this.#spool.due, records: this.#spool.records };
       this.#log.debug({ err: error, ...waiting }, 'what the spool holds waits for the database');
     }
   }
@@ -243,7 +228,7 @@ export class SpoolingLedger implements Ledger {
     this.#is_asked = true;
     const before = this.#database_id;
     if (before !== undefined && before !== database_id) {
-      const waiting = { requests: this.#spool.dueOf(before), records: this.#spool.records.countOf(before) };
+      const waiting = { requests: this.#spool.dueOf(before), records: this.#spool.recordsOf(before) };
       const fields = { database_id, of_database_id: before, ...waiting };
       this.#log.warn(fields, 'this is another database than before; what the spool holds for that one waits for it');
     }

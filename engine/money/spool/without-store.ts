@@ -9,7 +9,10 @@ export function goesOnWithoutStore(config: Pick<GatewayConfig, 'spend_limits'>):
 
 /** The same for a gateway as a whole: no limit that everybody comes under keeps requests from going out without a reservation. */
 export function servesWithoutReservations(config: Pick<GatewayConfig, 'spend_limits'>): boolean {
-  return goesOnWithoutStore(config) && !spendLimits(config).some((limit) => isEverybodys(limit) && isStrict(limit));
+  return (
+    goesOnWithoutStore(config) &&
+    !spendLimits(config).some((limit) => isEverybodys(limit) && limit.on_store_error === 'deny')
+  );
 }
 
 const ALWAYS_THERE: readonly string[] = ['user', 'token', 'model', 'upstream'];
@@ -18,8 +21,4 @@ function isEverybodys({ mode, logic, scopes, limit }: SpendLimit): boolean {
   return (
     mode === 'enforce' && logic === true && limit !== undefined && scopes.every((scope) => ALWAYS_THERE.includes(scope))
   );
-}
-
-function isStrict({ on_store_error }: SpendLimit): boolean {
-  return on_store_error === 'deny';
 }

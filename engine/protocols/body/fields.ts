@@ -1,5 +1,7 @@
+import type { ChatBound } from '../../contract/config.ts';
+import type { RequestBody } from '../../contract/stage.ts';
 import { countAt, invalid, listAt, optional } from '../read-json.ts';
-import type { Unproven } from '../translation/proof.ts';
+import type { Unproven } from '../translation/made-reasoning.ts';
 
 /** What a provider adds to a request with tools, in tokens; it is not in the body. */
 const TOOL_PREAMBLE_TOKENS = 1000;
@@ -184,4 +186,83 @@ const AUDIO_TYPE = /^.{0,40}audio/i;
 export function isAudio(part: unknown): boolean {
   const { type, input_audio, audio_url } = fieldsOf(part);
   return (typeof type === 'string' && AUDIO_TYPE.test(type)) || input_audio != null || audio_url != null;
+}
+
+/** Keys under which a part of a conversation defines tools, as additions to the list or as what a compaction keeps of it. */
+export const TOOL_DEFINITIONS = ['tool', 'tools', 'definition', 'tool_changes'] as const;
+
+const AROUND_TOOLS = /^(?:tool_addition|tool_removal|tool_definition|\w+_reference)$/;
+
+const NO_TOOLS: readonly unknown[] = Object.freeze([]);
+
+/** Tools that messages define on top of the request's, and those that the given parts of them do. */
+export function definedTools(messages: readonly unknown[], parts = NO_TOOLS): readonly unknown[] {
+  const open: unknown[] = [];
+  for (const message of messages) {
+    const { tools } = fieldsOf(message);
+    if (Array.isArray(tools)) open.push(tools);
+  }
+  for (const part of parts) open.push(definitionsIn(part));
+  if (open.length === 0) return NO_TOOLS;
+  const tools: unknown[] = [];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (Array.isArray(value)) {
+      for (const each of value) open.push(each);
+      continue;
+    }
+    open.push(...definitionsIn(value));
+    if (isTool(value)) tools.push(value);
+  }
+  return tools;
+}
+
+function definitionsIn(part: unknown): readonly unknown[] {
+  const fields = fieldsOf(part);
+  return TOOL_DEFINITIONS.map((key) => fields[key]).filter((value) => typeof value === 'object' && value !== null);
+}
+
+/** What is referred to is in the list of tools. */
+function isTool(value: unknown): boolean {
+  const { type }: Fields = fieldsOf(value);
+  return typeof value === 'object' && value !== null && (typeof type !== 'string' || !AROUND_TOOLS.test(type));
+}
+
+/** Types of tools that say nothing beside the name. */
+const PLAIN: ReadonlySet<unknown> = new Set(['function', 'custom', undefined, null]);
+
+/** Where the definition of a tool may keep its name, in any of the protocols. */
+const AROUND_NAME = ['function', 'custom'] as const;
+
+/** Longest name that is told; providers allow less. */
+const NAME_LENGTH_MAX = 128;
+
+/** What tools are called, and the types of those that are not plain functions, each once, in any of the protocols. */
+export function toolNames(tools: readonly unknown[]): readonly string[] {
+  const names = new Set<string>();
+  const add = (name: unknown) => {
+    if (typeof name === 'string' && name !== '') names.add(name.slice(0, NAME_LENGTH_MAX));
+  };
+  for (const tool of tools) {
+    const fields = fieldsOf(tool);
+    add(fields.name);
+    for (const key of AROUND_NAME) add(fieldsOf(fields[key]).name);
+    if (!PLAIN.has(fields.type)) add(fields.type);
+  }
+  return [...names];
+}
+
+/** The other field by which chat completions are bounded. */
+export function otherBound(field: ChatBound): ChatBound {
+  return field === 'max_tokens' ? 'max_completion_tokens' : 'max_tokens';
+}
+
+/** Says the bound of a chat completions request in the one field that its upstream takes. A request that has both stays. */
+export function spellBound(body: RequestBody, field: ChatBound): void {
+  const other = otherBound(field);
+  const bound = body.value(other);
+  if (typeof bound !== 'number') return;
+  const found = body.value(field);
+  if (found === undefined) body.rename(other, field);
+  else if (found === null) body.rewrite(field, bound);
 }

@@ -1,8 +1,7 @@
 import { StageError } from '../../contract/errors.ts';
 import { invalid, isObject } from '../read-json.ts';
-import { type FieldRule, fieldRule, type KeyCount } from './field-rules.ts';
-import { type Fields, isAudio } from './fields.ts';
-import { TOOL_DEFINITIONS } from './mid-conversation.ts';
+import { type FieldRule, fieldRule, type KeyCount } from './decisive-fields.ts';
+import { type Fields, isAudio, TOOL_DEFINITIONS } from './fields.ts';
 
 /** A field of a body that decides something, with its path. */
 export interface DecisiveValue {
@@ -15,12 +14,10 @@ export interface DecisiveValue {
 
 /** A decisive value as the fact `request.decisive_fields` has it, by its path. */
 export interface DecisiveChoice {
-  /** The field of the table that it is. */
   readonly field: string;
   readonly value?: string;
 }
 
-/** The rule of tools that may ask models they do not name. */
 const UNNAMED_MODEL: FieldRule = {
   name: 'tools[].type',
   decides: 'model',
@@ -109,7 +106,6 @@ interface Part {
   readonly in_tools: boolean;
 }
 
-/** How far a body was read. */
 interface Reading extends KeyCount {
   readonly found: DecisiveValue[];
   readonly isModel: (text: string) => boolean;

@@ -6,7 +6,6 @@ import { type Fields, fieldsOf } from './fields.ts';
 export interface SessionReading {
   /** Hash of what a client calls its session, or of how its prompts begin; `undefined` where there is neither. */
   readonly key: string | undefined;
-  /** Whether the client has a name for it. */
   readonly is_named: boolean;
   /** Hash of the stored response or conversation that the request continues. */
   readonly continues: string | undefined;
@@ -127,7 +126,6 @@ function listed(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The messages before those of the user. */
 function leading(messages: unknown): Fields[] {
   const found: Fields[] = [];
   for (const message of listed(messages)) {

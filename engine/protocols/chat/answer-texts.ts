@@ -1,15 +1,7 @@
 import type { TextKind } from '../../contract/rewriting.ts';
 import { isObject } from '../read-json.ts';
-import {
-  type AnswerTexts,
-  keyOf,
-  type Place,
-  type TextId,
-  textUnlessKnown,
-  valueAt,
-} from '../rewriting/answer-texts.ts';
-import type { Path } from '../rewriting/edit-json.ts';
-import type { Json } from '../translation/adapter.ts';
+import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
+import type { Json } from '../translation/conversation.ts';
 
 function kindOf(path: Path): TextKind {
   const field = path[2] === 'text' ? 'content' : path[3];
@@ -27,7 +19,6 @@ function stepsOf(path: Path, chunk: Json): readonly unknown[] {
   });
 }
 
-/** Whether a choice brings a piece of the text at these steps. */
 function brings(choice: unknown, steps: readonly unknown[]): boolean {
   let value = choice;
   for (const step of steps) {
@@ -43,7 +34,6 @@ interface ChatText extends TextId {
 
 const choiceOf = (path: Path, chunk: Json): unknown => valueAt(chunk, [...path.slice(0, 2), 'index']) ?? path[1];
 
-/** Kinds of what is said in the deltas of a choice. */
 function saidKinds(choice: Json): Set<TextKind> {
   const delta = isObject(choice.delta) ? choice.delta : {};
   const fields = Object.keys(delta).filter(

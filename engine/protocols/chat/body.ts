@@ -2,6 +2,7 @@ import {
   type Attached,
   addImage,
   type BodyReading,
+  definedTools,
   type Fields,
   fieldsOf,
   isDataUrl,
@@ -13,11 +14,10 @@ import {
   outputBounds,
   REFERENCE_TOKENS,
   thinkingBudget,
+  toolNames,
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
-import { definedTools } from '../body/mid-conversation.ts';
-import { toolNames } from '../body/tool-names.ts';
 import { invalid } from '../read-json.ts';
 
 /** What the protocol itself allows. */

@@ -1,24 +1,393 @@
-/**
- * State of tool calls that clients leave out: some keep nothing of an answer beside its text and the identifiers of its calls. What an
- * upstream of chat completions said with its calls is remembered in this process for a while, for the same caller and the same state
- * boundary, and goes back with those calls where a request lacks it. It is neither stored nor logged.
- * @module
- */
-
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { JsonValue, RequestBody } from '../../contract/request-body.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { parseBounded, tryParseBounded } from '../../kit/json/bounded.ts';
 import { canonicalJson } from '../../kit/json/canonical.ts';
-import { isObject } from '../read-json.ts';
-import type { CallKey, Json, KeptState, Recall } from '../translation/adapter.ts';
-import type { ModelEvent, PartStart } from '../translation/events.ts';
-import { shortCallId } from '../translation/features/call-ids.ts';
-import { Notes } from '../translation/notes.ts';
-import { ChunkReader } from './chunk-reader.ts';
-import { missingFields, ReturnedState } from './provider-state.ts';
-import { readDocument } from './read-stream.ts';
+import { isAbsent, isObject, own } from '../read-json.ts';
+import type {
+  CallKey,
+  CallState,
+  Json,
+  KeptState,
+  ModelEvent,
+  PartStart,
+  Recall,
+} from '../translation/conversation.ts';
+import { shortCallId } from '../translation/features.ts';
+import { Notes } from '../translation/rules.ts';
+import { ChunkReader, readDocument } from './read-answer.ts';
+
+/**
+ * What servers of chat completions want back with a message and its calls, beyond the protocol: signatures of thoughts, encrypted
+ * thoughts, state of calls. Clients of other protocols keep it as the proof of a thought, a piece at a time: pieces of a stream
+ * and pieces in a request are merged by the same rules.
+ */
+
+type Fields = Record<string, unknown>;
+
+/**
+ * What the fields of an assistant's message are. `thought`: the text of the thought, which servers repeat under several names.
+ * `thoughts`: a list of its pieces, with their proofs. `protocol`: read and written elsewhere. `display`: for the reader of the
+ * answer, or meant otherwise in requests, and nothing that a server needs back. Every other field is state, numbers and flags apart.
+ */
+const MESSAGE_FIELDS: Readonly<Record<string, 'thought' | 'thoughts' | 'protocol' | 'display'>> = {
+  // DeepSeek, Moonshot, Zhipu, Qwen, xAI, vLLM, SGLang, llama.cpp
+  reasoning_content: 'thought',
+  // OpenRouter, Groq, Cerebras, Ollama, vLLM since 0.12
+  reasoning: 'thought',
+  // GitHub Copilot, beside `reasoning_opaque`
+  reasoning_text: 'thought',
+  thinking: 'thought',
+  // OpenRouter, Vercel, MiniMax
+  reasoning_details: 'thoughts',
+  // LiteLLM
+  thinking_blocks: 'thoughts',
+  ...fieldsOf('protocol', ['role', 'content', 'refusal', 'tool_calls', 'function_call']),
+  ...fieldsOf('display', ['annotations', 'audio', 'images', 'citations', 'search_results', 'context', 'logprobs']),
+  ...fieldsOf('display', ['parsed', 'stop_reason', 'finish_reason', 'token_ids', 'prompt_token_ids', 'hidden_states']),
+  ...fieldsOf('display', ['id', 'type', 'index', 'model', 'name', 'text', 'token', 'tool_call_id', 'tools']),
+  ...fieldsOf('display', ['cache_control', 'output', 'prompt', 'input']),
+};
+
+function fieldsOf<T>(kind: T, names: readonly string[]): Record<string, T> {
+  return Object.fromEntries(names.map((name) => [name, kind]));
+}
+
+/** Names for the text of a thought, the one that most servers use first. */
+const THOUGHTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thought');
+const USUAL_THOUGHT = THOUGHTS[0]!;
+const THOUGHT_LISTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thoughts');
+
+/** Content parts that hold thoughts: Mistral's, Databricks', and those of servers that imitate the Messages protocol. */
+const THOUGHT_PARTS: ReadonlySet<unknown> = new Set(['thinking', 'reasoning', 'redacted_thinking']);
+
+const CALL_FIELDS: ReadonlySet<string> = new Set(['id', 'index', 'type', 'function', 'custom', 'cache_control']);
+const FUNCTION_FIELDS: ReadonlySet<string> = new Set(['name', 'arguments', 'input', 'parsed_arguments']);
+
+/** Strings that grow by each piece of a stream; all others come whole. */
+const TEXTS: ReadonlySet<string> = new Set([...THOUGHTS, 'text', 'summary', 'content']);
+
+/** Stands for the text of the thought beside which the state is kept, so that it is not kept twice. */
+const THE_THOUGHT = 'gw:text';
+
+/** The most state of one answer, in characters; an entry of a list counts for at least so many. */
+const STATE_CHARS_MAX = 1_048_576;
+const ENTRY_CHARS = 1024;
+
+/** What one proof holds. */
+interface State {
+  readonly message?: Json;
+  /** Content parts that stand before the text. */
+  readonly parts?: readonly unknown[];
+  /** By the identifiers that the client has. */
+  readonly calls?: Readonly<Record<string, CallState>>;
+}
+
+function saysSomething(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  if (isObject(value)) return Object.keys(value).length > 0;
+  return !isAbsent(value) && value !== '';
+}
+
+/** Whether a field has the text of a thought; some servers have more there than a text, which is state. */
+const isThought = (key: string, value: unknown): value is string =>
+  own(MESSAGE_FIELDS, key) === 'thought' && typeof value === 'string';
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+
+function textOf(piece: unknown): string {
+  if (typeof piece === 'string') return piece;
+  if (Array.isArray(piece)) return piece.map(textOf).join('');
+  if (!isObject(piece)) return '';
+  return [piece.text, piece.thinking, piece.summary, piece.content].map(textOf).find(isText) ?? '';
+}
+
+/** The text of the thought in a delta or message: that of its field, or else of the list that alone has it. */
+export function thoughtIn(delta: Json): string {
+  for (const key of THOUGHTS) if (isText(delta[key])) return delta[key];
+  for (const key of THOUGHT_LISTS) {
+    const text = Array.isArray(delta[key]) ? textOf(delta[key]) : '';
+    if (text !== '') return text;
+  }
+  return '';
+}
+
+/** The text of the thought in a content part; `undefined` for other parts. */
+export function thoughtInPart(part: Json): string | undefined {
+  return THOUGHT_PARTS.has(part.type) ? textOf(part) : undefined;
+}
+
+/** Takes how many characters more are kept. */
+type Grow = (chars: number) => void;
+
+/** Lays a piece over what came before it, which is changed: streams have many pieces. */
+function merged(before: unknown, piece: unknown, key: string, grow: Grow): unknown {
+  if (isAbsent(piece) || piece === '') return before === undefined || before === null ? piece : before;
+  if (Array.isArray(piece) && Array.isArray(before)) return mergedLists(before, piece, grow);
+  if (isObject(piece) && isObject(before)) return mergedFields(before, piece, grow);
+  const is_more = typeof piece === 'string' && typeof before === 'string' && TEXTS.has(key);
+  grow(sizeOf(piece) - (is_more || before === undefined ? 0 : sizeOf(before)));
+  return is_more ? before + piece : piece;
+}
+
+function mergedFields(before: Json, piece: Json, grow: Grow): Json {
+  const fields = before as Fields;
+  for (const key of Object.keys(piece)) {
+    if (key === '__proto__') continue;
+    if (!Object.hasOwn(fields, key)) grow(key.length);
+    fields[key] = merged(own(fields, key), piece[key], key, grow);
+  }
+  return fields;
+}
+
+/** Entries grow by pieces with their index, or the last one by what follows it; encrypted ones come whole. */
+function mergedLists(before: readonly unknown[], pieces: readonly unknown[], grow: Grow): unknown[] {
+  const list = before as unknown[];
+  const last = list.length - 1;
+  for (const [at, piece] of pieces.entries()) {
+    const found = isObject(piece)
+      ? list.findLastIndex((entry, index) => isObject(entry) && belongs(piece, entry, at === 0 && index === last))
+      : -1;
+    if (found !== -1) mergedFields(list[found] as Json, piece as Json, grow);
+    else {
+      grow(ENTRY_CHARS + sizeOf(piece));
+      list.push(piece);
+    }
+  }
+  return list;
+}
+
+const differ = (one: unknown, other: unknown): boolean => isText(one) && isText(other) && one !== other;
+
+/** Whether a piece is one more of an entry; without an index it can only be one of the entry before it, while that has no proof. */
+function belongs(piece: Json, entry: Json, follows: boolean): boolean {
+  if (differ(piece.type, entry.type) || differ(piece.id, entry.id) || differ(piece.data, entry.data)) return false;
+  if (typeof piece.index === 'number' || typeof entry.index === 'number') return piece.index === entry.index;
+  return follows && !isText(entry.signature) && !isText(entry.data) && entry.closed !== true;
+}
+
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (Array.isArray(value)) return value.reduce((sum: number, entry) => sum + ENTRY_CHARS + sizeOf(entry), 0);
+  if (!isObject(value)) return 8;
+  return Object.entries(value).reduce((sum, [key, inner]) => sum + key.length + sizeOf(inner), 0);
+}
+
+/** Gathers the state of one answer, until a thought takes it along. */
+export class StateCollector {
+  #message: Fields = {};
+  #parts: readonly unknown[] = [];
+  /** Whether a thought was said that lacks nothing any more. */
+  #thought = false;
+  #chars = 0;
+  readonly #grow: Grow = (chars) => {
+    this.#chars += chars;
+  };
+
+  /** Whether there was more than is kept; nothing is kept then. */
+  get full(): boolean {
+    return this.#chars > STATE_CHARS_MAX;
+  }
+
+  /** Takes what a delta has; a whole message has it as it is to come back. Returns whether anything else was left out. */
+  addMessage(delta: Json): boolean {
+    let left_out = false;
+    for (const key of Object.keys(delta)) {
+      const value = delta[key];
+      const kind = own(MESSAGE_FIELDS, key);
+      if (kind === 'protocol' || key === '__proto__') continue;
+      const is_state = kind !== 'display' && typeof value !== 'number' && typeof value !== 'boolean';
+      if (isThought(key, value)) this.#addThought(key, value);
+      else if (!saysSomething(value)) continue;
+      else if (is_state) this.#addField(key, value);
+      else left_out = true;
+    }
+    return left_out;
+  }
+
+  #addThought(key: string, text: string): void {
+    const before = own(this.#message, key);
+    this.#message[key] = typeof before === 'string' ? before + text : text;
+  }
+
+  #addField(key: string, value: unknown): void {
+    if (!this.full) this.#message[key] = merged(own(this.#message, key), value, key, this.#grow);
+  }
+
+  /** Takes the content parts of a delta that hold thoughts. */
+  addParts(parts: readonly Json[]): void {
+    if (!this.full) this.#parts = mergedLists(this.#parts.length === 0 ? [] : this.#parts, parts, this.#grow);
+  }
+
+  /** The state of a call with what one more entry of `tool_calls` has. */
+  addCall(before: CallState | undefined, delta: Json): CallState | undefined {
+    const call = without(delta, CALL_FIELDS);
+    const inner = isObject(delta.function) ? without(delta.function, FUNCTION_FIELDS) : undefined;
+    if (call === undefined && inner === undefined) return before;
+    if (this.full) return before;
+    if (before === undefined) this.#grow(ENTRY_CHARS);
+    const piece = { ...(call && { call }), ...(inner && { function: inner }) };
+    return mergedFields((before ?? {}) as Json, piece, this.#grow) as CallState;
+  }
+
+  /**
+   * What came since the last time, as the proof of a thought with this text; `undefined` for a thought that needs none.
+   * @param calls state of calls by the client's identifiers
+   * @param for_call whether a call follows, which some servers take back only with a field that was empty
+   */
+  take(text: string, calls: Readonly<Record<string, CallState>>, for_call: boolean): string | undefined {
+    const message = this.#messageFor(text);
+    const keys = Object.keys(message);
+    const has_calls = Object.keys(calls).length > 0;
+    const is_plain = keys.every((key) => isThought(key, message[key])) && this.#parts.length === 0 && !has_calls;
+    if (is_plain && text === '' && (this.#thought || !for_call || keys.length === 0)) return undefined;
+    const state: State = {
+      ...(keys.length > 0 && { message }),
+      ...(this.#parts.length > 0 && { parts: this.#parts }),
+      ...(has_calls && { calls }),
+    };
+    this.#message = {};
+    this.#parts = [];
+    this.#thought ||= text !== '';
+    if (this.full || (is_plain && text !== '' && keys.every((key) => key === USUAL_THOUGHT))) return undefined;
+    return JSON.stringify(state, (_key, value) => (text !== '' && value === text ? THE_THOUGHT : value));
+  }
+
+  /** The text stands in the fields that had it; where pieces had different ones, in the usual one. */
+  #messageFor(text: string): Json {
+    const fields = Object.entries(this.#message);
+    const said = fields.filter(([key, value]) => isThought(key, value));
+    if (said.length === 0) return this.#message;
+    const others = fields.filter(([key, value]) => !isThought(key, value));
+    const same = said.filter(([, value]) => value === text);
+    return Object.fromEntries([...(same.length === 0 ? [[USUAL_THOUGHT, text]] : same), ...others]);
+  }
+}
+
+/** The fields beside these, as far as they say something; `undefined` where there are none. */
+function without(fields: Json, known: ReadonlySet<string>): Json | undefined {
+  const others = Object.entries(fields).filter(
+    ([key, value]) => !known.has(key) && key !== '__proto__' && !isAbsent(value),
+  );
+  return others.length === 0 ? undefined : Object.fromEntries(others);
+}
+
+/** What a client gave back is as large as its request. */
+const unbounded: Grow = () => undefined;
+
+/** State as a client gave it back. Only an assistant's message and its calls get any of it, and no field of the protocol. */
+export class ReturnedState {
+  /** Fields of the message that is being written. */
+  #message: Json = {};
+  #parts: readonly unknown[] = [];
+  #calls = new Map<string, CallState>();
+  readonly #ids = new Map<string, string>();
+
+  /** Takes one proof, which belongs to a thought with this text. Returns whether it could be read. */
+  add(proof: string, text: string): boolean {
+    const state = withText(tryParseBounded(proof), text);
+    if (!isObject(state)) return false;
+    if (isObject(state.message)) this.#addMessage(state.message, text);
+    if (Array.isArray(state.parts)) {
+      const parts = state.parts.filter((part) => isObject(part) && THOUGHT_PARTS.has(part.type));
+      this.#parts = mergedLists(this.#parts, parts, unbounded);
+    }
+    if (isObject(state.calls)) for (const [id, call] of Object.entries(state.calls)) this.#addCall(id, call);
+    return true;
+  }
+
+  /** Takes the text of a thought without state of its own. */
+  addText(text: string, between: string): void {
+    const before = this.#message[USUAL_THOUGHT];
+    const said = isText(before) ? before + between + text : text;
+    this.#message = { ...this.#message, [USUAL_THOUGHT]: said };
+  }
+
+  #addMessage(message: Json, text: string): void {
+    const returned = Object.entries(message).filter(([key, value]) => {
+      const kind = own(MESSAGE_FIELDS, key);
+      // The text of a thought is nowhere but in the thought, where whatever looks at prompts sees it.
+      return isThought(key, value) ? value === text : kind !== 'protocol' && kind !== 'display';
+    });
+    this.#message = mergedFields(this.#message, Object.fromEntries(returned), unbounded);
+  }
+
+  #addCall(id: string, state: unknown): void {
+    if (!isObject(state)) return;
+    const call = isObject(state.call) ? without(state.call, CALL_FIELDS) : undefined;
+    const inner = isObject(state.function) ? without(state.function, FUNCTION_FIELDS) : undefined;
+    if (isText(state.id) && shortCallId(state.id) === id) this.#ids.set(id, state.id);
+    const piece = { ...(call && { call }), ...(inner && { function: inner }) };
+    this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece, unbounded) as CallState);
+  }
+
+  /** Adds what is remembered of calls of the message that is being written, where the client did not return it. */
+  addKept(calls: readonly CallKey[], recall: Recall): void {
+    for (const call of calls) {
+      const kept = recall(call);
+      if (kept === undefined) continue;
+      if (this.#parts.length === 0 && thoughtIn(this.#message) === '') this.#parts = kept.parts ?? [];
+      if (kept.message !== undefined) this.#message = completed(this.#message, kept.message);
+      const { call: fields = {}, function: inner = {} } = this.stateOf(call.id);
+      this.#addCall(call.id, {
+        id: kept.id,
+        call: { ...kept.call, ...fields },
+        function: { ...kept.function, ...inner },
+      });
+    }
+  }
+
+  idOf(id: string): string {
+    return this.#ids.get(id) ?? id;
+  }
+
+  stateOf(id: string): CallState {
+    return this.#calls.get(id) ?? {};
+  }
+
+  /** Fields and content parts for the message that all proofs so far belong to. The next ones belong to another. */
+  takeMessage(): { readonly fields: Json; readonly parts: readonly unknown[] } {
+    const taken = { fields: this.#message, parts: this.#parts };
+    this.#message = {};
+    this.#parts = [];
+    return taken;
+  }
+
+  /** Forgets state of calls that have been written: other answers may have calls with the same identifiers. */
+  forget(ids: readonly string[]): void {
+    for (const id of ids) this.#calls.delete(id);
+  }
+}
+
+/** The remembered fields that an object lacks. Of a thought that says something else the words are the client's. */
+function missingFields(object: Json, kept: Json = {}): Json {
+  const said = THOUGHTS.map((key) => own(object, key)).find(isText);
+  return Object.fromEntries(
+    Object.entries(kept).filter(
+      ([key, value]) => !Object.hasOwn(object, key) && (said === undefined || !isThought(key, value) || value === said),
+    ),
+  );
+}
+
+/** The fields of a message whose client returned a part of its thought and of its state, or nothing. */
+function completed(message: Json, kept: Json): Json {
+  if (!thoughtIn(kept).includes(thoughtIn(message))) return { ...message, ...missingFields(message, kept) };
+  return { ...Object.fromEntries(Object.entries(message).filter(([key, value]) => !isThought(key, value))), ...kept };
+}
+
+function withText(value: unknown, text: string): unknown {
+  if (value === THE_THOUGHT) return text;
+  if (Array.isArray(value)) return value.map((inner) => withText(inner, text));
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, withText(inner, text)]));
+}
+
+/**
+ * State of tool calls that clients leave out: some keep nothing of an answer beside its text and the identifiers of its calls. What an
+ * upstream of chat completions said with its calls is remembered in this process for a while, for the same caller and the same state
+ * boundary, and goes back with those calls where a request lacks it. It is neither stored nor logged.
+ */
 
 const REMEMBERED_MS = 24 * 60 * 60 * 1000;
 
@@ -71,8 +440,7 @@ function namesUniqueCall(data: string): boolean {
   return isUnique(id, name);
 }
 
-/** Who asks, and where. */
-export interface Asker {
+interface Asker {
   readonly caller: string;
   readonly state_boundary: string;
   /** What the turns of a session have in common, where the client names it. */
@@ -119,7 +487,6 @@ export class CallMemory {
     };
   }
 
-  /** Watches one answer, to remember what it says with its calls. */
   watch(asker: Asker): AnswerWatch {
     return new AnswerWatch((calls) => {
       for (const [call, state] of calls) {
@@ -135,7 +502,6 @@ export class CallMemory {
 /** The memory of this process; configurations come and go. */
 export const CALL_MEMORY = new CallMemory();
 
-/** Calls with what is to be remembered of each. */
 type Remembered = readonly (readonly [CallKey, KeptState])[];
 
 /** Reads the pieces of an answer that have state or begin a call, and nothing of an answer that has no state. */
@@ -153,7 +519,6 @@ export class AnswerWatch {
     this.#remember = remember;
   }
 
-  /** Takes what the upstream sent. */
   read(event: ResponseEvent): void {
     if (this.#over) return;
     if (event.name !== undefined) this.#readEvent(event.data);

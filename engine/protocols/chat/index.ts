@@ -1,15 +1,20 @@
-import { CHAT_KEYS } from '../body/known-keys.ts';
+import { CHAT_KEYS } from '../body/decisive-fields.ts';
 import type { ProtocolDefinition } from '../definition.ts';
-import { ofOutline } from '../usage/reading.ts';
+import { compatErrors, type ProtocolErrors } from '../errors.ts';
+import { ofOutline } from '../usage.ts';
 import { chatTexts } from './answer-texts.ts';
 import { readChatBody } from './body.ts';
-import { chatErrors } from './errors.ts';
+import { createReader, readDocument } from './read-answer.ts';
 import { readRequest } from './read-request.ts';
-import { createReader, readDocument } from './read-stream.ts';
 import { readChatUsage } from './reported-usage.ts';
-import { writeDocument } from './write-document.ts';
+import { ChatWriter, writeDocument } from './write-answer.ts';
 import { writeRequest } from './write-request.ts';
-import { ChatWriter } from './write-stream.ts';
+
+/** Errors of chat completions. */
+export const chatErrors: ProtocolErrors = {
+  ...compatErrors,
+  breakOff: (error, { request_id }) => `data: ${compatErrors.body(error, request_id)}\n\n`,
+};
 
 /** Chat completions. */
 export const chatProtocol: ProtocolDefinition = {

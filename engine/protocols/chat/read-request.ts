@@ -3,6 +3,7 @@ import {
   flagAt,
   invalid,
   isAbsent,
+  jsonTextAt,
   listAt,
   nameAt,
   noteOthers,
@@ -12,15 +13,407 @@ import {
   present,
   textAt,
 } from '../read-json.ts';
-import type { Json } from '../translation/adapter.ts';
-import type { Conversation, OutputFormat, ReasoningWish } from '../translation/conversation.ts';
-import { EFFORTS } from '../translation/features/efforts.ts';
-import { readMetadata, readUser } from '../translation/features/end-user.ts';
-import { readPromptCache } from '../translation/features/prompt-cache.ts';
-import type { Notes } from '../translation/notes.ts';
-import type { RuleName } from '../translation/rules.ts';
-import { readMessages } from './read-messages.ts';
-import { readTools } from './read-tools.ts';
+import type {
+  CacheTtl,
+  Conversation,
+  DocumentPart,
+  ImagePart,
+  Json,
+  OutputFormat,
+  Part,
+  ReasoningPart,
+  ReasoningWish,
+  RefusalPart,
+  TextPart,
+  Tool,
+  ToolCallPart,
+  ToolChoice,
+  ToolResultPart,
+  Turn,
+} from '../translation/conversation.ts';
+import { EFFORTS } from '../translation/conversation.ts';
+import { readBreakpoint, readMetadata, readPromptCache, readUser } from '../translation/features.ts';
+import { filePart, readFileData, readUrl } from '../translation/files.ts';
+import { FREE_TEXT_PARAMETERS, freeTextArguments, withGrammar } from '../translation/free-text.ts';
+import type { Notes, RuleName } from '../translation/rules.ts';
+import { readSchema } from '../translation/tool-schemas.ts';
+
+type ContentPart = TextPart | ImagePart | DocumentPart | RefusalPart;
+
+const CACHE_FIELDS = ['type', 'cache_control', 'prompt_cache_breakpoint'];
+const TEXT_FIELDS = new Set([...CACHE_FIELDS, 'text']);
+const REFUSAL_FIELDS = new Set([...CACHE_FIELDS, 'refusal']);
+const IMAGE_FIELDS = new Set([...CACHE_FIELDS, 'image_url']);
+const FILE_FIELDS = new Set([...CACHE_FIELDS, 'file']);
+
+/** Lifetime that an object of the request asks for in a mark of its own, in either form that clients use. */
+function cacheMark(object: Json, param: string, notes: Notes): { readonly cache?: CacheTtl } {
+  const control = optional(object, 'cache_control', objectAt, `${param}.`);
+  if (control !== undefined) return { cache: control.ttl === '1h' ? '1h' : '5m' };
+  return readBreakpoint(object, param, notes);
+}
+
+/** Reads the content of a message: a text, or a list of parts. Raises invalid_request and not_translatable. */
+function readContent(content: unknown, param: string, notes: Notes): ContentPart[] {
+  if (isAbsent(content)) return [];
+  if (typeof content === 'string') return [{ kind: 'text', text: content }];
+  if (!Array.isArray(content)) throw invalid(param, 'must be a string or an array of content parts');
+  return content.map((part, index) => readPart(objectAt(part, `${param}.${index}`), `${param}.${index}`, notes));
+}
+
+/** Reads content that can only be text. Raises invalid_request. */
+function readTexts(content: unknown, param: string, notes: Notes): TextPart[] {
+  return readContent(content, param, notes).map((part, index) => {
+    if (part.kind !== 'text') throw invalid(`${param}.${index}.type`, 'must be text in a message of this role');
+    return part;
+  });
+}
+
+function readPart(part: Json, param: string, notes: Notes): ContentPart {
+  const mark = cacheMark(part, param, notes);
+  switch (part.type) {
+    case 'text':
+      noteOthers(part, TEXT_FIELDS, notes);
+      return { kind: 'text', text: textAt(part.text, `${param}.text`), ...mark };
+    case 'refusal':
+      noteOthers(part, REFUSAL_FIELDS, notes);
+      return { kind: 'refusal', text: textAt(part.refusal, `${param}.refusal`) };
+    case 'image_url':
+      noteOthers(part, IMAGE_FIELDS, notes);
+      return { ...readImage(part.image_url, `${param}.image_url`, notes), ...mark };
+    case 'file':
+      noteOthers(part, FILE_FIELDS, notes);
+      return { ...readFile(objectAt(part.file, `${param}.file`), `${param}.file`, notes), ...mark };
+    case 'input_audio':
+      return notes.refuse('audio', param);
+    default:
+      throw invalid(`${param}.type`, 'must be text, image_url, file, input_audio or refusal');
+  }
+}
+
+const IMAGE_URL_FIELDS = new Set(['url', 'detail']);
+
+function readImage(value: unknown, param: string, notes: Notes): ImagePart | DocumentPart {
+  // Some clients give the URL itself.
+  if (typeof value === 'string') return filePart({ kind: 'image', source: readUrl(value, param) });
+  const image = objectAt(value, param);
+  noteOthers(image, IMAGE_URL_FIELDS, notes);
+  const source = readUrl(nameAt(image.url, `${param}.url`), `${param}.url`);
+  const detail = optional(image, 'detail', textAt, `${param}.`);
+  return filePart({ kind: 'image', source, ...(detail !== undefined && detail !== 'auto' && { detail }) });
+}
+
+const FILE_OBJECT_FIELDS = new Set(['file_data', 'file_id', 'filename']);
+
+function readFile(file: Json, param: string, notes: Notes): ImagePart | DocumentPart {
+  noteOthers(file, FILE_OBJECT_FIELDS, notes);
+  if (isAbsent(file.file_data)) {
+    if (!isAbsent(file.file_id)) notes.refuse('file_reference', `${param}.file_id`);
+    throw invalid(`${param}.file_data`, 'is required: a data: URL with the bytes of the file in base64');
+  }
+  const path = `${param}.file_data`;
+  const source = readFileData(nameAt(file.file_data, path), path);
+  return filePart({ kind: 'document', source, ...present({ name: optional(file, 'filename', textAt, `${param}.`) }) });
+}
+
+interface ReadMessages {
+  readonly instructions: TextPart[];
+  readonly turns: Turn[];
+}
+
+const MESSAGE_FIELDS = new Set(['role', 'content', 'name', 'cache_control']);
+const TOOL_MESSAGE_FIELDS = new Set([...MESSAGE_FIELDS, 'tool_call_id']);
+const ASSISTANT_FIELDS = new Set([
+  ...MESSAGE_FIELDS,
+  'refusal',
+  'tool_calls',
+  'function_call',
+  'audio',
+  'annotations',
+  'reasoning_content',
+  'reasoning',
+]);
+
+/** Reads the messages of a request. Raises invalid_request and not_translatable. */
+function readMessages(value: unknown, notes: Notes): ReadMessages {
+  const messages = listAt(value, 'messages');
+  if (messages.length === 0) throw invalid('messages', 'must have at least one message');
+  const reader = new MessageReader(notes);
+  for (const [index, message] of messages.entries()) {
+    reader.read(objectAt(message, `messages.${index}`), `messages.${index}`);
+  }
+  return reader;
+}
+
+class MessageReader implements ReadMessages {
+  readonly instructions: TextPart[] = [];
+  readonly turns: Turn[] = [];
+  readonly #notes: Notes;
+  /** Results of the tool messages that stand together; a part of the last turn. */
+  #results: Part[] | undefined;
+  /** Name and id of the last call in the deprecated form, for the message that answers it. */
+  #function: { readonly name: string; readonly id: string } | undefined;
+
+  constructor(notes: Notes) {
+    this.#notes = notes;
+  }
+
+  read(message: Json, param: string): void {
+    const { role } = message;
+    if (role !== 'tool' && role !== 'function') this.#results = undefined;
+    if (role === 'system' || role === 'developer') this.#readInstructions(message, param);
+    else if (role === 'user') this.#readUser(message, param);
+    else if (role === 'assistant') this.#readAssistant(message, param);
+    else if (role === 'tool') this.#readResult(message, param);
+    else if (role === 'function') this.#readFunctionResult(message, param);
+    else throw invalid(`${param}.role`, 'must be system, developer, user, assistant or tool');
+  }
+
+  #noteFields(message: Json, known: ReadonlySet<string>): void {
+    noteOthers(message, known, this.#notes);
+    // Some clients repeat the name of the tool in its result, where it says nothing new.
+    if (!isAbsent(message.name) && known !== TOOL_MESSAGE_FIELDS) this.#notes.note('message_name');
+  }
+
+  /** A mark on a message is one on its last part. */
+  #add(role: Turn['role'], parts: readonly Part[], message: Json, param: string): void {
+    const mark = cacheMark(message, param, this.#notes);
+    const last = parts.at(-1);
+    const marked = last !== undefined && 'cache' in mark && last.kind !== 'reasoning' && last.kind !== 'refusal';
+    this.turns.push({ role, parts: marked ? [...parts.slice(0, -1), { ...last, ...mark }] : parts });
+  }
+
+  #readInstructions(message: Json, param: string): void {
+    this.#noteFields(message, MESSAGE_FIELDS);
+    if (isAbsent(message.content)) throw invalid(`${param}.content`, 'is required');
+    const texts = readTexts(message.content, `${param}.content`, this.#notes);
+    if (this.turns.length > 0) {
+      this.#add('instructions', texts, message, param);
+      return;
+    }
+    const mark = cacheMark(message, param, this.#notes);
+    const last = texts.at(-1);
+    for (const text of texts) this.instructions.push(text === last ? { ...text, ...mark } : text);
+  }
+
+  #readUser(message: Json, param: string): void {
+    this.#noteFields(message, MESSAGE_FIELDS);
+    if (isAbsent(message.content)) throw invalid(`${param}.content`, 'is required');
+    const parts = withoutRefusals(readContent(message.content, `${param}.content`, this.#notes), param);
+    this.#add('user', parts, message, param);
+  }
+
+  #readAssistant(message: Json, param: string): void {
+    this.#noteFields(message, ASSISTANT_FIELDS);
+    if (!isAbsent(message.audio)) this.#notes.refuse('audio', `${param}.audio`);
+    const parts: Part[] = [
+      ...readThoughts(message, param),
+      ...readContent(message.content, `${param}.content`, this.#notes),
+    ];
+    if (parts.some(({ kind }) => kind === 'image' || kind === 'document')) {
+      throw invalid(`${param}.content`, 'must be text or refusal parts in a message of the assistant');
+    }
+    const refusal = optional(message, 'refusal', textAt, `${param}.`);
+    if (refusal !== undefined && refusal !== '') parts.push({ kind: 'refusal', text: refusal });
+    const calls = optional(message, 'tool_calls', listAt, `${param}.`) ?? [];
+    for (const [index, call] of calls.entries()) {
+      const path = `${param}.tool_calls.${index}`;
+      parts.push(readCall(objectAt(call, path), path, this.#notes));
+    }
+    const call = optional(message, 'function_call', objectAt, `${param}.`);
+    if (call !== undefined) parts.push(this.#readFunctionCall(call, param));
+    // A message without text has an empty one in many clients; beside other parts it says nothing.
+    const said = parts.filter((part) => part.kind !== 'text' || part.text !== '');
+    this.#add('assistant', said.length > 0 ? said : parts, message, param);
+  }
+
+  #readFunctionCall(call: Json, param: string): ToolCallPart {
+    this.#notes.note('function_message');
+    const name = nameAt(call.name, `${param}.function_call.name`);
+    const id = `call_${this.turns.length}`;
+    this.#function = { name, id };
+    return { kind: 'tool_call', id, name, arguments: textAt(call.arguments, `${param}.function_call.arguments`) };
+  }
+
+  #readFunctionResult(message: Json, param: string): void {
+    noteOthers(message, MESSAGE_FIELDS, this.#notes);
+    this.#notes.note('function_message');
+    const name = nameAt(message.name, `${param}.name`);
+    if (this.#function?.name !== name) throw invalid(`${param}.name`, 'must be the function that was called last');
+    this.#addResult(this.#function.id, message, param);
+  }
+
+  #readResult(message: Json, param: string): void {
+    this.#noteFields(message, TOOL_MESSAGE_FIELDS);
+    this.#addResult(nameAt(message.tool_call_id, `${param}.tool_call_id`), message, param);
+  }
+
+  #addResult(call_id: string, message: Json, param: string): void {
+    const content = withoutRefusals(readContent(message.content, `${param}.content`, this.#notes), param);
+    // A result that is empty is an empty text here.
+    const parts = content.filter((part) => part.kind !== 'text' || part.text !== '');
+    const result: ToolResultPart = {
+      kind: 'tool_result',
+      call_id,
+      parts,
+      is_error: false,
+      ...cacheMark(message, param, this.#notes),
+    };
+    if (this.#results === undefined) {
+      this.#results = [];
+      this.turns.push({ role: 'user', parts: this.#results });
+    }
+    this.#results.push(result);
+  }
+}
+
+function withoutRefusals(parts: readonly ContentPart[], param: string): Exclude<ContentPart, RefusalPart>[] {
+  return parts.map((part, index) => {
+    if (part.kind === 'refusal') throw invalid(`${param}.content.${index}.type`, 'must not be refusal in this message');
+    return part;
+  });
+}
+
+function readThoughts(message: Json, param: string): ReasoningPart[] {
+  const text =
+    optional(message, 'reasoning_content', textAt, `${param}.`) ??
+    (typeof message.reasoning === 'string' ? message.reasoning : undefined);
+  return text === undefined || text === '' ? [] : [{ kind: 'reasoning', text }];
+}
+
+const CALLED_FIELDS = new Set(['name', 'arguments', 'parsed_arguments']);
+const CALL_FIELDS = new Set(['id', 'type', 'function', 'custom', 'index', 'cache_control']);
+
+function readCall(call: Json, param: string, notes: Notes): ToolCallPart {
+  noteOthers(call, CALL_FIELDS, notes);
+  const id = nameAt(call.id, `${param}.id`);
+  const mark = cacheMark(call, param, notes);
+  if (call.type === 'custom') {
+    const custom = objectAt(call.custom, `${param}.custom`);
+    const input = textAt(custom.input, `${param}.custom.input`);
+    const name = nameAt(custom.name, `${param}.custom.name`);
+    return { kind: 'tool_call', id, name, arguments: freeTextArguments(input), ...mark };
+  }
+  if (!isAbsent(call.type) && call.type !== 'function') throw invalid(`${param}.type`, 'must be function or custom');
+  const fn = objectAt(call.function, `${param}.function`);
+  noteOthers(fn, CALLED_FIELDS, notes);
+  const path = `${param}.function.arguments`;
+  // Some clients give the arguments as an object.
+  const text =
+    typeof fn.arguments === 'object' && fn.arguments !== null ? jsonTextAt(fn.arguments, path) : fn.arguments;
+  return {
+    kind: 'tool_call',
+    id,
+    name: nameAt(fn.name, `${param}.function.name`),
+    arguments: isAbsent(text) || text === '' ? '{}' : textAt(text, path),
+    ...mark,
+  };
+}
+
+type ToolFields = Pick<Conversation, 'tools' | 'tool_choice' | 'parallel_tool_calls'>;
+
+const FUNCTION_FIELDS = new Set(['name', 'description', 'parameters', 'strict', 'cache_control']);
+const CUSTOM_FIELDS = new Set(['name', 'description', 'format']);
+const TOOL_FIELDS = new Set(['type', 'function', 'custom', 'cache_control']);
+
+/** Reads tools, tool_choice and parallel_tool_calls. Raises invalid_request and not_translatable. */
+function readTools(body: Json, notes: Notes): ToolFields {
+  if (!isAbsent(body.functions)) notes.refuse('functions', 'functions');
+  if (!isAbsent(body.function_call)) notes.refuse('functions', 'function_call');
+  const all = (optional(body, 'tools', listAt) ?? []).map((tool, index) =>
+    readTool(objectAt(tool, `tools.${index}`), `tools.${index}`, notes),
+  );
+  const own = all.filter((tool) => tool !== undefined);
+  if (own.length < all.length || !isAbsent(body.web_search_options)) {
+    if (own.length === 0) notes.refuse('only_provider_tools', all.length > 0 ? 'tools' : 'web_search_options');
+    notes.note('provider_tool');
+  }
+  const parallel_tool_calls = optional(body, 'parallel_tool_calls', flagAt);
+  return { ...readChoice(body.tool_choice, own, notes), ...present({ parallel_tool_calls }) };
+}
+
+function readTool(tool: Json, param: string, notes: Notes): Tool | undefined {
+  const type = nameAt(tool.type ?? 'function', `${param}.type`);
+  if (type === 'function') {
+    noteOthers(tool, TOOL_FIELDS, notes);
+    return readFunction(tool, objectAt(tool.function, `${param}.function`), param, notes);
+  }
+  if (type === 'custom') {
+    noteOthers(tool, TOOL_FIELDS, notes);
+    return readCustom(tool, objectAt(tool.custom, `${param}.custom`), param, notes);
+  }
+  return undefined;
+}
+
+function readFunction(tool: Json, fn: Json, param: string, notes: Notes): Tool {
+  const path = `${param}.function.`;
+  noteOthers(fn, FUNCTION_FIELDS, notes);
+  return {
+    name: nameAt(fn.name, `${path}name`),
+    parameters: readSchema(fn.parameters, `${path}parameters`),
+    ...present({
+      description: optional(fn, 'description', textAt, path),
+      strict: optional(fn, 'strict', flagAt, path),
+    }),
+    ...cacheMark(fn, `${param}.function`, notes),
+    ...cacheMark(tool, param, notes),
+  };
+}
+
+function readCustom(tool: Json, custom: Json, param: string, notes: Notes): Tool {
+  const path = `${param}.custom.`;
+  noteOthers(custom, CUSTOM_FIELDS, notes);
+  const format = optional(custom, 'format', objectAt, path);
+  const said = optional(custom, 'description', textAt, path);
+  const grammar = format?.type === 'grammar' ? objectAt(format.grammar, `${path}format.grammar`) : undefined;
+  const description = grammar ? withGrammar(said, grammar, `${path}format.grammar`, notes) : said;
+  return {
+    name: nameAt(custom.name, `${path}name`),
+    parameters: FREE_TEXT_PARAMETERS,
+    free_text: true,
+    ...present({ description }),
+    ...cacheMark(tool, param, notes),
+  };
+}
+
+function readChoice(value: unknown, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {
+  if (isAbsent(value)) return { tools };
+  if (value === 'auto' || value === 'none') return { tools, tool_choice: { kind: value } };
+  if (value === 'required') return { tools, tool_choice: { kind: 'any' } };
+  const choice = objectAt(value, 'tool_choice');
+  switch (choice.type) {
+    case 'function':
+    case 'custom':
+      return { tools, tool_choice: { kind: 'tool', name: namedBy(choice, 'tool_choice') } };
+    case 'allowed_tools':
+      return readAllowed(objectAt(choice.allowed_tools, 'tool_choice.allowed_tools'), tools, notes);
+    default:
+      throw invalid(
+        'tool_choice',
+        'must be none, auto, required, or an object of type function, custom or allowed_tools',
+      );
+  }
+}
+
+/** The name in `{type: 'function', function: {name}}` or `{type: 'custom', custom: {name}}`. */
+function namedBy(choice: Json, param: string): string {
+  const type = choice.type === 'custom' ? 'custom' : 'function';
+  return nameAt(objectAt(choice[type], `${param}.${type}`).name, `${param}.${type}.name`);
+}
+
+function readAllowed(allowed: Json, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {
+  const path = 'tool_choice.allowed_tools';
+  if (allowed.mode !== 'auto' && allowed.mode !== 'required') throw invalid(`${path}.mode`, 'must be auto or required');
+  const names = new Set(
+    listAt(allowed.tools, `${path}.tools`).map((tool, index) =>
+      namedBy(objectAt(tool, `${path}.tools.${index}`), `${path}.tools.${index}`),
+    ),
+  );
+  const left = tools.filter(({ name }) => names.has(name));
+  if (left.length < tools.length) notes.note('allowed_tools');
+  const tool_choice: ToolChoice = { kind: allowed.mode === 'auto' ? 'auto' : 'any' };
+  return { tools: left, tool_choice };
+}
 
 /** Fields that are dropped by a rule when they say more than their default. */
 const DROPPED: Readonly<Record<string, RuleName>> = {

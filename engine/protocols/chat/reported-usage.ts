@@ -1,10 +1,16 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { isError } from '../read-error.ts';
 import { breaksOff, saysReason } from '../stop-reasons.ts';
-import { jsonTextLength } from '../usage/json-text.ts';
-import { asObject, parseObject, type UsageReading } from '../usage/reading.ts';
-import { noteModel, noteServed } from '../usage/telling.ts';
-import { overlayTotals, readTotals } from '../usage/totals.ts';
+import {
+  asObject,
+  jsonTextLength,
+  noteModel,
+  noteServed,
+  overlayTotals,
+  parseObject,
+  readTotals,
+  type UsageReading,
+} from '../usage.ts';
 
 /** What is said in a delta, by the keys that upstreams use, up to the first letter. */
 const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
@@ -65,7 +71,7 @@ export function takeChatUsage(reading: UsageReading, chunk: Readonly<Record<stri
     reading.seen = true;
     reading.unusable ||= report.unusable;
     reading.reported = overlayTotals(reading.reported, report.counts, reading.complete);
-    is_counted ||= report.counts.output_tokens !== undefined;
+    is_counted ||= report.counts.output !== undefined;
   }
   const words = choices.map((choice) => asObject(choice)?.finish_reason).filter(saysReason);
   // What it used until then is told all the same.

@@ -1,15 +1,302 @@
 import { present } from '../read-json.ts';
-import type { UpstreamTarget } from '../translation/adapter.ts';
-import type { Conversation, ReasoningWish } from '../translation/conversation.ts';
-import { effortOf } from '../translation/features/efforts.ts';
-import { shortUser } from '../translation/features/end-user.ts';
-import { writePromptCache } from '../translation/features/prompt-cache.ts';
-import { CHAT_STOPS_MAX } from '../translation/features/stop-sequences.ts';
-import type { Notes } from '../translation/notes.ts';
-import { writeMessages } from './write-messages.ts';
-import { writeFormat, writeTools } from './write-tools.ts';
+import type {
+  Conversation,
+  DocumentPart,
+  ImagePart,
+  OutputFormat,
+  Part,
+  ReasoningPart,
+  ReasoningWish,
+  Recall,
+  TextPart,
+  Tool,
+  ToolCallPart,
+  ToolChoice,
+  ToolResultPart,
+  Turn,
+  UpstreamTarget,
+} from '../translation/conversation.ts';
+import {
+  asError,
+  effortOf,
+  lateInstructions,
+  OPENING,
+  RESULTS_SEEN,
+  shortUser,
+  writePromptCache,
+} from '../translation/features.ts';
+import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
+import type { Notes } from '../translation/rules.ts';
+import { CHAT_STOPS_MAX } from '../translation/stop-sequences.ts';
+import { HeldSet, writeAnswerSchema } from '../translation/tool-schemas.ts';
+import { ReturnedState } from './call-memory.ts';
 
-/** Tiers that the protocol has. */
+interface ContentPart {
+  readonly type: 'text' | 'image_url' | 'file';
+  readonly [field: string]: unknown;
+}
+
+/** Parts as the content of a message: one text as it is, anything else as a list. */
+function joinedContent(parts: readonly ContentPart[]): string | readonly ContentPart[] {
+  const [first] = parts;
+  if (first === undefined) return '';
+  return parts.length === 1 && typeof first.text === 'string' ? first.text : parts;
+}
+
+/** Writes one part. Raises not_translatable for a document that is only a URL. */
+function writePart(part: TextPart | ImagePart | DocumentPart, param: string, notes: Notes): ContentPart {
+  if (part.cache !== undefined) notes.note('part_cache');
+  switch (part.kind) {
+    case 'text':
+      return { type: 'text', text: part.text };
+    case 'image': {
+      const taken = takenImage(part, 'chat', notes);
+      if (taken.kind === 'text') return { type: 'text', text: taken.text };
+      return {
+        type: 'image_url',
+        image_url: { url: urlOf(taken.source), ...(taken.detail !== undefined && { detail: taken.detail }) },
+      };
+    }
+    case 'document':
+      return writeDocument(part, param, notes);
+  }
+}
+
+function writeDocument({ source, name }: DocumentPart, param: string, notes: Notes): ContentPart {
+  if (source.kind === 'url') return notes.refuse('document_url', param);
+  if (source.kind === 'text') return { type: 'text', text: documentText(source.text, name, notes) };
+  return { type: 'file', file: { filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) } };
+}
+
+type Message = Record<string, unknown>;
+
+/** The order that a message has for what an assistant says. */
+const RANKS: Readonly<Record<Part['kind'], number>> = {
+  reasoning: 0,
+  text: 1,
+  image: 1,
+  document: 1,
+  refusal: 2,
+  tool_call: 3,
+  tool_result: 4,
+};
+
+/** Writes instructions and turns as messages. Raises not_translatable by a rule. */
+function writeMessages(
+  instructions: readonly TextPart[],
+  turns: readonly Turn[],
+  { strict_turns = false, recall }: Pick<UpstreamTarget, 'strict_turns' | 'recall'>,
+  notes: Notes,
+): Message[] {
+  const state = new ReturnedState();
+  const spoken = speeches(turns).flatMap(({ first, group }) =>
+    group[0]!.role === 'assistant'
+      ? assistantMessage(group, state, recall, notes)
+      : clientMessages(group, first, state, notes),
+  );
+  const said = strict_turns ? inTurns(spoken, notes) : spoken;
+  return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
+}
+
+/** With the messages that templates want between results and the user, and before an assistant who speaks first. */
+function inTurns(messages: readonly Message[], notes: Notes): Message[] {
+  return messages.flatMap((message, index) => {
+    if (index === 0 && message.role === 'assistant') {
+      notes.note('assistant_first');
+      return [{ role: 'user', content: OPENING }, message];
+    }
+    if (message.role !== 'user' || messages[index - 1]?.role !== 'tool') return [message];
+    notes.note('user_after_results');
+    return [{ role: 'assistant', content: RESULTS_SEEN }, message];
+  });
+}
+
+/** Neighbouring turns of the assistant, and of all others, with the index of the first. */
+function speeches(turns: readonly Turn[]): { readonly first: number; readonly group: Turn[] }[] {
+  const found: { first: number; group: Turn[] }[] = [];
+  for (const [first, turn] of turns.entries()) {
+    const last = found.at(-1)?.group;
+    if (last !== undefined && (last[0]!.role === 'assistant') === (turn.role === 'assistant')) last.push(turn);
+    else found.push({ first, group: [turn] });
+  }
+  return found;
+}
+
+/** Role system, as every server knows it; developer is known to few. */
+function instructionMessage(texts: readonly TextPart[], notes: Notes): Message {
+  return { role: 'system', content: joinedContent(texts.map((text) => writePart(text, 'system', notes))) };
+}
+
+/** One message for neighbouring turns of the assistant, since results must follow the calls at once. */
+function assistantMessage(
+  turns: readonly Turn[],
+  state: ReturnedState,
+  recall: Recall | undefined,
+  notes: Notes,
+): Message[] {
+  const parts = turns.flatMap((turn) => turn.parts).filter((part) => isKept(part, notes));
+  const worded = parts.filter((part) => part.kind !== 'reasoning' || part.text !== '');
+  if (worded.some((part, index) => index > 0 && RANKS[part.kind] < RANKS[worded[index - 1]!.kind])) {
+    notes.note('part_order');
+  }
+  const texts = parts.filter((part) => part.kind === 'text');
+  const calls = parts.filter((part) => part.kind === 'tool_call');
+  const refusal = parts.flatMap((part) => (part.kind === 'refusal' ? [part.text] : [])).join('');
+  for (const part of parts) if (part.kind === 'reasoning') readThought(part, state, notes);
+  if (recall !== undefined) state.addKept(calls, recall);
+  const { fields, parts: thoughts } = state.takeMessage();
+  if (worded.length === 0 && thoughts.length === 0 && Object.keys(fields).length === 0) return [];
+  const content = texts.length > 0 ? joinedContent(texts.map((text) => writePart(text, 'messages', notes))) : undefined;
+  const tool_calls = calls.map((call) => writeCall(call, state, notes));
+  state.forget(calls.map(({ id }) => id));
+  return [
+    {
+      role: 'assistant',
+      content: thoughts.length > 0 ? [...thoughts, ...asParts(content)] : (content ?? emptyContent(fields, calls)),
+      ...fields,
+      ...(refusal !== '' && { refusal }),
+      ...(calls.length > 0 && { tool_calls }),
+    },
+  ];
+}
+
+function emptyContent(fields: Message, calls: readonly unknown[]): '' | null {
+  return Object.keys(fields).length > 0 && calls.length === 0 ? '' : null;
+}
+
+function asParts(content: string | readonly unknown[] | undefined): readonly unknown[] {
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
+}
+
+/** Thoughts of one answer were one text; other thoughts stand apart. */
+function readThought({ text, proof }: ReasoningPart, state: ReturnedState, notes: Notes): void {
+  if (proof?.kind === 'state') {
+    if (state.add(proof.value, text)) return;
+    notes.note('foreign_state');
+  }
+  if (text !== '') state.addText(text, proof === undefined ? '\n\n' : '');
+}
+
+/** Whether a part of the assistant can be said: reasoning only where no provider has to recognise it. */
+function isKept(part: Part, notes: Notes): boolean {
+  if (part.kind !== 'reasoning') return true;
+  if (part.proof === undefined || part.proof.kind === 'none') return part.text !== '';
+  if (part.proof.kind === 'state') return true;
+  notes.note('foreign_reasoning');
+  return false;
+}
+
+function writeCall({ id, name, arguments: text, cache }: ToolCallPart, state: ReturnedState, notes: Notes): unknown {
+  if (cache !== undefined) notes.note('part_cache');
+  const { call, function: inner } = state.stateOf(id);
+  return {
+    id: state.idOf(id),
+    type: 'function',
+    function: { name, arguments: text === '' ? '{}' : text, ...inner },
+    ...call,
+  };
+}
+
+/**
+ * Results of all these turns come first: nothing may stand between calls and their results. What is said is one message, as many
+ * templates refuse two of the user in a row, and the Messages API itself joins them.
+ */
+function clientMessages(turns: readonly Turn[], first: number, state: ReturnedState, notes: Notes): Message[] {
+  const results = turns.flatMap(({ parts }) => parts.filter((part) => part.kind === 'tool_result'));
+  const attached = results.flatMap((result) => attachments(result, notes));
+  const content = [
+    ...attached,
+    ...turns.flatMap((turn, index) => spokenParts(turn, `messages.${first + index}`, notes)),
+  ];
+  // Without a message that says nothing the one before would be answered.
+  const is_empty = results.length === 0 && turns.some(({ role, parts }) => role === 'user' && parts.length === 0);
+  return [
+    ...results.map((result) => resultMessage(result, state, notes)),
+    ...(content.length > 0 || is_empty ? [{ role: 'user', content: joinedContent(content) }] : []),
+  ];
+}
+
+function spokenParts(turn: Turn, param: string, notes: Notes): ContentPart[] {
+  const parts = turn.role === 'instructions' ? lateInstructions(turn, notes) : turn.parts;
+  return parts.flatMap((part) =>
+    part.kind === 'text' || part.kind === 'image' || part.kind === 'document' ? [writePart(part, param, notes)] : [],
+  );
+}
+
+function resultMessage(
+  { call_id, parts, is_error, cache }: ToolResultPart,
+  state: ReturnedState,
+  notes: Notes,
+): Message {
+  const texts = parts.filter((part) => part.kind === 'text');
+  if (cache !== undefined || texts.some((text) => text.cache !== undefined)) notes.note('part_cache');
+  if (texts.length > 1) notes.note('result_texts');
+  const said =
+    texts.length === 0 && parts.length > 0 ? [{ kind: 'text', text: 'See the next message.' } as const] : texts;
+  const told: readonly TextPart[] = is_error ? asError(said, notes) : said;
+  return { role: 'tool', tool_call_id: state.idOf(call_id), content: told.map(({ text }) => text).join('\n') };
+}
+
+/** What a result has beside text, below a line that says whose it is. */
+function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentPart[] {
+  const files = parts.filter((part) => part.kind !== 'text');
+  if (files.length === 0) return [];
+  notes.note('result_attachments');
+  const title: ContentPart = { type: 'text', text: `Part of the result of tool call ${call_id}:` };
+  return [title, ...files.map((file) => writePart(file, `the result of tool call ${call_id}`, notes))];
+}
+
+/** The name of an answer's schema where the client gave none; the protocol wants one. */
+const SCHEMA_NAME = 'answer';
+
+function writeTools(conversation: Conversation, notes: Notes): Record<string, unknown> {
+  const { tools, tool_choice, parallel_tool_calls } = conversation;
+  if (tools.length === 0) return {};
+  const held = new HeldSet('chat', notes);
+  return {
+    tools: tools.map((tool) => writeTool(tool, held, notes)),
+    ...(tool_choice !== undefined && { tool_choice: writeChoice(tool_choice) }),
+    // True is the default, and not every server knows the field.
+    ...(parallel_tool_calls === false && { parallel_tool_calls }),
+  };
+}
+
+function writeTool(tool: Tool, held: HeldSet, notes: Notes): unknown {
+  const { name, description, free_text, cache } = tool;
+  if (free_text === true) notes.note('free_text_tool');
+  if (cache !== undefined) notes.note('part_cache');
+  const { schema: parameters, ...strictness } = held.tool(tool);
+  return {
+    type: 'function',
+    function: {
+      name,
+      ...(description !== undefined && { description }),
+      parameters,
+      ...strictness,
+    },
+  };
+}
+
+function writeChoice(choice: ToolChoice): unknown {
+  if (choice.kind === 'tool') return { type: 'function', function: { name: choice.name } };
+  return choice.kind === 'any' ? 'required' : choice.kind;
+}
+
+function writeFormat(format: OutputFormat, notes: Notes): unknown {
+  if (format.kind === 'json_object') return { type: 'json_object' };
+  const { name = SCHEMA_NAME, description, strict } = format;
+  const { schema, is_held } = writeAnswerSchema(format, 'chat', notes);
+  return {
+    type: 'json_schema',
+    json_schema: {
+      name,
+      ...(description !== undefined && { description }),
+      schema,
+      ...((is_held || strict === false) && { strict }),
+    },
+  };
+}
+
 const TIERS = new Set(['auto', 'default', 'flex', 'scale', 'priority', 'fast']);
 
 /** Writes a request as nearly every server of this protocol understands it. Raises not_translatable by a rule. */

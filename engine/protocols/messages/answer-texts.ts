@@ -1,12 +1,10 @@
 import type { TextKind } from '../../contract/rewriting.ts';
 import { isObject } from '../read-json.ts';
-import { type AnswerTexts, keyOf, textUnlessKnown, valueAt } from '../rewriting/answer-texts.ts';
-import type { Path } from '../rewriting/edit-json.ts';
-import type { Json } from '../translation/adapter.ts';
+import { type AnswerTexts, keyOf, type Path, textUnlessKnown, valueAt } from '../rewriting.ts';
+import type { Json } from '../translation/conversation.ts';
 
 const KINDS: Readonly<Record<string, TextKind>> = { text: 'text', thinking: 'reasoning', partial_json: 'tool_input' };
 
-/** Types of deltas by the field with their text. */
 const DELTA_TYPES: Readonly<Record<string, string>> = {
   text: 'text_delta',
   thinking: 'thinking_delta',

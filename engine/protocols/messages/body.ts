@@ -2,6 +2,7 @@ import {
   type Attached,
   addImage,
   type BodyReading,
+  definedTools,
   type Fields,
   fieldsOf,
   iterationsOf,
@@ -12,12 +13,11 @@ import {
   outputBounds,
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
+  toolNames,
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
-import { definedTools } from '../body/mid-conversation.ts';
-import { toolNames } from '../body/tool-names.ts';
-import { type Unproven, unprovenBlock } from '../translation/proof.ts';
+import { type Unproven, unprovenBlock } from '../translation/made-reasoning.ts';
 
 /** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
 const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;

@@ -1,7 +1,6 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { isError } from '../read-error.ts';
 import { saysReason } from '../stop-reasons.ts';
-import { readIterations } from '../usage/iterations.ts';
 import {
   asObject,
   CountFinder,
@@ -9,15 +8,17 @@ import {
   hasRoomFor,
   highestOf,
   isCount,
+  noteModel,
+  noteServed,
   objectsOf,
   parseObject,
+  readIterations,
+  readTotals,
   reportOf,
   TOOL_USES_MAX,
   type UsageReading,
   type UsageReport,
-} from '../usage/reading.ts';
-import { noteModel, noteServed } from '../usage/telling.ts';
-import { readTotals } from '../usage/totals.ts';
+} from '../usage.ts';
 
 /** How the wire names the uses of a tool: `web_search_requests`. */
 const TOOL_FIELD = /^([a-z][a-z0-9_]{0,63})_requests$/;
@@ -35,10 +36,10 @@ const BEDROCK = 'amazon-bedrock-invocationMetrics';
 
 /** What the counts of a `usage` object are called, by the protocol and by Amazon Bedrock. */
 const NAMES = {
-  input_tokens: ['input_tokens', 'inputTokenCount'],
-  output_tokens: ['output_tokens', 'outputTokenCount'],
-  cache_read_input_tokens: ['cache_read_input_tokens', 'cacheReadInputTokenCount'],
-  cache_creation_input_tokens: ['cache_creation_input_tokens', 'cacheWriteInputTokenCount'],
+  input: ['input_tokens', 'inputTokenCount'],
+  output: ['output_tokens', 'outputTokenCount'],
+  cache_read: ['cache_read_input_tokens', 'cacheReadInputTokenCount'],
+  cache_write: ['cache_creation_input_tokens', 'cacheWriteInputTokenCount'],
 } as const;
 
 /** Takes in what an upstream that speaks Messages sent. Only the few events that carry usage are parsed: deltas are most of a stream. */
@@ -117,24 +118,23 @@ function overlay(reading: UsageReading, value: unknown): boolean {
   noteServed(reading, usage);
   readIterations(reading, usage.iterations, readCounts);
   if (usage.server_tool_use != null) overlayTools(reading, asObject(usage.server_tool_use));
-  return report?.counts.output_tokens !== undefined;
+  return report?.counts.output !== undefined;
 }
 
-/** The counts of a `usage` object, or of a run in it. */
 function readCounts(usage: Readonly<Record<string, unknown>>): UsageReport | undefined {
   const finder = new CountFinder();
   const split = objectsOf([usage.cache_creation]);
   const counts = {
-    input_tokens: finder.highest([usage], NAMES.input_tokens),
-    output_tokens: finder.highest([usage], NAMES.output_tokens),
-    cache_read_input_tokens: finder.highest([usage], NAMES.cache_read_input_tokens),
-    cache_creation_input_tokens: finder.highest([usage], NAMES.cache_creation_input_tokens),
-    ephemeral_5m_input_tokens: finder.highest(split, ['ephemeral_5m_input_tokens']),
-    ephemeral_1h_input_tokens: finder.highest(split, ['ephemeral_1h_input_tokens']),
+    input: finder.highest([usage], NAMES.input),
+    output: finder.highest([usage], NAMES.output),
+    cache_read: finder.highest([usage], NAMES.cache_read),
+    cache_write: finder.highest([usage], NAMES.cache_write),
+    cache_write_5m: finder.highest(split, ['ephemeral_5m_input_tokens']),
+    cache_write_1h: finder.highest(split, ['ephemeral_1h_input_tokens']),
   };
   const { unusable } = finder;
-  const reasoning_tokens = finder.highest(objectsOf([usage.output_tokens_details]), ['thinking_tokens']);
-  return reportOf({ ...counts, reasoning_tokens }, unusable);
+  const reasoning = finder.highest(objectsOf([usage.output_tokens_details]), ['thinking_tokens']);
+  return reportOf({ ...counts, reasoning }, unusable);
 }
 
 function overlayTools(reading: UsageReading, tools: Record<string, unknown> | undefined): void {

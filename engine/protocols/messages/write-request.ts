@@ -1,11 +1,322 @@
-import type { UpstreamTarget } from '../translation/adapter.ts';
-import type { Conversation, Tool } from '../translation/conversation.ts';
-import { HeldSet } from '../translation/features/held-schemas.ts';
-import { OPENING } from '../translation/features/turn-order.ts';
-import type { Notes } from '../translation/notes.ts';
-import { type Block, cacheControl, type Message, writeMessages, writeTexts } from './write-blocks.ts';
-import { limitMarks, markPrompt } from './write-cache.ts';
-import { writeThinking } from './write-thinking.ts';
+import type {
+  CacheTtl,
+  Conversation,
+  DocumentPart,
+  ImagePart,
+  Part,
+  ReasoningPart,
+  ReasoningWish,
+  Source,
+  TextPart,
+  Tool,
+  ToolCallPart,
+  ToolResultPart,
+  Turn,
+  UpstreamTarget,
+} from '../translation/conversation.ts';
+import { effortOf, lateInstructions, OPENING } from '../translation/features.ts';
+import { takenImage } from '../translation/files.ts';
+import type { Notes, RuleName } from '../translation/rules.ts';
+import { HeldSet } from '../translation/tool-schemas.ts';
+import { argumentsObject } from './arguments.ts';
+
+/** A content block, tool or message of a request as it is written. */
+type Block = Record<string, unknown>;
+
+interface Message {
+  readonly role: 'user' | 'assistant';
+  readonly content: Block[];
+}
+
+/** Stands for a message without any text, which upstreams refuse, and without which another would end the conversation. */
+const EMPTY_MESSAGE = '(empty message)';
+
+function cacheControl(ttl: CacheTtl): Block {
+  return ttl === '1h' ? { type: 'ephemeral', ttl } : { type: 'ephemeral' };
+}
+
+const mark = ({ cache }: { readonly cache?: CacheTtl }): Block =>
+  cache === undefined ? {} : { cache_control: cacheControl(cache) };
+
+/** Texts as blocks; blank ones are left out, as upstreams refuse them. */
+function writeTexts(parts: readonly TextPart[], notes: Notes): Block[] {
+  return parts.flatMap((part) => {
+    if (part.text.trim() !== '') return [{ type: 'text', text: part.text, ...mark(part) }];
+    if (part.text !== '') notes.note('blank_text');
+    return [];
+  });
+}
+
+/** Turns as messages that take turns, with the results of tools first. Raises not_translatable by a rule. */
+function writeMessages(turns: readonly Turn[], notes: Notes): Message[] {
+  const ids = new CallIds(notes);
+  const messages: { role: Message['role']; results: Block[]; others: Block[] }[] = [];
+  for (const [index, turn] of turns.entries()) {
+    const role = turn.role === 'assistant' ? 'assistant' : 'user';
+    const blocks = writeTurn(turn, `messages.${index}`, ids, notes);
+    if (blocks.length === 0 && turn.role === 'user') {
+      notes.note('empty_message');
+      blocks.push({ type: 'text', text: EMPTY_MESSAGE });
+    }
+    if (blocks.length === 0) continue;
+    if (messages.at(-1)?.role !== role) messages.push({ role, results: [], others: [] });
+    const { results, others } = messages.at(-1)!;
+    for (const block of blocks) (block.type === 'tool_result' ? results : others).push(block);
+  }
+  return messages.map(({ role, results, others }) => ({ role, content: [...results, ...others] }));
+}
+
+function writeTurn(turn: Turn, path: string, ids: CallIds, notes: Notes): Block[] {
+  if (turn.role === 'instructions') return writeTexts(lateInstructions(turn, notes), notes);
+  return turn.parts.flatMap((part) => writePart(part, path, ids, notes));
+}
+
+function writePart(part: Part, path: string, ids: CallIds, notes: Notes): Block[] {
+  switch (part.kind) {
+    case 'text':
+      return writeTexts([part], notes);
+    case 'image':
+      return [writeImage(part, notes)];
+    case 'document':
+      return [writeDocument(part, path, notes)];
+    case 'reasoning':
+      return writeReasoning(part, notes);
+    case 'tool_call':
+      return [writeCall(part, ids, notes)];
+    case 'tool_result':
+      return [writeResult(part, path, ids, notes)];
+    case 'refusal':
+      notes.note('refusal_history');
+      return writeTexts([{ kind: 'text', text: part.text }], notes);
+  }
+}
+
+function writeSource(source: Source): Block {
+  if (source.kind === 'url') return { type: 'url', url: source.url };
+  return { type: 'base64', media_type: source.media_type, data: source.data };
+}
+
+function writeImage(image: ImagePart, notes: Notes): Block {
+  const part = takenImage(image, 'messages', notes);
+  if (part.kind === 'text') return { type: 'text', text: part.text, ...mark(part) };
+  if (part.detail !== undefined && part.detail !== 'auto') notes.note('image_detail');
+  return { type: 'image', source: writeSource(part.source), ...mark(part) };
+}
+
+function writeDocument(part: DocumentPart, path: string, notes: Notes): Block {
+  const title = part.name === undefined ? {} : { title: part.name };
+  return { type: 'document', source: documentSource(part.source, path, notes), ...title, ...mark(part) };
+}
+
+function documentSource(source: DocumentPart['source'], path: string, notes: Notes): Block {
+  if (source.kind === 'text') return { type: 'text', media_type: 'text/plain', data: source.text };
+  if (source.kind === 'url') return writeSource(source);
+  const { media_type } = source;
+  if (media_type === 'application/pdf') return writeSource(source);
+  if (!/^text\/|^application\/(json|xml|yaml)\b/.test(media_type)) return notes.refuse('document_type', path);
+  return { type: 'text', media_type: 'text/plain', data: Buffer.from(source.data, 'base64').toString('utf8') };
+}
+
+function writeReasoning({ text, proof }: ReasoningPart, notes: Notes): Block[] {
+  if (proof?.protocol !== 'messages') {
+    notes.note('foreign_reasoning');
+    return [];
+  }
+  // Where this upstream signs nothing, that is what it gave.
+  if (proof.kind === 'none') return text === '' ? [] : [{ type: 'thinking', thinking: text, signature: '' }];
+  if (proof.kind === 'encrypted') return [{ type: 'redacted_thinking', data: proof.value }];
+  return [{ type: 'thinking', thinking: text, signature: proof.value }];
+}
+
+function writeCall(part: ToolCallPart, ids: CallIds, notes: Notes): Block {
+  let input = argumentsObject(part.arguments);
+  if (input === undefined) {
+    notes.note('broken_arguments');
+    input = { arguments: part.arguments };
+  }
+  return { type: 'tool_use', id: ids.called(part.id), name: part.name, input, ...mark(part) };
+}
+
+function writeResult(part: ToolResultPart, path: string, ids: CallIds, notes: Notes): Block {
+  return {
+    type: 'tool_result',
+    tool_use_id: ids.answered(part.call_id),
+    ...resultContent(part.parts, path, notes),
+    ...(part.is_error && { is_error: true }),
+    ...mark(part),
+  };
+}
+
+function resultContent(parts: ToolResultPart['parts'], path: string, notes: Notes): Block {
+  const [first] = parts;
+  // A result that is one text may be blank: the output of a program often is.
+  if (parts.length === 1 && first?.kind === 'text' && first.cache === undefined) return { content: first.text };
+  const content = parts.flatMap((part) => {
+    if (part.kind === 'text') return writeTexts([part], notes);
+    return [part.kind === 'image' ? writeImage(part, notes) : writeDocument(part, path, notes)];
+  });
+  return content.length === 0 ? {} : { content };
+}
+
+/** Identifiers of tool calls as upstreams take them: of few characters, and no two calls with the same. */
+class CallIds {
+  readonly #notes: Notes;
+  readonly #used = new Set<string>();
+  /** The identifier of the latest call by what the client calls it. */
+  readonly #latest = new Map<string, string>();
+  /** The number of the latest call among those whose identifiers look alike to upstreams. */
+  readonly #numbers = new Map<string, number>();
+
+  constructor(notes: Notes) {
+    this.#notes = notes;
+  }
+
+  called(id: string): string {
+    const plain = id.replace(/[^A-Za-z0-9_-]/g, '_');
+    let number = this.#numbers.get(plain) ?? 0;
+    let unique: string;
+    do unique = ++number === 1 ? plain : `${plain}_${number}`;
+    while (this.#used.has(unique));
+    this.#numbers.set(plain, number);
+    if (unique !== id) this.#notes.note('tool_call_id');
+    this.#used.add(unique);
+    this.#latest.set(id, unique);
+    return unique;
+  }
+
+  answered(id: string): string {
+    return this.#latest.get(id) ?? id.replace(/[^A-Za-z0-9_-]/g, '_');
+  }
+}
+
+/** The most marks of a request that upstreams take. */
+const MARKS_MAX = 4;
+
+/** What can be marked, in the order in which it makes up the prompt. */
+interface Prompt {
+  readonly tools: readonly Block[];
+  readonly system: readonly Block[];
+  readonly messages: readonly Message[];
+}
+
+const UNMARKABLE: ReadonlySet<unknown> = new Set(['thinking', 'redacted_thinking']);
+
+function blocksOf({ tools, system, messages }: Prompt): Block[] {
+  return [...tools, ...system, ...messages.flatMap(({ content }) => content)];
+}
+
+/**
+ * Marks the prompt for a client that asks for caching as a whole, unless parts of it ask for it themselves. Marks before a long
+ * one are long as well: upstreams refuse a longer lifetime after a shorter one.
+ */
+function markPrompt(cache: Conversation['cache'], prompt: Prompt, notes: Notes): void {
+  const marked = marksOf(prompt);
+  const long = cache?.long_marks ? marked.length : marked.findLastIndex(isLong) + 1;
+  for (const block of marked.slice(0, long)) block.cache_control = cacheControl('1h');
+  if (cache === undefined || cache.only_marked || marked.length > 0) return;
+  const ttl = cache.long_marks ? '1h' : cache.ttl;
+  const last_message = prompt.messages.at(-1)?.content.findLast(({ type }) => !UNMARKABLE.has(type));
+  for (const block of [prompt.tools.at(-1), prompt.system.at(-1), last_message]) {
+    if (block !== undefined) block.cache_control = cacheControl(ttl);
+  }
+  notes.note('prompt_cache');
+}
+
+const isLong = ({ cache_control }: Block): boolean => (cache_control as Block).ttl === '1h';
+
+/** Takes away the first marks where there are more than upstreams take. */
+function limitMarks(prompt: Prompt, notes: Notes): void {
+  const marked = marksOf(prompt);
+  if (marked.length <= MARKS_MAX) return;
+  notes.note('cache_marks');
+  for (const block of marked.slice(0, -MARKS_MAX)) delete block.cache_control;
+}
+
+function marksOf(prompt: Prompt): Block[] {
+  const inner = ({ content }: Block): Block[] => (Array.isArray(content) ? (content as Block[]) : []);
+  return blocksOf(prompt).flatMap((block) => [...inner(block), block].filter((one) => one.cache_control !== undefined));
+}
+
+/** The smallest budget that upstreams take, in tokens. */
+const BUDGET_MIN = 1024;
+
+const BUDGETS = { minimal: 1024, low: 1024, medium: 8192, high: 16_384, xhigh: 24_576, max: 32_000 } as const;
+
+/** How the model shall think: fields for the request, and whether it will. */
+interface Thinking {
+  readonly on: boolean;
+  readonly thinking?: Block;
+  readonly effort?: string;
+}
+
+/** Decides how the model is told to think; what it cannot be told is noted. */
+function writeThinking(
+  { reasoning, tool_choice }: Conversation,
+  target: UpstreamTarget,
+  messages: readonly Message[],
+  max_tokens: number,
+  notes: Notes,
+): Thinking {
+  if (reasoning === undefined) return { on: false };
+  if (reasoning.effort === 'none') return silent(target, notes);
+  const obstacle = obstacleTo(target, tool_choice, messages, max_tokens);
+  if (obstacle !== undefined) {
+    notes.note(obstacle);
+    return { on: false };
+  }
+  return target.thinking === 'adaptive' ? adaptive(reasoning, notes) : budgeted(reasoning, max_tokens, notes);
+}
+
+/** Some models that adapt refuse to be told not to think; unless they are told to, most don't. */
+function silent(target: UpstreamTarget, notes: Notes): Thinking {
+  if (target.thinking === 'none') return { on: false };
+  if (target.thinking === 'budget') return { on: false, thinking: { type: 'disabled' } };
+  notes.note('thinking_effort');
+  return { on: false };
+}
+
+function obstacleTo(
+  target: UpstreamTarget,
+  tool_choice: Conversation['tool_choice'],
+  messages: readonly Message[],
+  max_tokens: number,
+): RuleName | undefined {
+  if (target.thinking === 'none') return 'no_thinking';
+  if (tool_choice?.kind === 'any' || tool_choice?.kind === 'tool') return 'thinking_with_forced_tool';
+  if (target.thinking === 'adaptive') return undefined;
+  // Models with a budget must have begun with a thought of their own; those that adapt need not.
+  if (answersForeignCalls(messages)) return 'thinking_in_tool_loop';
+  if (max_tokens <= BUDGET_MIN) return 'thinking_without_room';
+  return undefined;
+}
+
+/** Whether the last message answers calls that the provider did not think about itself. */
+function answersForeignCalls(messages: readonly Message[]): boolean {
+  if (messages.at(-1)?.content[0]?.type !== 'tool_result') return false;
+  const first = messages.at(-2)?.content[0]?.type;
+  return first !== 'thinking' && first !== 'redacted_thinking';
+}
+
+function display({ show }: ReasoningWish): Block {
+  if (show === undefined) return {};
+  return { display: show ? 'summarized' : 'omitted' };
+}
+
+function adaptive(wish: ReasoningWish, notes: Notes): Thinking {
+  const thinking = { type: 'adaptive', ...display(wish) };
+  const effort = effortOf(wish, notes);
+  if (effort === 'minimal') notes.note('thinking_effort');
+  return { on: true, thinking, ...(effort !== undefined && { effort: effort === 'minimal' ? 'low' : effort }) };
+}
+
+function budgeted(wish: ReasoningWish, max_tokens: number, notes: Notes): Thinking {
+  const effort = wish.effort === undefined || wish.effort === 'none' ? 'medium' : wish.effort;
+  // An effort must leave room for the answer itself; a budget that the client chose needs to fit only.
+  const asked = wish.budget_tokens ?? Math.min(BUDGETS[effort], Math.floor(max_tokens / 2));
+  const budget_tokens = Math.min(Math.max(asked, BUDGET_MIN), max_tokens - 1);
+  if (budget_tokens !== wish.budget_tokens) notes.note('thinking_effort');
+  return { on: true, thinking: { type: 'enabled', budget_tokens, ...display(wish) } };
+}
 
 /** Makes a model that has no JSON mode answer with JSON alone. */
 const JSON_ONLY = 'Answer with one JSON object and nothing else: no words around it and no code fence.';

@@ -1,16 +1,8 @@
 import type { TextKind } from '../../contract/rewriting.ts';
 import { isObject } from '../read-json.ts';
-import {
-  type AnswerTexts,
-  keyOf,
-  type Place,
-  type TextId,
-  textUnlessKnown,
-  valueAt,
-} from '../rewriting/answer-texts.ts';
-import type { Path } from '../rewriting/edit-json.ts';
-import type { Json } from '../translation/adapter.ts';
-import { isMadeItem } from '../translation/proof.ts';
+import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
+import type { Json } from '../translation/conversation.ts';
+import { isMadeItem } from '../translation/made-reasoning.ts';
 
 /** Keys of images, beside those that other protocols have. */
 const IMAGES: ReadonlySet<string | undefined> = new Set(['result', 'partial_image_b64']);

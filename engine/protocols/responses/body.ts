@@ -17,12 +17,12 @@ import {
   REFERENCE_TOKENS,
   TOOL_USES_MAX,
   thinkingBudget,
+  toolNames,
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
-import { toolNames } from '../body/tool-names.ts';
 import { invalid, kindOf } from '../read-json.ts';
-import { isMadeItem } from '../translation/proof.ts';
+import { isMadeItem } from '../translation/made-reasoning.ts';
 
 /** Fields that stand for text which only the provider has. */
 const REFERENCES = ['previous_response_id', 'conversation', 'prompt'] as const;
@@ -41,28 +41,11 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
 const isClients = ({ type, execution }: Fields) =>
   CLIENT_TOOLS.has(type) || (type === 'tool_search' && execution === 'client');
 
-/** Items that hold all they stand for. */
 const WHOLE_ITEMS: ReadonlySet<unknown> = new Set([
-  'additional_tools',
-  'function_call',
-  'custom_tool_call',
-  'compaction',
-  'web_search_call',
-  'file_search_call',
-  'code_interpreter_call',
-  'computer_call',
-  'local_shell_call',
-  'local_shell_call_output',
-  'shell_call',
-  'shell_call_output',
-  'apply_patch_call',
-  'apply_patch_call_output',
-  'tool_search_call',
-  'tool_search_output',
-  'mcp_list_tools',
-  'mcp_call',
-  'mcp_approval_request',
-  'mcp_approval_response',
+  ...['additional_tools', 'function_call', 'custom_tool_call', 'compaction', 'web_search_call', 'file_search_call'],
+  ...['code_interpreter_call', 'computer_call', 'local_shell_call', 'local_shell_call_output', 'shell_call'],
+  ...['shell_call_output', 'apply_patch_call', 'apply_patch_call_output', 'tool_search_call', 'tool_search_output'],
+  ...['mcp_list_tools', 'mcp_call', 'mcp_approval_request', 'mcp_approval_response'],
 ]);
 
 /** Versions of a tool are one tool to a price: `web_search_preview_2025_03_11`. */

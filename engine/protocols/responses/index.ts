@@ -1,14 +1,67 @@
-import { KNOWN_KEYS } from '../body/known-keys.ts';
+import { ERRORS, type StageError } from '../../contract/errors.ts';
+import { jsonText } from '../../kit/text/printable.ts';
+import { KNOWN_KEYS } from '../body/decisive-fields.ts';
 import type { ProtocolDefinition } from '../definition.ts';
-import { ofOutline } from '../usage/reading.ts';
+import { type BrokenStream, compatErrors, type FailedRequest, OVERFLOW_CODE, type ProtocolErrors } from '../errors.ts';
+import { ofOutline } from '../usage.ts';
 import { responsesTexts } from './answer-texts.ts';
 import { readResponsesBody } from './body.ts';
-import { responsesErrors } from './errors.ts';
+import { ResponsesReader, readDocument } from './read-answer.ts';
 import { readRequest } from './read-request.ts';
-import { ResponsesReader, readDocument } from './read-stream.ts';
 import { readResponsesUsage } from './reported-usage.ts';
+import { ResponsesWriter, writeDocument } from './write-answer.ts';
 import { writeRequest } from './write-request.ts';
-import { ResponsesWriter, writeDocument } from './write-stream.ts';
+
+/**
+ * Errors of Responses. Its clients look for the one or the other of the two events that end a stream, and the coding CLI knows
+ * from the second alone that the conversation is too long, not from a response with a status.
+ */
+export const responsesErrors: ProtocolErrors = {
+  ...compatErrors,
+  breakOff: responseFailed,
+  knowsOverflow: ({ code }) => code === OVERFLOW_CODE,
+  stream(problem, request) {
+    const { message, code, param, type } = compatErrors.fields(problem);
+    const name = (code ?? type) as string;
+    const response = { ...failedResponse(request), status: 'in_progress', error: null };
+    return (
+      event({ type: 'response.created', sequence_number: 0, response }) +
+      endEvents(request, 1, { code: name, message: message as string, param: (param ?? null) as string | null })
+    );
+  },
+};
+
+/** Clients with types read no event whose response lacks one of these. */
+const failedResponse = ({ request_id, created_at, model }: FailedRequest) => ({
+  id: `resp_${request_id.replaceAll('-', '')}`,
+  object: 'response',
+  created_at,
+  model,
+  status: 'failed',
+  output: [],
+});
+
+function responseFailed(error: StageError, { sequence_number = 0, ...request }: BrokenStream): string {
+  const { compat } = ERRORS[error.code];
+  const code = compat.code ?? compat.type;
+  return endEvents(request, sequence_number, { code, message: error.message, param: null });
+}
+
+function endEvents(
+  request: FailedRequest,
+  sequence_number: number,
+  { code, message, param }: { readonly code: string; readonly message: string; readonly param: string | null },
+): string {
+  const response = { ...failedResponse(request), error: { code, message } };
+  return (
+    event({ type: 'error', sequence_number, code, message, param, request_id: request.request_id }) +
+    event({ type: 'response.failed', sequence_number: sequence_number + 1, response })
+  );
+}
+
+function event(value: { readonly type: string; readonly [key: string]: unknown }): string {
+  return `event: ${value.type}\ndata: ${jsonText(value)}\n\n`;
+}
 
 /** Responses. */
 export const responsesProtocol: ProtocolDefinition = {

@@ -3,6 +3,8 @@ import {
   flagAt,
   invalid,
   isAbsent,
+  isObject,
+  jsonTextAt,
   listAt,
   nameAt,
   noteOthers,
@@ -12,15 +14,540 @@ import {
   present,
   textAt,
 } from '../read-json.ts';
-import type { Json } from '../translation/adapter.ts';
-import type { Conversation, OutputFormat, ReasoningWish } from '../translation/conversation.ts';
-import { EFFORTS } from '../translation/features/efforts.ts';
-import { readMetadata, readUser } from '../translation/features/end-user.ts';
-import { readPromptCache } from '../translation/features/prompt-cache.ts';
-import type { Notes } from '../translation/notes.ts';
-import type { RuleName } from '../translation/rules.ts';
-import { addToolsOfInput, readInput } from './read-items.ts';
-import { readToolChoice, ToolBook } from './read-tools.ts';
+import type {
+  Conversation,
+  DocumentPart,
+  ImagePart,
+  Json,
+  OutputFormat,
+  Part,
+  ReasoningPart,
+  ReasoningWish,
+  RefusalPart,
+  TextPart,
+  Tool,
+  ToolCallPart,
+  ToolChoice,
+  ToolResultPart,
+  Turn,
+} from '../translation/conversation.ts';
+import { EFFORTS } from '../translation/conversation.ts';
+import { readBreakpoint, readMetadata, readPromptCache, readUser } from '../translation/features.ts';
+import { filePart, readFileData, readUrl } from '../translation/files.ts';
+import { FREE_TEXT_PARAMETERS, freeTextArguments, withGrammar } from '../translation/free-text.ts';
+import { proofFromText } from '../translation/made-reasoning.ts';
+import type { Notes, RuleName } from '../translation/rules.ts';
+import { readSchema } from '../translation/tool-schemas.ts';
+
+/**
+ * Calls of tools that the provider has taught its models and the client runs, such as shells: other protocols call them like any
+ * other tool.
+ */
+
+/** The name of the tool, and the field with what it was told. */
+const CALLS: ReadonlyMap<unknown, readonly [name: string, told: string]> = new Map([
+  ['local_shell_call', ['local_shell', 'action']],
+  ['shell_call', ['shell', 'action']],
+  ['apply_patch_call', ['apply_patch', 'operation']],
+  ['computer_call', ['computer', 'action']],
+]);
+
+const RESULTS: ReadonlySet<unknown> = new Set([...CALLS.keys()].map((type) => `${type}_output`));
+
+/** By what an item names its call: one of these items has no `call_id`, but the identifier of the call's item. */
+function namesOf({ call_id, id }: Json): readonly string[] {
+  return [call_id, id].filter((name) => typeof name === 'string' && name !== '') as string[];
+}
+
+const isResult = ({ type }: Json): boolean => typeof type === 'string' && type.endsWith('_output');
+
+class ClientCalls {
+  /** Identifiers of calls, by all their names, that have a result. */
+  readonly #answered = new Map<string, string>();
+
+  constructor(items: readonly unknown[]) {
+    const results = new Set(items.flatMap((item) => (isObject(item) && isResult(item) ? namesOf(item) : [])));
+    for (const item of items) {
+      if (!isObject(item) || !CALLS.has(item.type)) continue;
+      const names = namesOf(item);
+      if (names.some((name) => results.has(name))) for (const name of names) this.#answered.set(name, names[0]!);
+    }
+  }
+
+  /** The call that an item is; `undefined` for other items, and for calls without a result. Raises invalid_request. */
+  callOf(item: Json, param: string): ToolCallPart | undefined {
+    const [name, told] = CALLS.get(item.type) ?? [];
+    const id = this.#idOf(item);
+    if (name === undefined || id === undefined) return undefined;
+    const at = `${param}.${told}`;
+    // A computer can be told several actions at once, or none.
+    const what = name === 'computer' && isAbsent(item.action) ? { actions: item.actions } : objectAt(item[told!], at);
+    return { kind: 'tool_call', id, name, arguments: jsonTextAt(what, at) };
+  }
+
+  /** The result that an item is; `undefined` for other items, and for results of no call. Raises invalid_request. */
+  resultOf(item: Json, param: string): ToolResultPart | undefined {
+    const call_id = RESULTS.has(item.type) ? this.#idOf(item) : undefined;
+    if (call_id === undefined) return undefined;
+    return {
+      kind: 'tool_result',
+      call_id,
+      parts: partsOf(item.output, `${param}.output`),
+      is_error: item.status === 'failed',
+    };
+  }
+
+  #idOf(item: Json): string | undefined {
+    return namesOf(item)
+      .map((name) => this.#answered.get(name))
+      .find((id) => id !== undefined);
+  }
+}
+
+function partsOf(output: unknown, param: string): ToolResultPart['parts'] {
+  if (output === undefined || output === null || output === '') return [];
+  if (typeof output === 'string') return [{ kind: 'text', text: output }];
+  if (isObject(output) && typeof output.image_url === 'string')
+    return [{ kind: 'image', source: readUrl(output.image_url, `${param}.image_url`) } satisfies ImagePart];
+  return [{ kind: 'text', text: jsonTextAt(output, param) }];
+}
+
+/** What messages and results of tools consist of. */
+type ContentPart = TextPart | ImagePart | DocumentPart | RefusalPart;
+
+/** Reads `content` of a message or `output` of a result: a text or a list of parts. Raises invalid_request and not_translatable. */
+function readContent(value: unknown, param: string, notes: Notes): ContentPart[] {
+  if (typeof value === 'string') return value === '' ? [] : [{ kind: 'text', text: value }];
+  if (!Array.isArray(value)) throw invalid(param, 'must be a string or an array of content parts');
+  return listAt(value, param).map((part, index) => {
+    const path = `${param}.${index}`;
+    return readPart(objectAt(part, path), path, notes);
+  });
+}
+
+function readPart(part: Json, param: string, notes: Notes): ContentPart {
+  switch (part.type) {
+    case 'input_text':
+    case 'output_text':
+    case 'text':
+      if (Array.isArray(part.annotations) && part.annotations.length > 0) notes.note('annotations');
+      return { kind: 'text', text: textAt(part.text, `${param}.text`), ...readBreakpoint(part, param, notes) };
+    case 'refusal':
+      return { kind: 'refusal', text: textAt(part.refusal, `${param}.refusal`) };
+    case 'input_image':
+      return readImage(part, param, notes);
+    case 'input_file':
+      return readFile(part, param, notes);
+    case 'input_audio':
+      return notes.refuse('audio', param);
+    default:
+      throw invalid(`${param}.type`, 'must be input_text, input_image, input_file, output_text or refusal');
+  }
+}
+
+function readImage(part: Json, param: string, notes: Notes): ImagePart | DocumentPart {
+  if (!isAbsent(part.file_id)) notes.refuse('file_reference', `${param}.file_id`);
+  const detail = optional(part, 'detail', textAt, `${param}.`);
+  return filePart({
+    kind: 'image',
+    source: readUrl(nameAt(part.image_url, `${param}.image_url`), `${param}.image_url`),
+    ...(detail !== undefined && detail !== 'auto' && { detail }),
+    ...readBreakpoint(part, param, notes),
+  });
+}
+
+function readFile(part: Json, param: string, notes: Notes): ImagePart | DocumentPart {
+  if (!isAbsent(part.file_id)) notes.refuse('file_reference', `${param}.file_id`);
+  if (!isAbsent(part.detail) && part.detail !== 'auto') notes.note('file_detail');
+  const name = optional(part, 'filename', textAt, `${param}.`);
+  const url = optional(part, 'file_url', nameAt, `${param}.`);
+  const data = optional(part, 'file_data', nameAt, `${param}.`);
+  if (url === undefined && data === undefined) throw invalid(param, 'must have file_data or file_url');
+  return filePart({
+    kind: 'document',
+    source: url === undefined ? readFileData(data!, `${param}.file_data`) : readUrl(url, `${param}.file_url`),
+    ...(name !== undefined && { name }),
+    ...readBreakpoint(part, param, notes),
+  });
+}
+
+const CLIENT_KINDS = ['function', 'custom', 'namespace'];
+
+/** Fields of tools that other protocols cannot say. */
+const LOST_OPTIONS = ['async', 'allowed_callers', 'defer_loading', 'output_schema'];
+
+interface Entry {
+  readonly tool: Tool;
+  readonly namespace?: string;
+  readonly search?: boolean;
+}
+
+const keyOf = (namespace: string | undefined, name: string): string => JSON.stringify([namespace ?? null, name]);
+
+/**
+ * The tools of a request under the names they have in the conversation: a plain name stays, one in a namespace is put
+ * together with it. All tools are added before the first name is asked for.
+ */
+class ToolBook {
+  readonly #entries = new Map<string, Entry>();
+  readonly #notes: Notes;
+  #names: Map<string, string> | undefined;
+  #has_provider_tools = false;
+
+  constructor(notes: Notes) {
+    this.#notes = notes;
+  }
+
+  /** Adds a list of tools of a body. Raises invalid_request. */
+  addAll(value: unknown, param: string): void {
+    for (const [index, tool] of listAt(value, param).entries())
+      this.#add(objectAt(tool, `${param}.${index}`), `${param}.${index}`);
+  }
+
+  /** The tools, each with what its client needs to call it. Raises not_translatable where none of them can be called. */
+  tools(): Tool[] {
+    const tools = [...this.#entries].map(([key, { tool, namespace, search }]): Tool => {
+      const name = this.#assigned().get(key)!;
+      if (namespace === undefined && search !== true) return tool;
+      return {
+        ...tool,
+        name,
+        address: { name: tool.name, ...(namespace !== undefined && { namespace }), ...(search && { search }) },
+      };
+    });
+    if (this.#has_provider_tools) {
+      if (tools.length === 0) this.#notes.refuse('only_provider_tools', 'tools');
+      this.#notes.note('provider_tool');
+    }
+    return tools;
+  }
+
+  /** The name of a tool in the conversation; for one that is not in the list, what it would be. */
+  nameOf(namespace: string | undefined, name: string): string {
+    const plain = namespace === undefined ? name : `${namespace}__${name}`;
+    return this.#assigned().get(keyOf(namespace, name)) ?? plain;
+  }
+
+  /** The name of the client's search for tools, if it has one. */
+  get search(): string | undefined {
+    return this.#assigned().get(SEARCH_KEY);
+  }
+
+  #add(tool: Json, param: string) {
+    if (tool.type === 'namespace') return this.#addNamespace(tool, param);
+    if (tool.type === 'tool_search' && tool.execution === 'client') return this.#addSearch(tool, param);
+    if (typeof tool.type !== 'string')
+      throw invalid(`${param}.type`, `must be one of ${CLIENT_KINDS.join(', ')} or a tool of the provider`);
+    if (!CLIENT_KINDS.includes(tool.type)) this.#has_provider_tools = true;
+    else this.#put(keyOf(undefined, nameAt(tool.name, `${param}.name`)), { tool: readTool(tool, param, this.#notes) });
+  }
+
+  #addNamespace(group: Json, param: string): void {
+    const namespace = nameAt(group.name, `${param}.name`);
+    this.#notes.note('tool_namespace');
+    for (const [index, value] of listAt(group.tools, `${param}.tools`).entries()) {
+      const path = `${param}.tools.${index}`;
+      const tool = readTool(objectAt(value, path), path, this.#notes);
+      this.#put(keyOf(namespace, tool.name), { tool, namespace });
+    }
+  }
+
+  #addSearch(tool: Json, param: string): void {
+    this.#notes.note('tool_search');
+    const description = optional(tool, 'description', textAt, `${param}.`);
+    const parameters = readSchema(tool.parameters, `${param}.parameters`);
+    this.#put(SEARCH_KEY, {
+      tool: { name: 'tool_search', ...(description !== undefined && { description }), parameters },
+      search: true,
+    });
+  }
+
+  #put(key: string, entry: Entry): void {
+    if (!this.#entries.has(key)) this.#entries.set(key, entry);
+  }
+
+  #assigned(): Map<string, string> {
+    this.#names ??= assignNames(this.#entries);
+    return this.#names;
+  }
+}
+
+const SEARCH_KEY = 'tool_search';
+
+/** Plain names come first: they stay as they are whatever stands before them. */
+function assignNames(entries: ReadonlyMap<string, Entry>): Map<string, string> {
+  const names = new Map<string, string>();
+  const taken = new Set<string>();
+  const isPlain = ({ namespace, search }: Entry) => namespace === undefined && search !== true;
+  const take = (key: string, wanted: string) => {
+    let name = wanted;
+    for (let next = 2; taken.has(name); next++) name = `${wanted}_${next}`;
+    taken.add(name);
+    names.set(key, name);
+  };
+  for (const [key, entry] of entries) if (isPlain(entry)) take(key, entry.tool.name);
+  for (const [key, entry] of entries) {
+    if (!isPlain(entry))
+      take(key, entry.namespace === undefined ? entry.tool.name : `${entry.namespace}__${entry.tool.name}`);
+  }
+  return names;
+}
+
+function readTool(tool: Json, param: string, notes: Notes): Tool {
+  const name = nameAt(tool.name, `${param}.name`);
+  const description = optional(tool, 'description', textAt, `${param}.`);
+  if (LOST_OPTIONS.some((key) => !isAbsent(tool[key]) && tool[key] !== false)) notes.note('tool_options');
+  if (tool.type === 'custom') return readCustomTool(tool, name, description, param, notes);
+  if (tool.type !== 'function') throw invalid(`${param}.type`, 'must be function or custom');
+  const parameters = readSchema(tool.parameters, `${param}.parameters`);
+  return {
+    name,
+    ...(description !== undefined && { description }),
+    parameters,
+    ...(tool.strict === true && { strict: true }),
+  };
+}
+
+function readCustomTool(tool: Json, name: string, description: string | undefined, param: string, notes: Notes): Tool {
+  const format = optional(tool, 'format', objectAt, `${param}.`);
+  const said = format?.type === 'grammar' ? withGrammar(description, format, `${param}.format`, notes) : description;
+  return {
+    name,
+    ...(said !== undefined && { description: said }),
+    parameters: FREE_TEXT_PARAMETERS,
+    free_text: true,
+  };
+}
+
+interface Chosen {
+  readonly tool_choice?: ToolChoice;
+  readonly tools: readonly Tool[];
+}
+
+const SIMPLE: Readonly<Record<string, ToolChoice>> = {
+  auto: { kind: 'auto' },
+  none: { kind: 'none' },
+  required: { kind: 'any' },
+};
+
+/** Reads `tool_choice`. Raises invalid_request and not_translatable. */
+function readToolChoice(value: unknown, tools: readonly Tool[], book: ToolBook, notes: Notes): Chosen {
+  if (isAbsent(value)) return { tools };
+  if (typeof value === 'string') {
+    if (!Object.hasOwn(SIMPLE, value)) throw invalid('tool_choice', 'must be auto, none, required or an object');
+    return { tool_choice: SIMPLE[value]!, tools };
+  }
+  const choice = objectAt(value, 'tool_choice');
+  if (choice.type === 'allowed_tools') return readAllowed(choice, tools, book, notes);
+  if (choice.type !== 'function' && choice.type !== 'custom') {
+    textAt(choice.type, 'tool_choice.type');
+    return notes.refuse('provider_tool_choice', 'tool_choice');
+  }
+  return { tool_choice: { kind: 'tool', name: namedBy(choice, 'tool_choice', book) }, tools };
+}
+
+function namedBy(choice: Json, param: string, book: ToolBook): string {
+  const namespace = optional(choice, 'namespace', nameAt, `${param}.`);
+  return book.nameOf(namespace, nameAt(choice.name, `${param}.name`));
+}
+
+function readAllowed(choice: Json, tools: readonly Tool[], book: ToolBook, notes: Notes): Chosen {
+  notes.note('allowed_tools');
+  const allowed = new Set<string>();
+  for (const [index, value] of listAt(choice.tools, 'tool_choice.tools').entries()) {
+    const param = `tool_choice.tools.${index}`;
+    const tool = objectAt(value, param);
+    if (tool.type === 'function' || tool.type === 'custom') allowed.add(namedBy(tool, param, book));
+  }
+  const left = tools.filter(({ name }) => allowed.has(name));
+  if (choice.mode !== 'required') return { tool_choice: { kind: 'auto' }, tools: left };
+  if (left.length === 0) return notes.refuse('provider_tool_choice', 'tool_choice');
+  return { tool_choice: { kind: 'any' }, tools: left };
+}
+
+/** The tools that a search found, as its result tells them to the model. */
+function describeFound(value: unknown, book: ToolBook): string {
+  const names = (Array.isArray(value) ? value : []).filter(isObject).flatMap((tool) => {
+    if (typeof tool.name !== 'string') return [];
+    if (tool.type !== 'namespace') return [book.nameOf(undefined, tool.name)];
+    const inner = (Array.isArray(tool.tools) ? tool.tools : []).filter(isObject);
+    return inner.flatMap(({ name }) => (typeof name === 'string' ? [book.nameOf(tool.name as string, name)] : []));
+  });
+  return names.length === 0 ? 'No tools were found.' : `These tools can be called now: ${names.join(', ')}`;
+}
+
+interface ReadInput {
+  readonly instructions: readonly TextPart[];
+  readonly turns: readonly Turn[];
+}
+
+/** Adds the tools that stand in the input, which the names of calls depend on. Raises invalid_request. */
+function addToolsOfInput(input: unknown, book: ToolBook): void {
+  if (!Array.isArray(input)) return;
+  for (const [index, item] of input.entries()) {
+    if (isObject(item) && (item.type === 'additional_tools' || item.type === 'tool_search_output')) {
+      book.addAll(item.tools, `input.${index}.tools`);
+    }
+  }
+}
+
+/** Reads `input`. Raises invalid_request and not_translatable. */
+function readInput(input: unknown, book: ToolBook, notes: Notes): ReadInput {
+  if (isAbsent(input)) return { instructions: [], turns: [] };
+  if (typeof input === 'string')
+    return { instructions: [], turns: [{ role: 'user', parts: [{ kind: 'text', text: input }] }] };
+  const items = listAt(input, 'input');
+  const reader = new InputReader(book, new ClientCalls(items), notes);
+  for (const [index, item] of items.entries()) {
+    reader.read(objectAt(item, `input.${index}`), `input.${index}`);
+  }
+  return reader;
+}
+
+const ROLES: Readonly<Record<string, Turn['role']>> = {
+  user: 'user',
+  assistant: 'assistant',
+  system: 'instructions',
+  developer: 'instructions',
+};
+
+class InputReader implements ReadInput {
+  readonly instructions: TextPart[] = [];
+  readonly turns: { role: Turn['role']; parts: Part[] }[] = [];
+  readonly #book: ToolBook;
+  readonly #calls: ClientCalls;
+  readonly #notes: Notes;
+
+  constructor(book: ToolBook, calls: ClientCalls, notes: Notes) {
+    this.#book = book;
+    this.#calls = calls;
+    this.#notes = notes;
+  }
+
+  read(item: Json, param: string) {
+    switch (item.type) {
+      case undefined:
+      case null:
+      case 'message':
+        return this.#readMessage(item, param);
+      case 'reasoning':
+        return this.#say(readReasoning(item, param, this.#notes));
+      case 'function_call':
+      case 'custom_tool_call':
+        return this.#readCall(item, param);
+      case 'function_call_output':
+      case 'custom_tool_call_output':
+        return this.#answer(this.#readResult(item, param));
+      case 'tool_search_call':
+      case 'tool_search_output':
+        return this.#readSearch(item, param);
+      case 'additional_tools':
+        return;
+      default:
+        return this.#readOther(item, param);
+    }
+  }
+
+  #readMessage(item: Json, param: string) {
+    if (item.type === undefined && item.content === undefined && typeof item.id === 'string') {
+      return this.#notes.refuse('kept_conversation', param);
+    }
+    const role = typeof item.role === 'string' && Object.hasOwn(ROLES, item.role) ? ROLES[item.role] : undefined;
+    if (role === undefined) throw invalid(`${param}.role`, 'must be user, assistant, system or developer');
+    if (!isAbsent(item.phase)) this.#notes.note('message_phase');
+    const parts = readContent(item.content, `${param}.content`, this.#notes);
+    if (parts.length === 0 && role !== 'user') return;
+    if (role === 'instructions' && this.turns.length === 0 && parts.every((part) => part.kind === 'text')) {
+      for (const part of parts) this.instructions.push(part);
+    } else if (role === 'assistant') {
+      for (const part of parts) this.#say(part);
+    } else {
+      this.turns.push({ role, parts });
+    }
+  }
+
+  /** All that the model says in a row is one turn. */
+  #say(part: Part): void {
+    const last = this.turns.at(-1);
+    if (last?.role === 'assistant') last.parts.push(part);
+    else this.turns.push({ role: 'assistant', parts: [part] });
+  }
+
+  /** Results in a row are one turn; what the user says after them is the next. */
+  #answer(result: ToolResultPart): void {
+    const last = this.turns.at(-1);
+    if (last?.role === 'user' && last.parts.at(-1)?.kind === 'tool_result') last.parts.push(result);
+    else this.turns.push({ role: 'user', parts: [result] });
+  }
+
+  #readCall(item: Json, param: string): void {
+    const namespace = optional(item, 'namespace', nameAt, `${param}.`);
+    const id = nameAt(item.call_id, `${param}.call_id`);
+    const name = this.#book.nameOf(namespace, nameAt(item.name, `${param}.name`));
+    const args =
+      item.type === 'function_call'
+        ? textAt(item.arguments, `${param}.arguments`)
+        : freeTextArguments(textAt(item.input, `${param}.input`));
+    this.#say({ kind: 'tool_call', id, name, arguments: args });
+  }
+
+  #readResult(item: Json, param: string): ToolResultPart {
+    const call_id = nameAt(item.call_id, `${param}.call_id`);
+    const parts = readContent(item.output, `${param}.output`, this.#notes).map((part) =>
+      part.kind === 'refusal' ? { kind: 'text' as const, text: part.text } : part,
+    );
+    return { kind: 'tool_result', call_id, parts, is_error: false };
+  }
+
+  /** A search that the provider ran has no call identifier; its tools were added all the same. */
+  #readSearch(item: Json, param: string) {
+    if (item.execution === 'server' || typeof item.call_id !== 'string')
+      return this.#notes.note('provider_tool_history');
+    const id = nameAt(item.call_id, `${param}.call_id`);
+    if (item.type === 'tool_search_call') {
+      const args = jsonTextAt(item.arguments ?? {}, `${param}.arguments`);
+      const name = this.#book.search ?? 'tool_search';
+      return this.#say({ kind: 'tool_call', id, name, arguments: args });
+    }
+    const text = describeFound(item.tools, this.#book);
+    this.#answer({ kind: 'tool_result', call_id: id, parts: [{ kind: 'text', text }], is_error: false });
+  }
+
+  #readOther(item: Json, param: string): void {
+    const type = textAt(item.type, `${param}.type`);
+    if (type === 'item_reference') this.#notes.refuse('kept_conversation', param);
+    if (type.startsWith('compaction')) this.#notes.refuse('compaction_item', param);
+    const call = this.#calls.callOf(item, param);
+    const result = this.#calls.resultOf(item, param);
+    if (call !== undefined) this.#say(call);
+    if (result !== undefined) this.#answer(result);
+    if (call !== undefined || result !== undefined) this.#notes.note('client_tool_history');
+    else this.#notes.note(type === 'configuration_update' ? 'provider_options' : 'provider_tool_history');
+  }
+}
+
+function readReasoning(item: Json, param: string, notes: Notes): ReasoningPart {
+  const summary = textsOf(item.summary, `${param}.summary`);
+  const content = textsOf(item.content, `${param}.content`);
+  if (summary.length > 0 && content.length > 0) notes.note('reasoning_content');
+  const text = (summary.length > 0 ? summary : content).join('\n\n');
+  const encrypted = optional(item, 'encrypted_content', textAt, `${param}.`);
+  if (encrypted === undefined || encrypted === '') return { kind: 'reasoning', text };
+  const id = optional(item, 'id', textAt, `${param}.`);
+  const proof = proofFromText(encrypted, {
+    protocol: 'responses',
+    kind: 'encrypted',
+    ...(id !== undefined && id !== '' && { id }),
+  });
+  return { kind: 'reasoning', text, ...(proof && { proof }) };
+}
+
+function textsOf(value: unknown, param: string): string[] {
+  if (isAbsent(value)) return [];
+  return listAt(value, param).map((part, index) =>
+    textAt(objectAt(part, `${param}.${index}`).text, `${param}.${index}.text`),
+  );
+}
 
 const FIELDS: ReadonlySet<string> = new Set([
   ...['access_programs', 'background', 'client_metadata', 'context_management', 'conversation', 'image', 'include'],

@@ -1,22 +1,26 @@
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { isError } from '../read-error.ts';
-import { jsonTextLength } from '../usage/json-text.ts';
-import { asObject, countTool, isCount, parseObject, TOOL_USES_MAX, type UsageReading } from '../usage/reading.ts';
-import { noteModel, noteServed } from '../usage/telling.ts';
-import { overlayTotals, readTotals } from '../usage/totals.ts';
+import {
+  asObject,
+  countTool,
+  isCount,
+  jsonTextLength,
+  noteModel,
+  noteServed,
+  overlayTotals,
+  parseObject,
+  readTotals,
+  TOOL_USES_MAX,
+  type UsageReading,
+} from '../usage.ts';
 
 /** Events with text that the model wrote. */
 const DELTAS: ReadonlySet<string> = new Set([
-  'response.output_text.delta',
-  'response.refusal.delta',
-  'response.reasoning_text.delta',
-  'response.reasoning_summary_text.delta',
-  'response.function_call_arguments.delta',
-  'response.custom_tool_call_input.delta',
-  'response.mcp_call_arguments.delta',
-  'response.code_interpreter_call_code.delta',
-  'response.shell_call_command.delta',
-  'response.audio.transcript.delta',
+  ...['response.output_text.delta', 'response.refusal.delta', 'response.reasoning_text.delta'],
+  ...['response.reasoning_summary_text.delta', 'response.function_call_arguments.delta'],
+  ...['response.custom_tool_call_input.delta', 'response.mcp_call_arguments.delta'],
+  ...['response.code_interpreter_call_code.delta', 'response.shell_call_command.delta'],
+  ...['response.audio.transcript.delta'],
 ]);
 
 /** Events that end an answer; some servers say in its status how. */
@@ -56,7 +60,6 @@ export function readResponsesUsage(reading: UsageReading, { name, data }: Respon
   }
 }
 
-/** What an event without a name is. */
 function typeOf(data: string): string {
   if (data.startsWith(TYPE_FIRST)) return data.slice(TYPE_FIRST.length, data.indexOf('"', TYPE_FIRST.length));
   return String(parseObject(data)?.type);
@@ -125,7 +128,7 @@ export function takeResponseUsage(
     reading.unusable ||= report.unusable;
     reading.reported = overlayTotals(reading.reported, report.counts, reading.complete);
   }
-  const is_counted = report?.counts.output_tokens !== undefined;
+  const is_counted = report?.counts.output !== undefined;
   reading.counted ||= is_counted;
   // Of an answer that failed nothing more comes either, once its tokens are told.
   reading.complete ||= is_whole || is_counted;

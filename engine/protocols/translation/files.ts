@@ -1,13 +1,98 @@
+import type { Protocol } from '../../contract/protocol.ts';
+import { type JsonBounds, JsonScan } from '../../kit/json/scan.ts';
+import { invalid, isObject } from '../read-json.ts';
+import type { DocumentPart, ImagePart, Json, Source, TextPart } from './conversation.ts';
+import type { Notes } from './rules.ts';
+
 /**
- * Images and documents: addresses, data: URLs and bare base64, and the names of their media types.
- * @module
+ * The part of JSON Schema and the media types that each protocol takes, as its vendor documents or enforces them. This is the
+ * only place that knows; `tool-schemas.ts` brings schemas to it.
  */
 
-import type { Protocol } from '../../contract/protocol.ts';
-import { invalid } from '../read-json.ts';
-import { ACCEPTED } from './accepted.ts';
-import type { DocumentPart, ImagePart, Source, TextPart } from './conversation.ts';
-import type { Notes } from './notes.ts';
+/** What a schema may say that the model is held to: that of a strict tool, or of the answer. */
+interface HeldSchemas {
+  /** Keywords that constrain values and may stay; those of structure always do. */
+  readonly keywords: ReadonlySet<string>;
+  /** Values of `format` that may stay. */
+  readonly formats: ReadonlySet<string>;
+  /** The largest `minItems` that may stay. */
+  readonly min_items_max: number;
+  /** Whether `required` must name every property. */
+  readonly all_required: boolean;
+  /** Whether a definition may refer to itself. */
+  readonly recursion: boolean;
+  /** Whether a list of alternatives may stand at the top. */
+  readonly alternatives_at_top: boolean;
+  /** Whether `enum` and lists need a `type` or `items` beside them. */
+  readonly fully_typed: boolean;
+  /** The most of one request: strict tools, properties that may be left out, properties of several types. */
+  readonly most: { readonly tools: number; readonly optional: number; readonly unions: number };
+}
+
+/** What one protocol takes. */
+export interface Accepted {
+  /** Keywords that must not stand at the top of a tool's schema; alternatives there become one object. */
+  readonly refused_at_top: readonly string[];
+  /** Whether objects at the top must have `properties`, and lists `items`, anywhere. */
+  readonly explicit: boolean;
+  /** Whether `$schema` may stay; some servers refuse the name. */
+  readonly dialect: boolean;
+  /** What names of properties at the top look like; absent: anything. */
+  readonly property_name?: RegExp;
+  readonly held: HeldSchemas;
+  readonly images: readonly string[];
+}
+
+const IMAGES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
+
+const STRING_FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'];
+
+/** Functions of chat completions and Responses have the same rules: guides "Function calling" and "Structured outputs". */
+const FUNCTIONS: Accepted = {
+  refused_at_top: ['anyOf', 'oneOf', 'allOf', 'enum', 'const', 'not'],
+  explicit: true,
+  dialect: false,
+  held: {
+    keywords: new Set([
+      ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+      ...['minLength', 'maxLength', 'pattern', 'format', 'minItems', 'maxItems'],
+    ]),
+    formats: new Set(STRING_FORMATS),
+    min_items_max: Infinity,
+    all_required: true,
+    recursion: true,
+    alternatives_at_top: false,
+    fully_typed: true,
+    most: { tools: Infinity, optional: 0, unions: Infinity },
+  },
+  images: IMAGES,
+};
+
+/** What each protocol takes of a client's schemas and files. */
+export const ACCEPTED: Readonly<Record<Protocol, Accepted>> = {
+  /** Guide "Structured outputs", section "JSON Schema limitations", and what the SDKs' transform_schema leaves in a schema. */
+  messages: {
+    refused_at_top: ['anyOf', 'oneOf', 'allOf'],
+    explicit: false,
+    dialect: true,
+    property_name: /^[a-zA-Z0-9_.-]{1,64}$/,
+    held: {
+      keywords: new Set(['format', 'minItems']),
+      formats: new Set([...STRING_FORMATS, 'uri']),
+      min_items_max: 1,
+      all_required: false,
+      recursion: false,
+      alternatives_at_top: true,
+      fully_typed: false,
+      most: { tools: 20, optional: 24, unions: 16 },
+    },
+    images: IMAGES,
+  },
+  chat: FUNCTIONS,
+  responses: FUNCTIONS,
+};
+
+/** Images and documents: addresses, data: URLs and bare base64, and the names of their media types. */
 
 /** What a document without a name is called where a protocol wants one. */
 export const DOCUMENT_NAME = 'document.pdf';
@@ -110,4 +195,44 @@ export function urlOf(source: Source): string {
 export function documentText(text: string, name: string | undefined, notes: Notes): string {
   notes.note('text_document');
   return `Document: ${name ?? 'untitled'}\n\n${text}`;
+}
+
+/** The most messages, parts and tools of a request: each takes microseconds in which nobody else is served. */
+const PIECES_MAX = 100_000;
+
+/** The most values in all arguments of calls that are JSON inside a text. */
+const ARGUMENTS: JsonBounds = { depth: 128, values: 100_000 };
+
+/** Where the pieces of a request stand, in any of the protocols. */
+const LISTS = ['system', 'messages', 'input', 'tools'] as const;
+
+/**
+ * Refuses a request of more pieces than can be translated in a moment. Schemas and arguments are objects, not lists, and
+ * don't count, but arguments that are a text, which no bound on the body has counted. Raises not_translatable.
+ */
+export function refuseTooMany(body: Json, notes: Notes): void {
+  let pieces = 0;
+  let values = 0;
+  for (const key of LISTS) {
+    const lists = [body[key]];
+    while (lists.length > 0) {
+      const list = lists.pop();
+      if (!Array.isArray(list)) continue;
+      pieces += list.length;
+      if (pieces > PIECES_MAX) notes.refuse('too_many_pieces', key);
+      for (const piece of list) {
+        if (!isObject(piece)) continue;
+        for (const field in piece) lists.push(piece[field]);
+        values += valuesOf(piece.arguments) + valuesOf(isObject(piece.function) ? piece.function.arguments : undefined);
+        if (values > ARGUMENTS.values) notes.refuse('too_many_pieces', key);
+      }
+    }
+  }
+}
+
+function valuesOf(args: unknown): number {
+  if (typeof args !== 'string') return 0;
+  const scan = new JsonScan(Buffer.from(args), ARGUMENTS);
+  scan.step(Infinity);
+  return scan.fault?.kind === 'values' ? Infinity : scan.values;
 }

@@ -30,25 +30,17 @@ export function rulesBetween(
   return (handling, field, meaning) => ({ field, part, from, to, handling, meaning });
 }
 
-/** What makes the rules of one protocol. */
-export interface RulesOfProtocol {
-  /** What only its clients can ask. */
-  readonly asked: MakeRule;
-  /** What its upstreams cannot be asked. */
-  readonly unasked: MakeRule;
-  /** What only its upstreams can answer. */
-  readonly answered: MakeRule;
-  /** What its clients cannot be answered. */
-  readonly unanswered: MakeRule;
-}
-
 /** What makes the rules of a protocol against all others. */
-export function rulesOf(own: Protocol): RulesOfProtocol {
+export function rulesOf(own: Protocol) {
   const others = PROTOCOLS.filter((protocol) => protocol !== own);
   return {
+    /** What only its clients can ask. */
     asked: rulesBetween('request', [own], others),
+    /** What its upstreams cannot be asked. */
     unasked: rulesBetween('request', others, [own]),
+    /** What only its upstreams can answer. */
     answered: rulesBetween('response', [own], others),
+    /** What its clients cannot be answered. */
     unanswered: rulesBetween('response', others, [own]),
   };
 }

@@ -1,14 +1,89 @@
+import { type ErrorDetails, StageError } from '../../contract/errors.ts';
 import { PROTOCOLS } from '../../contract/protocol.ts';
-import { CHAT_RULES } from '../chat/rules.ts';
 import { MESSAGES_RULES } from '../messages/rules.ts';
 import { RESPONSES_RULES } from '../responses/rules.ts';
-import { rulesBetween, type TranslationRule } from './rule.ts';
+import { rulesBetween, rulesOf, type TranslationRule } from './rule.ts';
+
+const { asked, unasked, answered, unanswered } = rulesOf('chat');
+
+/** What is lost or changed on the way from or to this protocol. */
+export const CHAT_RULES = {
+  functions: asked(
+    'refused',
+    'functions, function_call',
+    'their successors are tools and tool_choice. Use those, or a model whose upstream speaks this protocol.',
+  ),
+  function_message: asked(
+    'changed',
+    'messages of role function, function_call of an assistant message',
+    'They become results and calls of tools.',
+  ),
+  several_choices: asked(
+    'refused',
+    'n above 1',
+    'the upstream gives one answer to a request. Send the request several times instead.',
+  ),
+  logit_bias: asked('dropped', 'logit_bias', 'It names tokens by numbers that only one model has.'),
+  prediction: asked('dropped', 'prediction', 'It would only make the answer faster.'),
+  moderation: asked('dropped', 'moderation', 'The answer comes without results of moderation.'),
+  message_name: asked('dropped', 'name of a message', 'Messages of one role are not grouped by names.'),
+  result_texts: unasked(
+    'changed',
+    'several texts in one result of a tool',
+    'They become one text, line by line: many upstreams take no other form.',
+  ),
+  result_attachments: unasked(
+    'changed',
+    'images and documents in results of tools',
+    'Results are text there: images and documents go into a user message right after the results.',
+  ),
+  document_url: unasked(
+    'refused',
+    'documents by URL',
+    'the protocol of the upstream takes documents by their bytes only. Send the bytes of the document.',
+  ),
+  part_order: unasked(
+    'changed',
+    'text or reasoning after a call in one turn of the assistant',
+    'A message has its reasoning, then its text, then its calls.',
+  ),
+  unstored_metadata: unasked(
+    'dropped',
+    'metadata without store: true',
+    'Upstreams of this protocol take metadata only for answers they are asked to store.',
+  ),
+  many_stops: unasked(
+    'changed',
+    'more than four stop sequences',
+    'The upstream is told the first four, and the gateway cuts the text at the others.',
+  ),
+  reasoning_display: unasked(
+    'dropped',
+    'thinking.display, reasoning.summary',
+    'Upstreams of this protocol show reasoning or do not, and cannot be asked to.',
+  ),
+  extra_choice: answered('dropped', 'choices after the first', 'A translated answer has one choice.'),
+  answer_extras: answered(
+    'dropped',
+    'annotations, audio, images, citations and logprobs of an answer, and numbers and flags beside its text',
+    'Text, reasoning and calls pass, with the state that the upstream wants back; what stands beside them is left out.',
+  ),
+  large_state: answered(
+    'dropped',
+    'state of a message and its calls above a million characters',
+    'The upstream does not get it back; the texts pass.',
+  ),
+  reasoning_proof: unanswered(
+    'dropped',
+    'signatures and encrypted content of reasoning',
+    'Clients of this protocol could not send them back; the text of the reasoning passes.',
+  ),
+} satisfies Record<string, TranslationRule>;
 
 const anywhere = rulesBetween('request', PROTOCOLS, PROTOCOLS);
 const fromCompat = rulesBetween('request', ['chat', 'responses'], PROTOCOLS);
 const toCompat = rulesBetween('request', PROTOCOLS, ['chat', 'responses']);
 
-/** Rules that are no protocol's own. */
 const SHARED_RULES = {
   unknown_field: anywhere(
     'dropped',
@@ -241,3 +316,47 @@ export const TRANSLATION_RULES = {
 
 /** Name of a rule. */
 export type RuleName = keyof typeof TRANSLATION_RULES;
+
+/** The names of unknown fields that are told; others could be anything. */
+const FIELD_NAME = /^[a-z][a-z0-9_]{0,39}$/;
+
+/** The words of an upstream that are told. */
+const WORD = /^[A-Za-z][A-Za-z0-9_-]{0,39}$/;
+
+/** The most different notes of one request. */
+const NOTES_MAX = 50;
+
+/** Collects, for one request, which rules of translation changed or dropped something. */
+export class Notes {
+  readonly #names = new Set<string>();
+
+  /** Names of the rules that applied, in the order they first did; unknown fields as `unknown_field:name`. */
+  get names(): readonly string[] {
+    return [...this.#names];
+  }
+
+  /** Something was changed or dropped, as the rule says. */
+  note(rule: RuleName): void {
+    if (this.#names.size < NOTES_MAX) this.#names.add(rule);
+  }
+
+  /** Something that an upstream said in a word of its own was changed, as the rule says: `rule:word`. */
+  noteWord(rule: RuleName, word: string): void {
+    if (this.#names.size < NOTES_MAX) this.#names.add(WORD.test(word) ? `${rule}:${word}` : rule);
+  }
+
+  /** A field that no version of the protocol known here has was dropped. */
+  unknownField(name: string): void {
+    if (this.#names.size < NOTES_MAX)
+      this.#names.add(FIELD_NAME.test(name) ? `unknown_field:${name}` : 'unknown_field');
+  }
+
+  /**
+   * Refuses the request, as the rule says. `param` is the path in the body, such as `messages.3.content`; `more` what
+   * clients act on. Raises not_translatable.
+   */
+  refuse(rule: RuleName, param: string, more: ErrorDetails = {}): never {
+    const { meaning } = TRANSLATION_RULES[rule];
+    throw new StageError('not_translatable', `${param}: ${meaning}`, { details: { param, rule, ...more } });
+  }
+}

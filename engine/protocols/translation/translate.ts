@@ -1,36 +1,358 @@
+import { StringDecoder } from 'node:string_decoder';
+import { createParser } from 'eventsource-parser';
 import { StageError } from '../../contract/errors.ts';
 import type { Protocol } from '../../contract/protocol.ts';
 import type { ConvertedHead, ResponseConverter } from '../../contract/stage.ts';
+import { parseBounded } from '../../kit/json/bounded.ts';
 import { isEventStream } from '../../kit/media-type.ts';
 import { isShortWait } from '../../kit/patience.ts';
+import { collectDocument, HELD_BYTES_MAX } from '../answer-parts.ts';
 import { DEFINITIONS } from '../definitions.ts';
+import { overflowAnswer, problemOf, RETRY_HEADERS, readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
 import { isObject } from '../read-json.ts';
-import type { AnswerContext, UpstreamTarget } from './adapter.ts';
-import type { Tool, ToolAddress } from './conversation.ts';
-import { echoOf } from './echo.ts';
-import { decodeCallIds } from './features/call-ids.ts';
-import { fitModel, fitReasoning } from './features/fit-model.ts';
-import { freeTextTools } from './features/free-text.ts';
-import { stopsToCut, tooManyToCut } from './features/stop-sequences.ts';
-import { renameTools } from './features/tool-names.ts';
-import { Notes } from './notes.ts';
-import { boundaryMark, type Maker } from './proof.ts';
-import { refuseTooMany } from './size.ts';
-import { convertDocument, convertProblem, convertStream } from './stream.ts';
+import type {
+  AnswerContext,
+  Emit,
+  Json,
+  Maker,
+  ModelEvent,
+  ModelUsage,
+  Problem,
+  StreamWriter,
+  Tool,
+  ToolAddress,
+  UpstreamTarget,
+} from './conversation.ts';
+import { decodeCallIds, encodeCallId, fitModel, fitReasoning, renameTools } from './features.ts';
+import { refuseTooMany } from './files.ts';
+import { freeTextTools } from './free-text.ts';
+import { boundaryMark } from './made-reasoning.ts';
+import { Notes } from './rules.ts';
+import { StopCutter, stopsToCut, tooManyToCut } from './stop-sequences.ts';
 
-/** A request to translate. */
-export interface Untranslated {
-  /** What the client speaks. */
+/** Characters per token, for answers whose upstream does not count. */
+const CHARS_PER_TOKEN = 4;
+
+/**
+ * What happens to an answer between the protocol it was read from and the one it is written in: calls get the names that the
+ * client gave its tools, texts end at stop sequences that the upstream was not told, and where clients of the protocol need a
+ * usage, what the upstream does not tell is estimated.
+ */
+function filterAnswer(translation: Translation, write: Emit): Emit {
+  const { from, stops } = translation;
+  const counted = from === 'messages' ? withUsage(translation, write) : write;
+  if (stops.length === 0) return (event) => counted(renamed(event, translation));
+  const cutter = new StopCutter(stops, from === 'chat');
+  return (event) => cutter.take(renamed(event, translation), counted);
+}
+
+/** Calls of tools by the names that the client gave, with identifiers that its protocol takes. */
+function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
+  if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
+  const name = restoreName(event.part.name);
+  const id = from === 'messages' ? encodeCallId(event.part.id) : event.part.id;
+  if (id !== event.part.id) notes.note('answer_call_id');
+  return name === event.part.name && id === event.part.id ? event : { ...event, part: { ...event.part, name, id } };
+}
+
+/** Clients of Messages add up input and output of every answer, and the protocol has no word for a count that nobody knows. */
+function withUsage({ notes, input_tokens_estimate: input }: Translation, write: Emit): Emit {
+  let told: ModelUsage = {};
+  let chars = 0;
+  return (event) => {
+    if (event.type === 'part_delta') chars += event.text.length;
+    if (event.type !== 'start' && event.type !== 'end') return write(event);
+    told = { ...told, ...event.usage };
+    if (event.type === 'start') return write({ ...event, usage: { ...(input !== undefined && { input }), ...told } });
+    if (told.input === undefined || told.output === undefined) notes.note('answer_usage');
+    const estimate = { ...(input !== undefined && { input }), output: Math.ceil(chars / CHARS_PER_TOKEN) };
+    write({ ...event, usage: { ...estimate, ...told } });
+  };
+}
+
+/** The longest text of a value that an answer repeats, such as a name or a setting. */
+const TEXT_MAX = 512;
+
+const METADATA_MAX = 16;
+
+const isShort = (value: unknown): boolean => typeof value === 'string' && value.length <= TEXT_MAX;
+const isNumber = (value: unknown): boolean => typeof value === 'number';
+const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
+const isNamed = (value: unknown): boolean => isObject(value) && typeof value.type === 'string';
+
+function isMetadata(value: unknown): boolean {
+  const entries = isObject(value) ? Object.entries(value) : [];
+  return entries.length > 0 && entries.length <= METADATA_MAX && entries.every((entry) => entry.every(isShort));
+}
+
+/** What an answer repeats, by the key of the request. */
+const REPEATED: Readonly<Record<string, (value: unknown) => boolean>> = {
+  temperature: isNumber,
+  top_p: isNumber,
+  top_logprobs: isNumber,
+  max_output_tokens: isNumber,
+  max_tool_calls: isNumber,
+  parallel_tool_calls: isBoolean,
+  instructions: (value) => typeof value === 'string',
+  tools: (value) => Array.isArray(value) && value.every(isNamed),
+  tool_choice: (value) => isShort(value) || isNamed(value),
+  metadata: isMetadata,
+  prompt_cache_key: isShort,
+  safety_identifier: isShort,
+  user: isShort,
+  truncation: isShort,
+};
+
+function pick(source: unknown, keys: readonly string[]): Json {
+  if (!isObject(source)) return {};
+  const present = keys.filter((key) => Object.hasOwn(source, key) && isShort(source[key]));
+  return Object.fromEntries(present.map((key) => [key, source[key]]));
+}
+
+const isEmpty = (value: Json): boolean => Object.keys(value).length === 0;
+
+/** Values of a Responses request that its answer repeats: its settings, tools and instructions, never its input. */
+export function echoOf(body: Json): Json {
+  const plain = Object.keys(REPEATED).filter((key) => Object.hasOwn(body, key) && REPEATED[key]!(body[key]));
+  const format = isObject(body.text) && isNamed(body.text.format) ? { format: body.text.format } : {};
+  const reasoning = pick(body.reasoning, ['effort', 'summary']);
+  const verbosity = pick(body.text, ['verbosity']);
+  return {
+    ...Object.fromEntries(plain.map((key) => [key, body[key]])),
+    ...(!isEmpty(reasoning) && { reasoning }),
+    ...(!(isEmpty(format) && isEmpty(verbosity)) && { text: { ...format, ...verbosity } }),
+  };
+}
+
+/** What a part of an answer counts for beside its text. */
+const PART_CHARS = 256;
+
+function tooLong(): StageError {
+  return new StageError('upstream_invalid', `The upstream's answer is longer than ${HELD_BYTES_MAX} bytes.`);
+}
+
+/** How much more a writer may have to hold: one repeats the whole answer at its end, another lets parts wait. */
+function heldChars(event: ModelEvent): number {
+  switch (event.type) {
+    case 'part_delta':
+      return event.text.length;
+    case 'part_start':
+      return PART_CHARS;
+    case 'proof':
+      return event.proof.value.length;
+    default:
+      return 0;
+  }
+}
+
+/** Runs a step on what the upstream sent. Values nested without end break functions that call themselves. */
+function guarded<T>(step: () => T): T {
+  try {
+    return step();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new StageError('upstream_invalid', 'The upstream answered with JSON of too many values or levels.', {
+      cause: error,
+    });
+  }
+}
+
+/** The upstream's error as one of ours, for a client that gets a document: it keeps the upstream's status and words. */
+function problemError(problem: Problem, protocol: Protocol): StageError {
+  const { message, ...details } = DEFINITIONS[protocol].errors.fields(problem) as { message: string } & Record<
+    string,
+    string | null
+  >;
+  return new StageError('upstream_failed', message, {
+    status: problem.status,
+    details,
+    ...(problem.status < 500 && problem.status !== 429 && { headers: { 'x-should-retry': 'false' } }),
+  });
+}
+
+/** Collects a document; `convert` gets its text at the end. */
+function collect(convert: (text: string) => string): ResponseConverter {
+  return collectDocument((document) => guarded(() => convert(document.toString('utf8'))), tooLong);
+}
+
+function parse(text: string): unknown {
+  try {
+    return parseBounded(text);
+  } catch (error) {
+    if (error instanceof RangeError) throw error;
+    return undefined;
+  }
+}
+
+/** Converts an error response. Where its words mean another status than it came with, the client gets that one. */
+function convertProblem({ from, answer, stream }: Translation, head: ConvertedHead): ResponseConverter {
+  const { errors } = DEFINITIONS[from];
+  return collect((text) => {
+    const problem = readProblem(head.status, text);
+    if (!problem.context_overflow) return JSON.stringify(errors.write(problem, answer.request_id));
+    const { status, content_type, body } = overflowAnswer(errors, problem, { ...answer, stream });
+    head.status = status;
+    head.set('content-type', content_type);
+    for (const name of RETRY_HEADERS) head.remove(name);
+    return body;
+  });
+}
+
+/** Nothing has been sent of a whole answer, so that an error in it can still be an answer of its own. */
+function raiseProblem(events: readonly ModelEvent[], protocol: Protocol): void {
+  const failed = events.find((event) => event.type === 'error');
+  if (failed !== undefined) throw problemError(failed.problem, protocol);
+}
+
+function wholeAnswer(translation: Translation, events: readonly ModelEvent[]): string {
+  const { from, answer, notes } = translation;
+  raiseProblem(events, from);
+  const said: ModelEvent[] = [];
+  const filter = filterAnswer(translation, (event) => said.push(event));
+  for (const event of events) if (event.type !== 'ping') filter(event);
+  return JSON.stringify(DEFINITIONS[from].adapter.writeDocument(said, answer, notes));
+}
+
+/** Converts an answer that is one document, into a stream where the client asked for one. */
+function convertDocument(translation: Translation): ResponseConverter {
+  const { from, to, answer, notes, stream } = translation;
+  const writer = stream ? DEFINITIONS[from].adapter.createWriter(answer, notes) : undefined;
+  const converter = collect((text) => {
+    const document = parse(text);
+    if (!isObject(document)) {
+      throw new StageError('upstream_invalid', 'The upstream answered with something that is not a JSON object.');
+    }
+    const events: readonly ModelEvent[] = isError(document)
+      ? [{ type: 'error', problem: readProblem(undefined, document) }]
+      : DEFINITIONS[to].adapter.readDocument(document, notes);
+    if (writer === undefined) return wholeAnswer(translation, events);
+    raiseProblem(events, from);
+    const said: string[] = [];
+    const filter = filterAnswer(translation, (event) => said.push(writer.write(event)));
+    for (const event of events) filter(event);
+    return said.join('');
+  });
+  return writer === undefined ? converter : { ...converter, fail: (error) => failing(writer, error, from) };
+}
+
+function failing(writer: StreamWriter, error: StageError, protocol: Protocol): string {
+  return writer.write({ type: 'error', problem: problemOf(error, DEFINITIONS[protocol].errors) });
+}
+
+/** Feeds the upstream's events to a reader; whatever they mean goes to `emit`, up to the end or the error. */
+function readEvents({ to, notes }: Translation, emit: Emit) {
+  const reader = DEFINITIONS[to].adapter.createReader(notes);
+  const decoder = new StringDecoder('utf8');
+  let over: 'end' | 'error' | undefined;
+  const pass = (event: ModelEvent) => {
+    if (over !== undefined) return;
+    if (event.type === 'end' || event.type === 'error') over = event.type;
+    emit(event);
+  };
+  const parser = createParser({
+    maxBufferSize: HELD_BYTES_MAX,
+    onEvent: ({ event, data }) => {
+      if (over !== 'error') reader.read({ name: event ?? 'message', data }, pass);
+    },
+    onComment: () => pass({ type: 'ping' }),
+    onError: (error) => {
+      if (error.type === 'max-buffer-size-exceeded') throw tooLong();
+    },
+  });
+  return {
+    /** Whether the answer has come to its end, or to an error. */
+    get over(): boolean {
+      return over !== undefined;
+    },
+    /** Whether the client has its end, which may be an error, should nothing more come. */
+    hasEnd: () => over === 'error' || reader.finished,
+    feed: (chunk: Buffer) => guarded(() => parser.feed(decoder.write(chunk))),
+    end() {
+      flush(() => parser.feed(`${decoder.end()}\n\n`));
+      if (over !== 'error') guarded(() => reader.end(pass));
+    },
+  };
+}
+
+/** Some servers leave out the blank line after their last event. What is cut off in the middle is not an event. */
+function flush(feed: () => void): void {
+  try {
+    guarded(feed);
+  } catch (error) {
+    if (!(error instanceof StageError)) throw error;
+  }
+}
+
+/** Converts a stream, into a document where the client asked for one. */
+function convertStream(translation: Translation): ResponseConverter {
+  return translation.stream ? streamToStream(translation) : streamToDocument(translation);
+}
+
+function streamToStream(translation: Translation): ResponseConverter {
+  const { from, answer, notes } = translation;
+  const writer = DEFINITIONS[from].adapter.createWriter(answer, notes);
+  // What was said before a chunk turned out to be broken is the client's all the same.
+  let said = '';
+  const take = () => {
+    const text = said;
+    said = '';
+    return text;
+  };
+  let size = 0;
+  const filter = filterAnswer(translation, (event) => {
+    said += writer.write(event);
+  });
+  const source = readEvents(translation, (event) => {
+    size += heldChars(event);
+    if (size > HELD_BYTES_MAX) throw tooLong();
+    filter(event);
+  });
+  return {
+    write(chunk) {
+      source.feed(chunk);
+      return take();
+    },
+    end() {
+      source.end();
+      return take();
+    },
+    // An upstream that drops the connection after its last word, or after a stop sequence, has said everything.
+    fail(error) {
+      if (!source.over) filter({ type: 'error', problem: problemOf(error, DEFINITIONS[from].errors) });
+      return take();
+    },
+    hasEnd: source.hasEnd,
+  };
+}
+
+function streamToDocument(translation: Translation): ResponseConverter {
+  const events: ModelEvent[] = [];
+  let size = 0;
+  const source = readEvents(translation, (event) => events.push(event));
+  return {
+    write(chunk) {
+      size += chunk.length;
+      if (size > HELD_BYTES_MAX) throw tooLong();
+      source.feed(chunk);
+      return '';
+    },
+    end() {
+      source.end();
+      return guarded(() => wholeAnswer(translation, events));
+    },
+    hasEnd: source.hasEnd,
+  };
+}
+
+interface Untranslated {
   readonly from: Protocol;
   /** What the upstream speaks. */
   readonly to: Protocol;
-  /** The client's parsed body. */
   readonly body: unknown;
-  /** Name of the upstream. */
   readonly upstream: string;
   /** Its state boundary; absent where only its name says whose reasoning it believes. */
   readonly state_boundary?: string | undefined;
-  /** What the upstream calls the model. */
   readonly upstream_model: string;
   readonly target: UpstreamTarget;
   /** Likely size of the input in tokens, for upstreams that don't count it. */
@@ -44,7 +366,6 @@ export interface Untranslated {
 export interface Translation {
   readonly from: Protocol;
   readonly to: Protocol;
-  /** Whether the client asked for a stream. */
   readonly stream: boolean;
   readonly answer: AnswerContext;
   /** Stop sequences at which the answer is cut, as the upstream cannot be told them. */
@@ -53,7 +374,6 @@ export interface Translation {
   readonly input_tokens_estimate: number | undefined;
   /** What was changed or dropped so far; the answer may add to it. */
   readonly notes: Notes;
-  /** The client's name of a tool that the upstream calls. */
   restoreName(name: string): string;
 }
 
@@ -65,14 +385,8 @@ export interface TranslatedRequest extends Translation {
 
 /** Response headers that describe the upstream's bytes, which the client does not get. */
 export const DESCRIBING = [
-  'accept-ranges',
-  'content-digest',
-  'content-language',
-  'content-md5',
-  'digest',
-  'etag',
-  'last-modified',
-  'repr-digest',
+  ...['accept-ranges', 'content-digest', 'content-language', 'content-md5', 'digest', 'etag', 'last-modified'],
+  ...['repr-digest'],
 ];
 
 /** How the client calls tools for which their names here are not enough. */

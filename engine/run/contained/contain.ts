@@ -4,25 +4,52 @@
  *
  * All stages: `event`, `finish`, `finally` and `close` never fail; what goes wrong in them is logged.
  * Stages that have a time limit or may fail without failing the request (the operator's own, and those a pipeline says so
- * about): each call gets a `Lease` and ends within the limit, and what it returns is checked. The `request`, `attempt`,
+ * about): each call gets a `Guard` and ends within the limit, and what it returns is checked. The `request`, `attempt`,
  * `response` and `rewrite` hooks of all others are called as they are, at no cost.
  */
 
 import type { StageError } from '../../contract/errors.ts';
+import { FACTS, type FactPath } from '../../contract/facts.ts';
 import type { Replacement, Rewriting } from '../../contract/rewriting.ts';
-import type { Clock, Log, Services } from '../../contract/services.ts';
-import type { ResponseEvent, ResponseHead, StageHooks } from '../../contract/stage.ts';
+import type { AuditRecord, Clock, Log, Services } from '../../contract/services.ts';
+import type {
+  Capability,
+  RequestBody,
+  ResponseEvent,
+  ResponseHead,
+  StageContext,
+  StageHooks,
+} from '../../contract/stage.ts';
+import { deepFreeze } from '../../kit/freeze.ts';
 import { runAsStage } from '../../kit/strays.ts';
 import type { StageEntry } from '../../source/spec.ts';
 import type { CompiledStage } from '../compiled.ts';
 import type { RequestContext } from '../context.ts';
-import { checkRewriting } from '../rewriting/check-rewriting.ts';
-import { Lease } from './lease.ts';
-import { watchHook } from './loop-watch.ts';
-import { checkError, checkResult, discardResult, type Result } from './result.ts';
-import { asError, isRefusal, reportFailure, timeoutOf } from './stage-failure.ts';
+import { checkRewriting } from '../rewriting.ts';
+import type { AuditNotebook } from './own-data.ts';
+import {
+  asError,
+  checkError,
+  checkHeader,
+  checkJson,
+  checkResult,
+  discardResult,
+  isRefusal,
+  type Result,
+  reportFailure,
+  requireCapability,
+  timeoutOf,
+} from './result.ts';
 
 type Last = 'finish' | 'finally';
+
+/** How long is waited for a stage. */
+interface Patience {
+  readonly id: string;
+  /** Longest one of its hooks may take; for ever where absent. */
+  readonly timeout_seconds: number | undefined;
+  readonly clock: Clock;
+}
 
 /** Wraps the hooks that a stage made; `stage` is what they are called for. */
 export function containHooks(
@@ -44,11 +71,12 @@ export function containHooks(
       report(ctx, moment, error);
     }
   };
+  const runner = contained ?? made;
+  const now = (['request', 'attempt', 'response', 'rewrite'] as const).filter((moment) => made[moment] !== undefined);
   return {
-    ...(made.request && { request: contained ? contained.request.bind(contained) : made.request.bind(made) }),
-    ...(made.attempt && { attempt: contained ? contained.attempt.bind(contained) : made.attempt.bind(made) }),
-    ...(made.response && { response: contained ? contained.response.bind(contained) : made.response.bind(made) }),
-    ...(made.rewrite && { rewrite: contained ? contained.rewrite.bind(contained) : made.rewrite.bind(made) }),
+    ...Object.fromEntries(
+      now.map((moment) => [moment, (runner[moment] as (...given: never[]) => unknown).bind(runner)]),
+    ),
     ...(made.event && {
       event(ctx: RequestContext, event) {
         try {
@@ -70,14 +98,13 @@ async function close(made: StageHooks, patience: Patience, log: Log): Promise<vo
   const { id: stage } = patience;
   const fail = (error: unknown) => log.error({ err: asError(error), stage }, 'a stage failed to close');
   try {
-    const returned = runAsStage(stage, () => made.close!());
-    if (isThenable(returned)) await waitFor(returned, patience, { onLateError: fail });
+    await waitFor(() => runAsStage(stage, () => made.close!()), patience, { onLateError: fail });
   } catch (error) {
     fail(error);
   }
 }
 
-/** The hooks of a stage that is given leases. */
+/** The hooks of a stage that is given guards. */
 class ContainedStage {
   readonly #stage: CompiledStage;
   readonly #made: StageHooks;
@@ -109,97 +136,75 @@ class ContainedStage {
 
   /** The head is sent when it returns, so that a promise comes too late and is a failure. */
   response(ctx: RequestContext, head: ResponseHead): void {
-    if (ctx.left_out?.has(this.#stage)) return;
-    const lease = new Lease(ctx, this.#stage);
-    try {
-      const returned: unknown = this.#run(lease, () => this.#made.response!(lease, lease.lend(head)));
+    this.#atOnce(ctx, 'response', (guard) => {
+      const returned: unknown = this.#made.response!(guard.context, frozenHead(head));
       if (!isThenable(returned)) return;
       Promise.resolve(returned).catch((error) => this.#report(ctx, 'response', error));
       throw new Error('its response hook returned a promise, and the head of the response does not wait');
-    } catch (error) {
-      this.#fail(ctx, 'response', error);
-    } finally {
-      lease.end();
-    }
+    });
   }
 
   /** What it returns is checked; a replacement runs outside of hooks and is contained by itself. */
   rewrite(ctx: RequestContext): Rewriting | undefined {
-    if (ctx.left_out?.has(this.#stage)) return undefined;
-    const lease = new Lease(ctx, this.#stage);
-    try {
-      const rewriting = checkRewriting(this.#run(lease, () => this.#made.rewrite!(lease)));
+    return this.#atOnce(ctx, 'rewrite', (guard) => {
+      const rewriting = checkRewriting(this.#made.rewrite!(guard.context));
       return (
         rewriting && { ...rewriting, replacements: rewriting.replacements.map((one) => this.#contained(ctx, one)) }
       );
-    } catch (error) {
-      this.#fail(ctx, 'rewrite', error);
-      return undefined;
-    } finally {
-      lease.end();
-    }
+    });
   }
 
   #contained(ctx: RequestContext, { find, replace }: Replacement): Replacement {
     if (typeof replace === 'string') return { find, replace };
-    const replaceContained = (found: string): string | undefined => {
-      if (ctx.left_out?.has(this.#stage)) return undefined;
-      const lease = new Lease(ctx, this.#stage);
-      try {
-        const replacement: unknown = this.#run(lease, () => replace(found));
+    const replaceContained = (found: string) =>
+      this.#atOnce(ctx, 'rewrite', () => {
+        const replacement: unknown = replace(found);
         if (replacement === undefined || typeof replacement === 'string') return replacement;
         throw new Error('a replacement makes a text or nothing, and it made something else');
-      } catch (error) {
-        this.#fail(ctx, 'rewrite', error);
-        return undefined;
-      } finally {
-        lease.end();
-      }
-    };
+      });
     return { find, replace: replaceContained };
   }
 
   /** Sees a copy of the event and is not waited for; what it leaves running is heard when it fails. */
   event(ctx: RequestContext, event: ResponseEvent): void {
     if (ctx.left_out?.has(this.#stage)) return;
-    const lease = new Lease(ctx, this.#stage);
+    const guard = new Guard(ctx, this.#stage);
     let returned: unknown;
     try {
-      returned = this.#run(lease, () => this.#made.event!(lease, { ...event }));
+      returned = runAsStage(this.#stage.id, () => this.#made.event!(guard.context, { ...event }), guard);
     } finally {
-      if (!isThenable(returned)) lease.end();
+      if (!isThenable(returned)) guard.end();
     }
     if (!isThenable(returned)) return;
     const onLateError = (error: unknown) => this.#report(ctx, 'event', error);
-    waitFor(returned, this.#patience, { lease, onLateError })
+    waitFor(() => returned, this.#patience, { guard, onLateError })
       .catch(onLateError)
-      .finally(() => lease.end());
+      .finally(() => guard.end());
   }
 
   /** Runs a hook that may take time, within the stage's limit. Rejects with whatever the stage throws. */
   async call(ctx: RequestContext, moment: 'request' | 'attempt' | Last): Promise<unknown> {
-    const lease = new Lease(ctx, this.#stage);
-    const ends = watchHook(this.#stage.id, this.#patience.log, true);
+    const guard = new Guard(ctx, this.#stage);
+    const hook = () => runAsStage(this.#stage.id, () => this.#made[moment]!(guard.context), guard);
+    const onLateError = (error: unknown) => this.#report(ctx, moment, error);
     try {
-      const returned = this.#run(lease, () => this.#made[moment]!(lease));
-      if (!isThenable(returned)) return returned;
-      return await waitFor(returned, this.#patience, {
-        lease,
-        onLateValue: discardResult,
-        onLateError: (error) => this.#report(ctx, moment, error),
-      });
+      return await waitFor(hook, this.#patience, { guard, onLateValue: discardResult, onLateError });
     } finally {
-      lease.end();
-      ends();
+      guard.end();
     }
   }
 
-  #run<T>(lease: Lease, hook: () => T): T {
-    const ends = watchHook(this.#stage.id, this.#patience.log, false);
+  /** Runs what takes no time, unless the request goes on without the stage. */
+  #atOnce<T>(ctx: RequestContext, moment: 'response' | 'rewrite', hook: (guard: Guard) => T): T | undefined {
+    if (ctx.left_out?.has(this.#stage)) return undefined;
+    const guard = new Guard(ctx, this.#stage);
     try {
-      return runAsStage(this.#stage.id, hook, lease);
+      return runAsStage(this.#stage.id, () => hook(guard), guard);
+    } catch (error) {
+      this.#fail(ctx, moment, error);
+      return undefined;
     } finally {
-      ends();
+      guard.end();
     }
   }
 
@@ -224,41 +229,222 @@ class ContainedStage {
   }
 }
 
+/** What a stage reaches of a request with a capability; the context itself asks for the others. */
+const NEEDS: ReadonlyMap<PropertyKey, Capability> = new Map([
+  ['body', 'raw-body'],
+  ['readBody', 'raw-body'],
+  ['call', 'network'],
+  ['reservation', 'database'],
+]);
+
+/** What a stage reaches of a request, itself or through services; true where also when the hook is over. */
+const REACHED: Readonly<Record<keyof StageContext | 'facts' | 'copyFacts' | 'decisions', boolean>> = {
+  ...{ url: true, headers: true, aborted: true, given_up: true, relayed_bytes: true, converts_response: true },
+  ...{ get: false, set: false, noteFact: false, noteShadow: false, facts: false, copyFacts: false, decisions: false },
+  ...{ body: false, readBody: false, call: false, reservation: false, state: false, trace: false, onCancel: false },
+  ...{ occupy: false, occupyInTime: false, convertResponse: false, candidates: false, passOver: false },
+  ...{ attempts: false, noteAttempt: false, noteDropped: false, noteLimits: false, prepareAttempt: false },
+  ...{ drainWithin: false, drainLater: false },
+};
+
+/** What it reaches of a body; the engine can do more with one, such as put any bytes into it. */
+const BODY_REACHED: Readonly<Record<keyof RequestBody, boolean>> = {
+  ...{ bytes: true, compressed: true, decompress: true, json: true, skim: true, value: true, free: true },
+  ...{ rewrite: true, rename: true, remove: true, addFields: true, replaceTexts: true, replace: true },
+  ...{ rewritten: true, replaced: true },
+};
+
+/** Longest name of a shadow rule that is kept, in characters. */
+const SHADOW_NAME_LENGTH_MAX = 200;
+
+/** Whether a value is one that rules, logs and audit records expect of this fact. */
+function fits(path: FactPath, value: unknown): boolean {
+  const { kind, values } = FACTS[path] as { kind: string; values?: readonly string[] };
+  if (kind === 'strings') return Array.isArray(value) && value.every((item) => typeof item === 'string');
+  if (kind === 'number') return Number.isFinite(value);
+  if (kind === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === kind && (values?.includes(value as string) ?? true);
+}
+
+/**
+ * The request as a contained stage has it for the length of one hook: its own context, with frozen facts and copied bytes. What is
+ * done through it counts as done by that stage; when the hook is over, or its time is up, it refuses everything.
+ */
+class Guard implements ProxyHandler<object>, AuditNotebook {
+  readonly context: StageContext;
+  readonly #ctx: RequestContext;
+  readonly #stage: CompiledStage;
+  #over = false;
+  #copied: readonly [Buffer, Buffer] | undefined;
+  #onCancel: ((reason: StageError) => void) | undefined;
+
+  constructor(ctx: RequestContext, stage: CompiledStage) {
+    this.#ctx = ctx;
+    this.#stage = stage;
+    // Nothing of the request can be found by looking through an empty object.
+    this.context = new Proxy({}, this) as StageContext;
+  }
+
+  end(): void {
+    this.#over = true;
+    if (this.#onCancel !== undefined && this.#ctx.cancel === this.#onCancel) this.#ctx.cancel = undefined;
+  }
+
+  /** Tells the stage, if it asked for that, that nobody waits for it any more. */
+  cancel(reason: StageError): void {
+    try {
+      this.#onCancel?.(reason);
+    } catch {
+      // What goes wrong in the listener is the stage's own; it is given up anyway.
+    }
+  }
+
+  /** For `services.audit`. */
+  noteAudit(record: AuditRecord): void {
+    this.#asStage(() => this.#ctx.notes.addAuditFields(this.#stage.definition.name, record));
+  }
+
+  get(target: object, key: keyof typeof REACHED): unknown {
+    if (!Object.hasOwn(REACHED, key)) return Reflect.get(target, key);
+    const ctx = this.#ctx;
+    // Not an error when it comes too late: the ledger reports from within a statement that others share.
+    if (this.#over && key === 'noteShadow') return () => {};
+    if (REACHED[key]) return this.#own(ctx, key) ?? ctx[key];
+    return this.#asStage(() => {
+      const needed = NEEDS.get(key);
+      if (needed !== undefined) requireCapability(this.#stage, needed, key);
+      if (key === 'facts') return deepFreeze(ctx.copyFacts());
+      const value = this.#own(ctx, key) ?? (Reflect.get(ctx, key, ctx) as unknown);
+      if (key === 'body') return value && this.#guardBody();
+      return typeof value === 'function'
+        ? (...given: unknown[]) => this.#asStage(() => value.apply(ctx, given))
+        : value;
+    });
+  }
+
+  set(_: object, key: keyof typeof REACHED, value: unknown): boolean {
+    if (key !== 'state' && key !== 'candidates' && key !== 'reservation') return false;
+    if (key === 'reservation') requireCapability(this.#stage, 'database', key);
+    return this.#asStage(() => Reflect.set(this.#ctx, key, value));
+  }
+
+  /** What a contained stage has in another way than others. */
+  #own(ctx: RequestContext, key: PropertyKey): unknown {
+    switch (key) {
+      case 'headers':
+        return Object.freeze({ ...ctx.headers });
+      case 'get':
+        return (path: FactPath) => deepFreeze(ctx.get(path));
+      case 'set':
+        return (path: FactPath, value: unknown) => {
+          if (this.#stage.definition.writes.includes(path) && !fits(path, value))
+            throw new Error(`the fact "${path}" is not given a value of its kind, ${FACTS[path].kind}`);
+          ctx.set(path, deepFreeze(structuredClone(value)) as never);
+        };
+      case 'readBody':
+        return () => ctx.readBody().then(() => this.context.body);
+      case 'occupy':
+      case 'occupyInTime':
+        return (name: string, most: number) => ctx[key](`${this.#stage.id} ${name}`, most);
+      case 'onCancel':
+        return (listener: (reason: StageError) => void) => {
+          this.#onCancel = listener;
+          ctx.onCancel(listener);
+        };
+      case 'noteShadow':
+        return (name: string) => ctx.noteShadow(String(name).slice(0, SHADOW_NAME_LENGTH_MAX));
+      default:
+        return undefined;
+    }
+  }
+
+  /** The body, with a copy of its bytes that may be read for as long as somebody likes. */
+  #guardBody(): RequestBody {
+    const read = (key: keyof RequestBody): unknown => {
+      if (!Object.hasOwn(BODY_REACHED, key)) return undefined;
+      const { body } = this.#ctx;
+      if (body === undefined) throw new Error('the body is gone: the upstream has answered');
+      if (key === 'bytes') return this.#copyOf(body.bytes);
+      if (key === 'compressed') return undefined;
+      if (key === 'replace') return (json: string) => this.#asStage(() => body.replace(checkJson(json)));
+      const value: unknown = key === 'free' ? () => {} : body[key];
+      return typeof value === 'function'
+        ? (...given: unknown[]) => this.#asStage(() => value.apply(body, given))
+        : value;
+    };
+    return new Proxy({} as RequestBody, { get: (_, key) => this.#asStage(() => read(key as keyof RequestBody)) });
+  }
+
+  #copyOf(bytes: Buffer): Buffer {
+    if (this.#copied?.[0] !== bytes) {
+      this.#ctx.takeForCopy(bytes.length);
+      this.#copied = [bytes, Buffer.from(bytes)];
+    }
+    return this.#copied![1];
+  }
+
+  /** Facts and capabilities are those of the stage, also where it goes on beside others. */
+  #asStage<T>(action: () => T): T {
+    if (this.#over)
+      throw new Error('the hook is over, or ran into its time limit: its context cannot be used any more');
+    const ctx = this.#ctx;
+    const before = ctx.stage;
+    if (before === this.#stage) return action();
+    ctx.stage = this.#stage;
+    try {
+      return action();
+    } finally {
+      ctx.stage = before;
+    }
+  }
+}
+
+/** The response head for a stage whose every header is checked. */
+function frozenHead(head: ResponseHead): ResponseHead {
+  return Object.freeze({
+    status: head.status,
+    get: (name: string) => head.get(name),
+    set: (name: string, value: string) => head.set(name, value),
+    remove: (name: string) => head.remove(name),
+    replaceAll(prefix: string, headers: Readonly<Record<string, string>>) {
+      if (typeof prefix !== 'string' || prefix === '') throw new Error('the prefix of the headers is not a text');
+      // A copy, so that what is checked is what is set.
+      const copy = { ...headers };
+      for (const [name, value] of Object.entries(copy)) checkHeader(name, value);
+      head.replaceAll(prefix, copy);
+    },
+  });
+}
+
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
 }
 
-/** How long is waited for a stage. */
-interface Patience {
-  readonly id: string;
-  /** Longest one of its hooks may take; for ever where absent. */
-  readonly timeout_seconds: number | undefined;
-  readonly clock: Clock;
-}
-
 interface Wait {
   /** Ends what the stage may do. */
-  readonly lease?: Lease;
+  readonly guard?: Guard;
   /** What becomes of a value that comes too late. */
   readonly onLateValue?: (value: unknown) => void;
   readonly onLateError: (error: unknown) => void;
 }
 
 /** Waits for a stage no longer than it may take, and never leaves its promise without somebody who hears it fail. */
-function waitFor(
-  pending: PromiseLike<unknown>,
+async function waitFor(
+  begin: () => unknown,
   { id, timeout_seconds, clock }: Patience,
-  { lease, onLateValue, onLateError }: Wait,
+  { guard, onLateValue, onLateError }: Wait,
 ): Promise<unknown> {
+  const pending = begin();
+  if (!isThenable(pending)) return pending;
   return new Promise((resolve, reject) => {
     let late = false;
     const giveUp = (seconds: number) => {
       const reason = timeoutOf(id, seconds);
-      lease?.cancel(reason);
+      guard?.cancel(reason);
       // A stage that listens can still say how far it came, such as that the request has left already.
       setImmediate(() => {
         late = true;
-        lease?.end();
+        guard?.end();
         reject(reason);
       });
     };

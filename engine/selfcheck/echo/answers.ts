@@ -1,5 +1,5 @@
 import type { Protocol } from '../../contract/protocol.ts';
-import type { EchoAnswer } from './echo.ts';
+import type { EchoAnswer } from './open-echo.ts';
 
 /** What an answer is made from. */
 export interface Wanted {
@@ -12,39 +12,22 @@ export interface Wanted {
 const TEXT = 'This is the echo upstream of a self-check.';
 const PIECES = 4;
 const PIECES_MAX = 200;
-const PIECE_BYTES_MAX = 16 * 1024;
 const CREATED = 1_790_000_000;
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** How one protocol says an answer. */
 interface Voice {
-  /** As one document. */
   document(wanted: Wanted): Json;
   /** As the events of a stream, each as its text; the pieces of text are events of their own. */
   events(wanted: Wanted): string[];
 }
 
-/** A text in the pieces in which a stream has it. */
-function piecesOf({ text = TEXT, pieces = PIECES, piece_bytes }: EchoAnswer): string[] {
+function piecesOf({ text = TEXT, pieces = PIECES }: EchoAnswer): string[] {
   const count = Math.min(Math.max(1, pieces), PIECES_MAX);
-  if (piece_bytes !== undefined) {
-    const size = Math.min(piece_bytes, PIECE_BYTES_MAX);
-    return Array.from({ length: count }, (_, index) => filler(index, size));
-  }
   const length = Math.max(1, Math.ceil(text.length / count));
   return Array.from({ length: count }, (_, index) => text.slice(index * length, (index + 1) * length)).filter(
     (piece, index) => piece !== '' || index === 0,
   );
-}
-
-/** Numbers that go on from piece to piece, as words. */
-function filler(index: number, bytes: number): string {
-  const count = Math.ceil(bytes / 7);
-  const words = Array.from({ length: count }, (_, word) =>
-    String(100_000 + (((index * count + word) * 7919) % 900_000)),
-  );
-  return `${words.join(' ')} `.slice(0, bytes);
 }
 
 const textOf = (answer: EchoAnswer) => piecesOf(answer).join('');

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, isIPv6 } from 'node:net';
@@ -11,9 +12,6 @@ import { decompressor } from '../../kit/decompressor.ts';
 import { parseBounded } from '../../kit/json/bounded.ts';
 import { readAll } from '../../kit/read-all.ts';
 import { echoError, VOICES } from './answers.ts';
-import type { Echo, EchoAnswer, EchoedRequest, EchoPlace } from './echo.ts';
-import { Inbox } from './inbox.ts';
-import { requestFault } from './request-faults.ts';
 
 /** The largest body that is taken, as large as the APIs take. */
 export const BODY_BYTES_MAX = 32 * 1024 * 1024;
@@ -38,11 +36,12 @@ export const ECHO_MODEL = 'selfcheck-echo';
 export async function openEcho(place: EchoPlace = {}): Promise<Echo> {
   const { host = '127.0.0.1', port = 0, says, models = [ECHO_MODEL], option = '--echo' } = place;
   const list = JSON.stringify(modelList(models));
-  const inbox = new Inbox(says === undefined ? {} : { text: says });
+  const inbox = new Inbox();
+  const usual = says === undefined ? {} : { text: says };
   const server = createServer(
     { maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: REQUEST_MS_MAX, noDelay: true },
     (req, res) => {
-      const serving = req.method === 'POST' ? serve(req, res, inbox) : answerLookup(req, res, list);
+      const serving = req.method === 'POST' ? serve(req, res, inbox, usual) : answerLookup(req, res, list);
       serving.catch(() => res.destroy());
     },
   );
@@ -87,7 +86,7 @@ function hostToName(host: string): string {
   return isIPv6(host) ? `[${host}]` : host;
 }
 
-async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox): Promise<void> {
+async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox, usual: EchoAnswer): Promise<void> {
   const path = pathOf(req);
   const served = PATHS.find(([end]) => path.endsWith(end));
   if (served === undefined) return send(res, 404, echoError('messages', 'not_found_error', 'There is nothing here.'));
@@ -96,7 +95,7 @@ async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox): P
   if (raw === undefined) return refuseLarge(req, res, protocol);
   const body = await decoded(raw, req.headers['content-encoding'], inbox);
   const request = { method: 'POST', path: req.url!, raw_headers: req.rawHeaders, headers: req.headers, body, protocol };
-  const { answer: wished, is_kept } = inbox.accept(request);
+  const { answer: wished = usual, is_kept } = inbox.accept(request);
   try {
     await answer(res, request, { wished, end });
   } finally {
@@ -211,4 +210,154 @@ function fieldsOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {
 function send(res: ServerResponse, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
   res.writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body), ...headers });
   res.end(body);
+}
+
+/** A request as it arrived at the echo upstream. */
+export interface EchoedRequest {
+  readonly method: string;
+  /** With its query. */
+  readonly path: string;
+  /** Names and values in turns, as they were sent. */
+  readonly raw_headers: readonly string[];
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  readonly body: Buffer;
+  readonly protocol: Protocol;
+}
+
+/** What the echo upstream is to answer to a request. */
+export interface EchoAnswer {
+  /** In place of a usual answer: this status, these headers and this body. */
+  readonly error?: {
+    readonly status: number;
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly body: string;
+  };
+  /** What the model says; a short sentence where it is left out. */
+  readonly text?: string;
+  /** Between one event of a stream and the next; none where it is left out. */
+  readonly pause_ms?: number;
+  /** How many pieces of text a stream has. */
+  readonly pieces?: number;
+  /** Fields of `usage`, over those it has as a rule. */
+  readonly usage?: Readonly<Record<string, unknown>>;
+  /** Events of a stream of the Messages API that stand before its last one, as text. */
+  readonly extra_events?: string;
+  /** Whether a stream breaks off in its middle: the connection is closed before its last events. */
+  readonly breaks_off?: boolean;
+}
+
+/** A text that requests are told apart by, and what came with it. */
+export interface Expected {
+  /** To be put into a prompt. */
+  readonly text: string;
+  /** The first request that held the text. */
+  received(): EchoedRequest | undefined;
+  /** How many held it: a gateway may send one again. */
+  count(): number;
+}
+
+/**
+ * An upstream of our own that a gateway can be pointed at: it speaks all three protocols, costs nothing, and keeps what
+ * reaches it. Requests are told apart by a text in them.
+ */
+export interface Echo {
+  readonly url: string;
+  /** Makes a text to be put into the prompt; a request that holds it is kept for it, and answered as told. */
+  expect(answer?: EchoAnswer): Expected;
+  close(): Promise<void>;
+}
+
+/** Where the echo upstream listens. */
+export interface EchoPlace {
+  /** This machine only, where it is left out. */
+  readonly host?: string;
+  /** A free one, where it is left out. */
+  readonly port?: number;
+  /** What it answers to requests that hold no text it was told about. */
+  readonly says?: string;
+  /** The models that it lists; it answers to every other as well. `ECHO_MODEL` alone where it is left out. */
+  readonly models?: readonly string[];
+  /** The option of the command line that names the place; `--echo` where it is left out. */
+  readonly option?: string;
+}
+
+/** Requests that are waited for or kept at once; the oldest make room. */
+const EXPECTED_MAX = 100;
+
+/** Room for bodies in memory, those of requests under way and those that are kept. */
+const HELD_BYTES_MAX = 64 * 1024 * 1024;
+
+interface Awaited extends Expected {
+  readonly answer: EchoAnswer;
+  request: EchoedRequest | undefined;
+  seen: number;
+}
+
+/** What is waited for, and the first request that came for each. Holds a bounded number of bytes. */
+class Inbox {
+  #held_bytes = 0;
+  readonly #awaited: Awaited[] = [];
+
+  /** @param answer to the requests that hold the text. */
+  expect(answer: EchoAnswer): Expected {
+    const forgotten = this.#awaited.length < EXPECTED_MAX ? undefined : this.#awaited.shift();
+    if (forgotten?.request !== undefined) this.give(forgotten.request.body.length);
+    const awaited: Awaited = {
+      text: `selfcheck ${wordOf(14)}`,
+      answer,
+      request: undefined,
+      seen: 0,
+      received: () => awaited.request,
+      count: () => awaited.seen,
+    };
+    this.#awaited.push(awaited);
+    return awaited;
+  }
+
+  /** Takes room for bytes of a body; false where there is none. */
+  take(bytes: number): boolean {
+    if (this.#held_bytes + bytes > HELD_BYTES_MAX) return false;
+    this.#held_bytes += bytes;
+    return true;
+  }
+
+  give(bytes: number): void {
+    this.#held_bytes -= bytes;
+  }
+
+  /** Keeps a request where it is waited for, and says what it is answered and whether it was kept. */
+  accept(request: EchoedRequest): { readonly answer: EchoAnswer | undefined; readonly is_kept: boolean } {
+    const awaited = this.#awaited.find(({ text }) => request.body.includes(text));
+    const is_kept = awaited !== undefined && awaited.request === undefined;
+    if (awaited !== undefined) {
+      awaited.seen++;
+      awaited.request ??= request;
+    }
+    return { answer: awaited?.answer, is_kept };
+  }
+}
+
+/** A word that nobody else says, and that no filter takes for a secret: consonants and vowels in turns. */
+function wordOf(length: number): string {
+  const letters = ['bdfgklmnprstvz', 'aeiou'] as const;
+  return Array.from({ length }, (_, index) => letters[index % 2]!.charAt(randomInt(letters[index % 2]!.length))).join(
+    '',
+  );
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const isText = (value: unknown) => typeof value === 'string' && value !== '';
+const isCount = (value: unknown) => Number.isInteger(value) && Number(value) > 0;
+const isFilledList = (value: unknown) => Array.isArray(value) && value.length > 0;
+
+/** What is wrong with a request, as a provider would say it; `undefined` for a good one. Unknown fields are no fault. */
+function requestFault(protocol: Protocol, fields: Fields, counts_only: boolean): string | undefined {
+  const { model, messages, max_tokens, input } = fields;
+  if (!isText(model)) return 'model: Field required';
+  if (protocol === 'responses')
+    return isText(input) || isFilledList(input) ? undefined : 'input: expected a string or a list of items';
+  if (!isFilledList(messages)) return 'messages: Input should be a valid list';
+  if (protocol === 'messages' && !counts_only && !isCount(max_tokens)) return 'max_tokens: Field required';
+  return undefined;
 }

@@ -1,7 +1,13 @@
 import type { GatewayConfig, SpendScope, Window } from '../../contract/config.ts';
 import { formatUsd } from '../../kit/money.ts';
-import { ALWAYS_COUNTED, amountFor } from '../../money/limits/limit-demands.ts';
-import { counterKey, describeLimit, type SpendLimit, spendLimits } from '../../money/limits/spend-limits.ts';
+import {
+  ALWAYS_COUNTED,
+  amountFor,
+  counterKey,
+  describeLimit,
+  type SpendLimit,
+  spendLimits,
+} from '../../money/limits/spend-limits.ts';
 import type { SpendingRow } from '../../money/reports/spending.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
 import { simplify } from '../../rules/simplify.ts';

@@ -9,38 +9,20 @@ function formatGuard(entry: StageEntry): string {
   return entry.when === undefined ? 'always' : `when ${formatCondition(entry.when)}`;
 }
 
-/** Which errors a clause answers, in words; `undefined` for an entry that is none. */
-function formatErrors(entry: StageEntry | ErrorClause): string | undefined {
-  return 'errors' in entry && entry.errors !== undefined ? entry.errors.join(', ') : undefined;
-}
-
 /** An entry with the place it is written at, which is often another file than that of its pipeline. */
 function formatEntry({ id, position: { file, line } }: StageEntry): string {
   return `${id} (${basename(file)}:${line})`;
 }
 
-function entryChanges(before: StageEntry, after: StageEntry): string[] {
-  const id = formatEntry(after);
-  const [old_stage, new_stage] = [before, after].map(({ definition }) => `${definition.name}@${definition.version}`);
-  return [
-    ...(old_stage === new_stage ? [] : [`${id} is now ${new_stage} instead of ${old_stage}`]),
-    ...(isSame(before.when, after.when) ? [] : [`${id} runs ${formatGuard(after)}; before: ${formatGuard(before)}`]),
-    ...(formatErrors(before) === formatErrors(after)
-      ? []
-      : [`${id} answers ${formatErrors(after) ?? 'every error'}; before: ${formatErrors(before) ?? 'every error'}`]),
-    ...compareValues(before.options, after.options).map(({ path, change }) => `${id} has another ${path}: ${change}`),
-    ...(before.mode === after.mode ? [] : [`${id} changes from mode ${before.mode} to ${after.mode}`]),
-    ...(before.fail_closed === after.fail_closed
-      ? []
-      : [
-          `${id}: a failure of the stage ${after.fail_closed ? 'now fails the request' : 'no longer fails the request'}`,
-        ]),
-    ...(before.timeout_seconds === after.timeout_seconds
-      ? []
-      : [
-          `${id} may take ${after.timeout_seconds ?? 'any number of'} seconds; before: ${before.timeout_seconds ?? 'any number'}`,
-        ]),
-  ];
+/** What an entry is and does, by names for people. */
+function traitsOf(entry: StageEntry | ErrorClause): object {
+  const { definition, options, mode, fail_closed, timeout_seconds } = entry;
+  return {
+    stage: `${definition.name}@${definition.version}`,
+    runs: formatGuard(entry),
+    answers: 'errors' in entry ? (entry.errors?.join(', ') ?? 'every error') : undefined,
+    ...{ options, mode, fail_closed, timeout_seconds },
+  };
 }
 
 function listChanges(list: (typeof LISTS)[number], before: PipelineSpec, after: PipelineSpec): string[] {
@@ -61,7 +43,11 @@ function listChanges(list: (typeof LISTS)[number], before: PipelineSpec, after: 
       return `${formatEntry(entry)} is new, ${place(id)}, runs ${formatGuard(entry)}${where}`;
     }),
     ...(isSame(kept, order) ? [] : [`the order is now ${order.join(', ')}${where}`]),
-    ...kept.flatMap((id) => entryChanges(old_entries.get(id)!, new_entries.get(id)!)),
+    ...kept.flatMap((id) => {
+      const [old_entry, entry] = [old_entries.get(id)!, new_entries.get(id)!];
+      const changes = compareValues(traitsOf(old_entry), traitsOf(entry));
+      return changes.map(({ path, change }) => `${formatEntry(entry)} ${path}: ${change}`);
+    }),
   ];
 }
 

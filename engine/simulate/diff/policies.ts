@@ -1,6 +1,5 @@
 import type { EffectivePolicy, ManagedPolicies } from '../../contract/services.ts';
-import { createManagedPolicies, layOver, MODELS_KEY } from '../../identity/policies/managed-policies.ts';
-import { inOrder } from '../../identity/policies/policy.ts';
+import { createManagedPolicies, inOrder, layOver, MODELS_KEY } from '../../identity/policies/managed-policies.ts';
 import type { Policy } from '../../source/spec.ts';
 import { type Change, compareValues, told, type Usable } from './change.ts';
 

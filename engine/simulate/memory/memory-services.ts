@@ -10,8 +10,11 @@ import type { RequestContext } from '../../run/context.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { createSecrets } from '../../store/secrets.ts';
 import { createModelCatalog } from '../../upstreams/models.ts';
-import { tellUpstreams } from '../../upstreams/states/told-states.ts';
-import { createUpstreamStates, type LastingUpstreamStates } from '../../upstreams/states/upstream-states.ts';
+import {
+  createUpstreamStates,
+  type LastingUpstreamStates,
+  tellUpstreams,
+} from '../../upstreams/states/upstream-states.ts';
 import type { LogRecord } from '../suite/played.ts';
 import { MemoryLedger } from './memory-ledger.ts';
 import { type MemoryTokens, openMemoryTokens } from './memory-tokens.ts';

@@ -1,6 +1,6 @@
 /** Which decisions of a configuration the tests have seen fall one way, and which the other. */
 
-import { constantGuard } from '../../load/lint/constant-guard.ts';
+import { constantGuard } from '../../load/lints.ts';
 import { spendLimits } from '../../money/limits/spend-limits.ts';
 import { compileCondition } from '../../rules/compile.ts';
 import { accessRules, routingRules } from '../../rules/config-rules.ts';
@@ -53,9 +53,6 @@ function keyOf(position: SourcePosition, kind: Point['kind'], use: Use | undefin
 
 const placeOf = ({ file, line, column }: SourcePosition): string => `${file}\n${line}\n${column}`;
 
-const isSameFile = (position: SourcePosition | undefined, file: string): position is SourcePosition =>
-  position?.file === file;
-
 /** An empty record. */
 export function createCoverage(): Coverage {
   const points = new Map<string, OpenPoint>();
@@ -86,26 +83,24 @@ export function createCoverage(): Coverage {
     }
   }
 
-  /** Rules are asked in order until one matches, those in shadow mode besides. */
-  function seeRouting(loaded: Loaded, { facts }: Played): void {
-    const chosen = (facts.route as { rule?: string } | undefined)?.rule;
-    if (chosen === undefined || loaded.config === undefined) return;
-    for (const { index, name, logic, mode } of routingRules(loaded.config)) {
-      const matches = compileCondition(logic)(facts);
-      note(loaded.positionOf(`/routing/rules/${index}`), 'routing rule', matches ? 'matching' : 'not matching');
-      if (mode !== 'shadow' && name === chosen) return;
-    }
-  }
-
-  /** Rules are asked until one refuses, once the route is chosen. */
-  function seeAccess(loaded: Loaded, { facts }: Played): void {
-    const { upstream } = (facts.route as { upstream?: string } | undefined) ?? {};
-    if (upstream === undefined || loaded.config === undefined) return;
-    for (const { index, logic, mode } of accessRules(loaded.config)) {
-      const holds = compileCondition(logic)(facts);
-      note(loaded.positionOf(`/access/rules/${index}`), 'access rule', holds ? 'matching' : 'not matching');
-      if (holds && mode === 'enforce') return;
-    }
+  /** Rules are asked in order until one decides, those in shadow mode besides: routing, and access once the route is chosen. */
+  function seeRules({ config, positionOf }: Loaded, { facts }: Played): void {
+    const { rule, upstream } = (facts.route as { rule?: string; upstream?: string } | undefined) ?? {};
+    const asked = (
+      section: string,
+      kind: Point['kind'],
+      rules: readonly Pick<ReturnType<typeof accessRules>[number], 'index' | 'name' | 'logic' | 'mode'>[],
+      decides: (rule: { name: string; mode: string }, holds: boolean) => boolean,
+    ) => {
+      for (const one of rules) {
+        const holds = Boolean(compileCondition(one.logic)(facts));
+        note(positionOf(`/${section}/rules/${one.index}`), kind, holds ? 'matching' : 'not matching');
+        if (one.mode !== 'shadow' && decides(one, holds)) return;
+      }
+    };
+    if (config === undefined) return;
+    if (rule !== undefined) asked('routing', 'routing rule', routingRules(config), ({ name }) => name === rule);
+    if (upstream !== undefined) asked('access', 'access rule', accessRules(config), (_, holds) => holds);
   }
 
   function seeSpending(loaded: Loaded, { reservations }: Played): void {
@@ -135,8 +130,7 @@ export function createCoverage(): Coverage {
     },
     see(loaded, played) {
       seeStages(played);
-      seeRouting(loaded, played);
-      seeAccess(loaded, played);
+      seeRules(loaded, played);
       seeSpending(loaded, played);
     },
     files,
@@ -184,24 +178,19 @@ function expectStages(
   }
 }
 
-function expectRules(loaded: Loaded, file: string, expectPoint: ExpectPoint): void {
-  const { config } = loaded;
+function expectRules({ config, positionOf }: Loaded, file: string, expectPoint: ExpectPoint): void {
   if (config === undefined) return;
-  for (const { index, name, logic } of routingRules(config)) {
-    const position = loaded.positionOf(`/routing/rules/${index}`);
-    if (isSameFile(position, file)) {
-      expectPoint(position, 'routing rule', name, logic === true ? ['matching'] : ['matching', 'not matching']);
-    }
-  }
-  for (const { index, name } of accessRules(config)) {
-    const position = loaded.positionOf(`/access/rules/${index}`);
-    if (isSameFile(position, file)) expectPoint(position, 'access rule', name, ['matching', 'not matching']);
-  }
+  const expectRule = (pointer: string, kind: Point['kind'], name: string, outcomes: readonly string[]) => {
+    const position = positionOf(pointer);
+    if (position?.file === file) expectPoint(position, kind, name, outcomes);
+  };
+  const BOTH = ['matching', 'not matching'];
+  for (const { index, name, logic } of routingRules(config))
+    expectRule(`/routing/rules/${index}`, 'routing rule', name, logic === true ? ['matching'] : BOTH);
+  for (const { index, name } of accessRules(config)) expectRule(`/access/rules/${index}`, 'access rule', name, BOTH);
   // A rule with several amounts is one decision: it refuses when any of them has no room.
   for (const { pointer, name } of spendLimits(config)) {
-    const position = loaded.positionOf(pointer);
-    if (pointer.startsWith('/spend_limits/rules/') && isSameFile(position, file)) {
-      expectPoint(position, 'spend rule', name, ['refusing', 'letting pass']);
-    }
+    if (pointer.startsWith('/spend_limits/rules/'))
+      expectRule(pointer, 'spend rule', name, ['refusing', 'letting pass']);
   }
 }

@@ -3,7 +3,7 @@
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { AttemptRecord, AuditRecord, FactView } from '../../contract/services.ts';
 import type { Caller, CaseRequest, CaseUpstream, CaseUpstreams, Granted, Spent } from '../../load/tests/test-case.ts';
-import type { Counted } from '../../money/limits/counted.ts';
+import type { Counted } from '../../money/limits/room.ts';
 import type { Loaded } from '../../source/spec.ts';
 import type { ClientResponse } from '../client.ts';
 import type { Attempt, LedgerRow } from '../memory/memory-ledger.ts';

@@ -11,15 +11,14 @@ import {
   type TestFile,
 } from '../../load/tests/test-file.ts';
 import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
-import { filesAt } from '../../source/find-files.ts';
 import { createFindings } from '../../source/findings.ts';
 import type { SourcePosition } from '../../source/node.ts';
+import { filesAt } from '../../source/read-text.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { changesConfiguration, gatewayFileFor, loadUnderTest } from '../configuration.ts';
 import type { ScriptedUpstream } from '../upstream.ts';
 import { type Coverage, createCoverage } from './coverage.ts';
-import { mismatches } from './expectations.ts';
-import type { Mismatch } from './mismatch.ts';
+import { type Mismatch, mismatches } from './expectations.ts';
 import { openPlayground, openSilentUpstream } from './play.ts';
 import type { Played } from './played.ts';
 

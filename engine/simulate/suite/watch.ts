@@ -74,15 +74,8 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     if (trace?.pipeline !== pipeline) {
       const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
         pipeline[list].map((entry): StageTrace => {
-          return {
-            entry,
-            list,
-            guard: undefined,
-            ran: false,
-            wrote: new Map(),
-            raised: undefined,
-            answered: undefined,
-          };
+          const nothing = { guard: undefined, ran: false, raised: undefined, answered: undefined };
+          return { entry, list, wrote: new Map(), ...nothing };
         }),
       );
       trace = { pipeline, stages, facts: {}, attempts: [] };
@@ -90,8 +83,8 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     return trace;
   }
 
-  function stageTrace(pipeline: PipelineSpec, entry: { readonly id: string }): StageTrace {
-    return traceOf(pipeline).stages.find((stage) => stage.entry.id === entry.id)!;
+  function stageTrace(pipeline: PipelineSpec, id: string): StageTrace {
+    return traceOf(pipeline).stages.find(({ entry }) => entry.id === id)!;
   }
 
   function readFacts(ctx: StageContext): FactView {
@@ -111,7 +104,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     hook: () => T | Promise<T>,
   ): T | Promise<T> {
     const request = traceOf(pipeline);
-    const stage = stageTrace(pipeline, { id });
+    const stage = stageTrace(pipeline, id);
     const before = new Set(flatFacts(readFacts(ctx)).map(([path]) => path));
     stage.ran = true;
     // A contained stage holds a context of its own that ends with its hook.
@@ -152,7 +145,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     ctx: StageContext,
     hook: () => void | Promise<void>,
   ): void | Promise<void> {
-    stageTrace(pipeline, { id }).raised = undefined;
+    stageTrace(pipeline, id).raised = undefined;
     return around(pipeline, id, ctx, hook);
   }
 
@@ -184,7 +177,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
       onCreate: (pipeline, entry, create) => watchedHooks(pipeline, entry, confinement.run(entry.id, create)),
       onGuard(pipeline, entry, facts, held) {
         activity++;
-        stageTrace(pipeline, entry).guard = { held, facts };
+        stageTrace(pipeline, entry.id).guard = { held, facts };
         traceOf(pipeline).facts = facts;
       },
     },

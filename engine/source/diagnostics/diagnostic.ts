@@ -4,7 +4,6 @@ import type { DiagnosticCode } from './codes.ts';
 export interface Diagnostic {
   readonly code: DiagnosticCode;
   readonly severity: 'error' | 'warning';
-  /** One sentence: what is wrong. */
   readonly message: string;
   readonly file: string;
   /** Counted from 1; absent when the finding is about the file as a whole. */

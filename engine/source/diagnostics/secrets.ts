@@ -16,7 +16,6 @@ const SECRET_KEY_VALUE =
 /** `key_env: value`; the value is hidden unless it can be a variable's name. */
 const ENV_KEY_VALUE = /(\b\w+_env["']?\s*:\s+)([^\s,}#][^,}]*)/g;
 
-/** Keys that promise a secret. */
 const SECRET_KEY =
   /(?:^|[_-])(?:api[_-]?key|auth_?token|access_?token|client_?secret|signing_?key|private_?key|authorization|secret|password|passwd|credentials?|token|dsn)$/i;
 

@@ -16,7 +16,6 @@ export interface EmbeddedPostgres {
   /** How to connect now; the port may change when the server is started again. */
   settings(): ClientConfig & { host: string; port: number; user: string; password: string; database: string };
   readonly log_file: string;
-  /** Leaves the server; the last one to leave stops it. */
   close(): Promise<void>;
 }
 

@@ -1,28 +1,24 @@
+import { spawnSync } from 'node:child_process';
 import {
-  accessSync,
   chmodSync,
-  constants,
   copyFileSync,
   existsSync,
-  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
   rmSync,
-  statSync,
   symlinkSync,
 } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { StartError } from '../../contract/start-error.ts';
-import { type Account, allows, findBarrier } from './postgres-account.ts';
+import type { Account } from './postgres-home.ts';
+import { runAs } from './postgres-process.ts';
 
-/** PostgreSQL programs of the npm registry. */
 export interface PostgresBinaries {
   /** The package's `native` directory or a copy of it. */
   readonly directory: string;
-  /** Of the package, such as 18.4.0. */
   readonly version: string;
 }
 
@@ -63,7 +59,12 @@ export function findBinaries(platform = `${process.platform}-${process.arch}`): 
  */
 export function prepareBinaries(found: PostgresBinaries, home: string, account: Account | undefined): PostgresBinaries {
   const copy = join(home, `postgresql-${found.version}`);
-  if (isUsable(found.directory, account) || repairInPlace(found.directory, account)) return found;
+  try {
+    complete(found.directory);
+  } catch {
+    // The package is not ours to change.
+  }
+  if (PROGRAMS.every((program) => runs(join(found.directory, program), account))) return found;
   if (!existsSync(copy)) copyBinaries(found.directory, copy);
   for (const name of readdirSync(home)) {
     if (name.startsWith('postgresql-') && name !== basename(copy)) rmSync(join(home, name), { recursive: true });
@@ -71,59 +72,24 @@ export function prepareBinaries(found: PostgresBinaries, home: string, account: 
   return { ...found, directory: join(copy, 'native') };
 }
 
-/** Library names that npm can't pack as links; the package's install script makes them, unless scripts are disabled. */
-function readLinks(directory: string): { name: string; target: string }[] {
+/** Whether a program finds its libraries, and the account may read and run all of it. */
+function runs(program: string, account: Account | undefined): boolean {
+  return spawnSync(program, ['--version'], { ...runAs(account, '/'), stdio: 'ignore' }).status === 0;
+}
+
+/**
+ * Makes execute bits, and library names that npm can't pack as links; the package's install script makes them, unless scripts are
+ * disabled.
+ */
+function complete(directory: string): void {
+  for (const program of PROGRAMS) chmodSync(join(directory, program), 0o755);
   const list = join(directory, 'pg-symlinks.json');
-  if (!existsSync(list)) return [];
-  const links = JSON.parse(readFileSync(list, 'utf8')) as { source: string; target: string }[];
-  return links.map(({ source, target }) => ({ name: join(directory, '..', target), target: basename(source) }));
-}
-
-const isThere = (path: string) => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
-
-function isUsable(directory: string, account: Account | undefined): boolean {
-  if (!readLinks(directory).every(({ name }) => isThere(name))) return false;
-  const programs = PROGRAMS.map((program) => join(directory, program));
-  if (account === undefined) return programs.every((program) => canExecute(program));
-  const libraries = readdirSync(join(directory, 'lib')).map((name) => join(directory, 'lib', name));
-  return (
-    findBarrier(join(directory, 'bin'), account) === undefined &&
-    findBarrier(join(directory, 'share', 'postgresql'), account) === undefined &&
-    allows(statSync(join(directory, 'share', 'postgresql', 'postgres.bki')), account, 4) &&
-    libraries.every((library) => allows(statSync(library), account, 4)) &&
-    programs.every((program) => allows(statSync(program), account, 5))
-  );
-}
-
-function canExecute(program: string): boolean {
-  try {
-    accessSync(program, constants.X_OK | constants.R_OK);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Makes links and execute bits in the package itself; fails without harm where that isn't ours to do. */
-function repairInPlace(directory: string, account: Account | undefined): boolean {
-  try {
-    addLinks(directory);
-    for (const program of PROGRAMS) {
-      const path = join(directory, program);
-      if (!canExecute(path)) chmodSync(path, 0o755);
-    }
-  } catch {
-    return false;
-  }
-  return isUsable(directory, account);
-}
-
-function addLinks(directory: string): void {
-  for (const { name, target } of readLinks(directory)) {
+  if (!existsSync(list)) return;
+  for (const { source, target } of JSON.parse(readFileSync(list, 'utf8')) as { source: string; target: string }[]) {
     try {
-      symlinkSync(target, name);
+      symlinkSync(basename(source), join(directory, '..', target));
     } catch (error) {
-      // Another process may be doing the same.
+      // It is there, or another process is doing the same.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
   }
@@ -137,7 +103,7 @@ function copyBinaries(from: string, to: string): void {
   mkdirSync(staging);
   chmodSync(staging, 0o755);
   copyTree(from, join(staging, 'native'));
-  addLinks(join(staging, 'native'));
+  complete(join(staging, 'native'));
   renameSync(staging, to);
 }
 

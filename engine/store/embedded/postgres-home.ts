@@ -1,15 +1,29 @@
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readlinkSync, rmdirSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join, sep } from 'node:path';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readlinkSync,
+  realpathSync,
+  rmdirSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs';
+import { userInfo } from 'node:os';
+import { dirname, join } from 'node:path';
 import type { Log } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
-import { type Account, chooseAccount, findBarrier, isRoot, ownerOf } from './postgres-account.ts';
+
+/** The user that a file belongs to, or that PostgreSQL runs as. */
+export interface Account {
+  readonly uid: number;
+  readonly gid: number;
+}
 
 /** The directory everything of an embedded server lives in, and the account it runs under. */
 export interface PostgresHome {
   /** data_dir itself, or the directory it points at. */
   readonly directory: string;
-  /** PGDATA. */
   readonly cluster: string;
   readonly password_file: string;
   readonly log_file: string;
@@ -17,18 +31,29 @@ export interface PostgresHome {
   readonly account: Account | undefined;
 }
 
+/** PostgreSQL refuses to run as root. Every usual system has this account. */
+export const NOBODY: Account = { uid: 65534, gid: 65534 };
 /** Enter, but not list: the server's account has to reach its cluster. */
 const ENTER_ONLY = 0o711;
 const PRIVATE = 0o700;
 const SYSTEM_LOCATION = '/var/lib/appscli';
 const POINTER = 'moved-to';
 
+const isRoot = () => process.geteuid?.() === 0;
+
+export function currentUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `user id ${process.geteuid?.()}`;
+  }
+}
+
 /**
- * Finds or makes the home of the server of a data directory. As root it may have to be elsewhere: PostgreSQL then runs
- * under another account, which can't enter a directory below /root. data_dir holds a link to it in that case.
- * Raises StartError, and errors of the file system.
+ * Finds or makes the home of the server of a data directory. Root's server runs as nobody, and below a directory that only root may
+ * enter it lives elsewhere: data_dir holds a link to it then. Raises StartError, and errors of the file system.
  */
-export function findHome(data_dir: string, log: Log, system_location = SYSTEM_LOCATION): PostgresHome {
+export function findHome(data_dir: string, log: Log): PostgresHome {
   makeDirectory(data_dir, isRoot() ? ENTER_ONLY : PRIVATE);
   const moved = followPointer(data_dir);
   const directory = moved ?? data_dir;
@@ -36,14 +61,13 @@ export function findHome(data_dir: string, log: Log, system_location = SYSTEM_LO
 
   const cluster = join(directory, 'cluster');
   // A user's cluster stays the user's when root runs a command on it.
-  const owner = existsSync(cluster) ? ownerOf(cluster) : undefined;
-  const account = owner === undefined || owner.uid === 0 ? chooseAccount() : owner;
+  const owner = existsSync(cluster) ? statSync(cluster) : NOBODY;
+  const account = owner.uid === 0 ? NOBODY : { uid: owner.uid, gid: owner.gid };
   const barrier = findBarrier(directory, account);
   if (barrier === undefined) return homeAt(directory, account);
-  if (moved === undefined && !existsSync(cluster))
-    return homeAt(moveAway(data_dir, account, log, system_location), account);
+  if (moved === undefined && !existsSync(cluster)) return homeAt(moveAway(data_dir, barrier, log), account);
   throw new StartError(
-    `as root, PostgreSQL runs as ${account.name}, who cannot enter ${barrier} on the way to ${cluster}; ` +
+    `as root, PostgreSQL runs as user id ${account.uid}, who cannot enter ${barrier} on the way to ${cluster}; ` +
       `allow it (chmod o+x ${barrier}) or start as the directory's owner`,
     { exit_code: EXIT_CONFIGURATION },
   );
@@ -88,9 +112,21 @@ function followPointer(data_dir: string): string | undefined {
   );
 }
 
-/** Makes a home that the account can reach and leaves a link to it; when two do this at once, the first link counts. */
-function moveAway(data_dir: string, account: Account, log: Log, system_location: string): string {
-  const directory = makeReachable(projectOf(data_dir), account, system_location);
+/** Makes a home that nobody can reach and leaves a link to it; when two do this at once, the first link counts. */
+function moveAway(data_dir: string, barrier: string, log: Log): string {
+  let directory: string;
+  try {
+    makeDirectory(SYSTEM_LOCATION, 0o755);
+    directory = mkdtempSync(join(SYSTEM_LOCATION, 'postgres-'));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new StartError(
+      `as root, PostgreSQL runs as user id ${NOBODY.uid}, who cannot enter ${barrier}, and ${SYSTEM_LOCATION} cannot hold its data ` +
+        `(${code}); set database.embedded.data_dir to a directory that user id can reach, or start as an ordinary user`,
+      { exit_code: EXIT_CONFIGURATION, cause: error },
+    );
+  }
+  chmodSync(directory, ENTER_ONLY);
   try {
     symlinkSync(directory, join(data_dir, POINTER));
   } catch (error) {
@@ -99,35 +135,20 @@ function moveAway(data_dir: string, account: Account, log: Log, system_location:
     if (first === undefined) throw error;
     return first;
   }
-  log.info(
-    { data_dir, directory },
-    `PostgreSQL runs as ${account.name}, who cannot enter data_dir; its data is elsewhere`,
-  );
+  log.info({ data_dir, directory }, 'PostgreSQL runs as nobody, who cannot enter data_dir; its data is elsewhere');
   return directory;
 }
 
-/** Name of the directory that `.appscli/postgres` is in, or something near it. */
-function projectOf(data_dir: string): string {
-  const parts = dirname(data_dir).split(sep);
-  return parts.findLast((part) => part !== '' && !part.startsWith('.')) ?? 'gateway';
-}
-
-function makeReachable(project: string, account: Account, system_location: string): string {
-  for (const location of [system_location, tmpdir(), '/tmp']) {
-    try {
-      mkdirSync(location, { recursive: true, mode: 0o755 });
-      if (findBarrier(location, account) !== undefined) continue;
-      const directory = mkdtempSync(join(location, `${project}-`));
-      chmodSync(directory, ENTER_ONLY);
-      return directory;
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code !== 'EACCES' && code !== 'EPERM' && code !== 'EROFS') throw error;
-    }
+/** The first directory on the way to a path that an account may not enter; `undefined` when the way is free. */
+export function findBarrier(path: string, { uid, gid }: Account): string | undefined {
+  const way: string[] = [];
+  for (let step = realpathSync(path); ; step = dirname(step)) {
+    way.unshift(step);
+    if (step === dirname(step)) break;
   }
-  throw new StartError(
-    `there is no directory that ${account.name} can reach for PostgreSQL's data; ` +
-      'set database.embedded.data_dir to one, or start as an ordinary user',
-    { exit_code: EXIT_CONFIGURATION },
-  );
+  return way.find((step) => {
+    const stats = statSync(step);
+    const shift = stats.uid === uid ? 6 : stats.gid === gid ? 3 : 0;
+    return ((stats.mode >> shift) & 1) === 0;
+  });
 }

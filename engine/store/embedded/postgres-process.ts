@@ -3,9 +3,8 @@ import { readFileSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { identify, programOf } from '../../kit/process/process-identity.ts';
-import type { Account } from './postgres-account.ts';
+import type { Account } from './postgres-home.ts';
 
-/** What a cluster's own records say about its server. */
 export type ServerState =
   | { readonly kind: 'running'; readonly pid: number; readonly port: number; readonly ready: boolean }
   /** It left its pid file behind: it did not stop, it died. */
@@ -16,7 +15,6 @@ export type ServerState =
 const PORT_LINE = 3;
 const STATUS_LINE = 7;
 
-/** Reads the state of the server of a cluster. */
 export function readServerState(cluster: string): ServerState {
   const text = readPidFile(cluster);
   if (text === undefined) return { kind: 'stopped' };
@@ -81,7 +79,6 @@ export function runAs(account: Account | undefined, directory: string) {
   };
 }
 
-/** Runs a program to its end with a text on its standard input. */
 export function runProgram(
   program: string,
   args: readonly string[],

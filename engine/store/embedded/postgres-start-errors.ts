@@ -1,14 +1,12 @@
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
-import { currentUser, ownerOf } from './postgres-account.ts';
-import type { PostgresHome } from './postgres-home.ts';
+import { currentUser, type PostgresHome } from './postgres-home.ts';
 
 const ELSEWHERE = 'set database.embedded.data_dir to';
 const NO_SPACE = `no space left on the disk; free some, or ${ELSEWHERE} a directory on another disk`;
 const DAMAGE = /PANIC|valid checkpoint|could not open file|checksum|invalid data/i;
 
-/** The error for a cluster that can't be used as it is. */
 export function damagedCluster(home: PostgresHome, what: string): StartError {
   return new StartError(
     `${home.cluster} is damaged (${what}); restore it from a backup, or move it away to begin with an empty database`,
@@ -46,7 +44,7 @@ export function explainFileError(error: unknown, data_dir: string): unknown {
     return failure(reason, 'set database.postgres.url_env to use a PostgreSQL server of your own');
   }
   if (code === 'EACCES' || code === 'EPERM') {
-    const remedy = `${ELSEWHERE} a directory that ${currentUser()} may write, or run as ${ownerOf(nearest(path)).name}`;
+    const remedy = `${ELSEWHERE} a directory that ${currentUser()} may write, or run as its owner (user id ${statSync(nearest(path)).uid})`;
     return failure('permission denied', remedy);
   }
   // Node says so when asked to make several directories on a read-only file system.
@@ -58,7 +56,6 @@ export function explainFileError(error: unknown, data_dir: string): unknown {
   return failure(code, `${ELSEWHERE} another directory`);
 }
 
-/** The path itself or what exists of the way to it. */
 function nearest(path: string): string {
   for (let step = path; ; step = dirname(step)) if (existsSync(step) || step === dirname(step)) return step;
 }

@@ -10,7 +10,25 @@ create table audit_log (
 alter sequence audit_log_id owned by audit_log.id;
 create index on audit_log (id);
 create index on audit_log (request_id);
+-- What lists of requests look for: all of a time, those of a person or of a token, and those that did not go well. Anything else
+-- is looked for among these, a stretch of time after the other.
+create index on audit_log (at, id);
+create index on audit_log ((record ->> 'user'), at);
+create index on audit_log ((record ->> 'token_id'), at);
+create index on audit_log (at) where left(record ->> 'status', 1) in ('4', '5');
 create table audit_log_default partition of audit_log default;
+
+create function audit_append(p_records jsonb, p_again boolean) returns void
+language plpgsql as $$
+begin
+  -- Ids become visible in their order, so that a reader who asks for what came after an id misses nothing.
+  perform pg_advisory_xact_lock(hashtext('appscli.audit_append'));
+  insert into audit_log (at, request_id, record)
+  select to_timestamp(r.at_ms / 1000.0), r.request_id, r.record
+  from jsonb_to_recordset(p_records) as r (at_ms double precision, request_id text, record jsonb)
+  where not p_again or r.request_id is null
+    or not exists (select from audit_log a where a.request_id = r.request_id);
+end $$;
 
 create table admin_changes (
   id bigint generated always as identity primary key,
@@ -24,15 +42,58 @@ create table admin_changes (
 );
 create index on admin_changes (at);
 create index on admin_changes (subject);
+create index on admin_changes (action, id);
 
-create function audit_append(p_records jsonb, p_again boolean) returns void
+-- The words of a text in lower case: `user:ana@example.com per day` has `user`, `ana@example.com`, `per` and `day`.
+create function words_of(p_text text) returns text[]
+language sql immutable parallel safe as $$
+  select array_remove(string_to_array(translate(lower(p_text), ':(),"', '     '), ' '), '')
+$$;
+
+-- What a change was made to, whose that is, and what came of it. It calls no function of ours: an index that is built finds
+-- none by its bare name.
+create function change_names(p_subject text, p_before jsonb, p_after jsonb) returns text
+language sql immutable parallel safe as $$
+  select p_subject
+    || ' ' || coalesce(p_before ->> 'user', '') || ' ' || coalesce(p_after ->> 'user', '')
+    || ' ' || coalesce(p_before ->> 'name', '') || ' ' || coalesce(p_after ->> 'name', '')
+    || ' ' || coalesce(p_before ->> 'to', '') || ' ' || coalesce(p_after ->> 'to', '')
+    || ' ' || coalesce(p_before ->> 'owner', '') || ' ' || coalesce(p_after ->> 'owner', '')
+    || ' ' || coalesce(p_after ->> 'replaces', '') || ' ' || coalesce(p_after ->> 'replaced_by', '')
+$$;
+
+create index on admin_changes using gin (words_of(actor));
+create index on admin_changes using gin (words_of(change_names(subject, before, after)));
+
+-- How often each rule in shadow mode held, by hour and by the upstream that served: whole numbers instead of a search through
+-- the audit log. It counts what audit records say, as they are written.
+create table shadow_hours (
+  hour timestamptz not null,
+  name text not null,
+  -- Empty where none was chosen.
+  upstream text not null,
+  requests bigint not null,
+  last_at timestamptz not null,
+  last_request_id text,
+  primary key (hour, name, upstream)
+);
+
+create function count_shadows() returns trigger
 language plpgsql as $$
 begin
-  -- Ids become visible in their order, so that a reader who asks for what came after an id misses nothing.
-  perform pg_advisory_xact_lock(hashtext('appscli.audit_append'));
-  insert into audit_log (at, request_id, record)
-  select to_timestamp(r.at_ms / 1000.0), r.request_id, r.record
-  from jsonb_to_recordset(p_records) as r (at_ms double precision, request_id text, record jsonb)
-  where not p_again or r.request_id is null
-    or not exists (select from audit_log a where a.request_id = r.request_id);
+  insert into shadow_hours as s (hour, name, upstream, requests, last_at, last_request_id)
+  select date_trunc('hour', a.at, 'UTC'), left(n.name, 200), left(coalesce(a.record ->> 'upstream', ''), 200), count(*), max(a.at),
+    (array_agg(a.request_id order by a.at desc))[1]
+  from added a, jsonb_array_elements_text(
+    case jsonb_typeof(a.record -> 'shadow') when 'array' then a.record -> 'shadow' else '[]' end) as n (name)
+  -- In one order, so that gateways never wait for each other in a circle.
+  group by 1, 2, 3 order by 1, 2, 3
+  on conflict (hour, name, upstream) do update set
+    requests = s.requests + excluded.requests,
+    last_at = greatest(s.last_at, excluded.last_at),
+    last_request_id = case when excluded.last_at >= s.last_at then excluded.last_request_id else s.last_request_id end;
+  return null;
 end $$;
+
+create trigger count_shadows after insert on audit_log
+referencing new table as added for each statement execute function count_shadows();

@@ -80,7 +80,9 @@ create table sessions (
   refused_at timestamptz,
   refused_from text,
   revoked_at timestamptz,
-  revoked_because text
+  revoked_because text,
+  -- `client`: of a program that signed in with a code; `console`: of a browser, whose cookie console_sessions has.
+  kind text not null default 'client'
 );
 create index on sessions (principal_id);
 create index on sessions (expires_at);
@@ -172,3 +174,591 @@ create table signing_keys (
   id text primary key,
   seen_at timestamptz not null
 );
+
+-- What is kept of the cookies of browsers. The session of a person is in `sessions`, where all else about it is.
+create table console_sessions (
+  hash bytea primary key,
+  session_id text references sessions (id) on delete cascade,
+  -- Who printed the link that opened it, as user@host: where nobody can sign in.
+  operator text,
+  created_at timestamptz not null,
+  seen_at timestamptz not null,
+  -- When it ends unless it is used, and when it ends in any case.
+  expires_at timestamptz not null,
+  ends_at timestamptz not null,
+  -- Another cookie has taken its place; requests under way still bring this one.
+  replaced boolean not null default false,
+  check ((session_id is null) <> (operator is null))
+);
+create index on console_sessions (session_id);
+create index on console_sessions (expires_at);
+
+-- Links that open the console where nobody can sign in, until they are used or over.
+create table console_links (
+  hash bytea primary key,
+  operator text not null,
+  expires_at timestamptz not null
+);
+
+-- When the clients of each person asked for their managed settings last, and which they have since.
+create table policy_fetches (
+  principal_id text primary key references principals (id) on delete cascade,
+  fetched_at timestamptz not null,
+  checksum text not null,
+  policies text[] not null
+);
+
+-- Each function locks first and reads then, so that of several replicas that ask at the same moment one wins and the others
+-- see that it did. All take their locks in one order: sign-in, person, session, access tokens. The time is the caller's.
+
+-- Why an account of the identity provider is not the person with its address: another account is (of this provider or of
+-- another one), or administrators made access tokens for the address before anybody signed in. Null when it is.
+create function account_problem(p_person jsonb) returns text
+language plpgsql as $$
+declare
+  v_found principals;
+begin
+  select * into v_found from principals where id = 'user:' || (p_person ->> 'email');
+  if not found or v_found.open_to_sign_in then
+    return null;
+  elsif v_found.subject is not null then
+    return case
+      when rtrim(v_found.issuer, '/') is distinct from rtrim(p_person ->> 'issuer', '/') then 'other_provider'
+      when v_found.subject <> p_person ->> 'subject' then 'other_account'
+    end;
+  elsif exists (select from access_tokens t where t.principal_id = v_found.id and not t.self_service) then
+    return 'administrator_made';
+  end if;
+  return null;
+end $$;
+
+-- Somebody whose address changed at the identity provider keeps the access tokens they made themselves.
+create function move_own_tokens(p_from text, p_to text, p_now timestamptz) returns void
+language plpgsql as $$
+declare
+  v_moved record;
+begin
+  for v_moved in
+    update access_tokens set principal_id = p_to
+    where principal_id = p_from and self_service and revoked_at is null returning id, hash
+  loop
+    perform pg_notify('appscli_tokens', encode(v_moved.hash, 'base64'));
+    insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+    values (p_now, 'gateway', 'sign-in', 'token.move', v_moved.id,
+      jsonb_build_object('owner', p_from), jsonb_build_object('owner', p_to));
+  end loop;
+end $$;
+
+-- Writes down what the identity provider says about a person, and returns the id of the principal; null, and nothing is
+-- written, where the account may not have the address.
+create function note_person(p_person jsonb, p_now timestamptz) returns text
+language plpgsql as $$
+declare
+  v_id text := 'user:' || (p_person ->> 'email');
+  v_groups text[] := array(select jsonb_array_elements_text(p_person -> 'groups'));
+  v_former principals;
+  v_other record;
+begin
+  insert into principals (id, email, created_at) values (v_id, p_person ->> 'email', p_now) on conflict (id) do nothing;
+  select * into v_former from principals where id = v_id for no key update;
+  if account_problem(p_person) is not null then
+    return null;
+  end if;
+  if v_former.groups is distinct from v_groups or v_former.blocked_at is not null then
+    perform pg_notify('appscli_tokens', encode(hash, 'base64'))
+    from access_tokens where principal_id = v_id and revoked_at is null;
+  end if;
+  for v_other in
+    select id from principals where issuer = p_person ->> 'issuer' and subject = p_person ->> 'subject' and id <> v_id
+  loop
+    perform move_own_tokens(v_other.id, v_id, p_now);
+  end loop;
+  update principals
+  set issuer = p_person ->> 'issuer', subject = p_person ->> 'subject', name = p_person ->> 'name',
+    groups = v_groups, signed_in_at = p_now, blocked_at = null, open_to_sign_in = false
+  where id = v_id;
+  return v_id;
+end $$;
+
+-- Writes down what the identity provider said of somebody whose session nobody renews. False where the session has ended,
+-- or the address belongs to another account.
+create function note_checked(p_session text, p_person jsonb, p_sealed_grant text, p_now timestamptz) returns boolean
+language plpgsql as $$
+begin
+  perform 1 from principals where id = 'user:' || (p_person ->> 'email') for no key update;
+  perform 1 from sessions where id = p_session and revoked_at is null for no key update;
+  if not found or note_person(p_person, p_now) is null then
+    return false;
+  end if;
+  update sessions
+  set person = p_person, sealed_grant = p_sealed_grant, checked_at = p_now, refreshing_until = null
+  where id = p_session;
+  return true;
+end $$;
+
+-- Access tokens somebody made are refused until they are verified again. False where they were already.
+create function suspend_person(p_email text, p_because text, p_now timestamptz) returns boolean
+language plpgsql as $$
+declare
+  v_id text := 'user:' || p_email;
+begin
+  update principals set blocked_at = p_now where id = v_id and blocked_at is null;
+  if not found then
+    return false;
+  end if;
+  perform pg_notify('appscli_tokens', encode(hash, 'base64'))
+  from access_tokens where principal_id = v_id and self_service and revoked_at is null;
+  insert into admin_changes (at, actor_kind, actor, action, subject, after)
+  values (p_now, 'gateway', 'sign-in', 'person.suspend', p_email, jsonb_build_object('because', p_because));
+  return true;
+end $$;
+
+-- Tells every gateway that an access token is revoked, and writes down who did it and why.
+create function tell_revoked(
+  p_token access_tokens, p_email text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
+) returns void
+language plpgsql as $$
+begin
+  perform pg_notify('appscli_tokens', encode(p_token.hash, 'base64'));
+  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+  values (p_now, p_actor_kind, p_actor, 'token.revoke', p_token.id,
+    jsonb_build_object('user', p_email, 'group', p_token.token_group, 'name', p_token.name,
+      'expires_at', p_token.expires_at),
+    jsonb_build_object('revoked_at', p_now, 'because', p_because));
+end $$;
+
+-- Lets an address go to another account: that of p_subject at p_issuer, or, where both are null, the next that signs in with it.
+-- Sessions and sign-ins under way end; with p_with_tokens all access tokens, too.
+create function rebind_person(
+  p_email text, p_issuer text, p_subject text, p_with_tokens boolean, p_actor_kind text, p_actor text, p_now timestamptz
+) returns table (known boolean, sessions integer, tokens integer)
+language plpgsql as $$
+declare
+  v_token access_tokens;
+  v_former principals;
+  v_because text := 'the e-mail address was bound to another account';
+  v_ended record;
+begin
+  sessions := 0;
+  tokens := 0;
+  update device_grants g set status = 'denied', person = null, sealed_grant = null
+  where g.status = 'approved' and g.person ->> 'email' = p_email;
+  select * into v_former from principals p where p.id = 'user:' || p_email for no key update;
+  known := found;
+  if not known then
+    return next;
+    return;
+  end if;
+  for v_ended in
+    select s.id, s.expires_at > p_now as mattered from sessions s
+    where s.principal_id = v_former.id and s.revoked_at is null
+  loop
+    perform end_session(v_ended.id, v_because, p_actor_kind, p_actor, p_now);
+    sessions := sessions + v_ended.mattered::integer;
+  end loop;
+  for v_token in
+    update access_tokens t set revoked_at = p_now
+    where p_with_tokens and t.principal_id = v_former.id and t.revoked_at is null
+    returning t.*
+  loop
+    perform tell_revoked(v_token, p_email, v_because, p_actor_kind, p_actor, p_now);
+    tokens := tokens + 1;
+  end loop;
+  update principals p set issuer = p_issuer, subject = p_subject, open_to_sign_in = p_subject is null
+  where p.id = v_former.id;
+  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+  values (p_now, p_actor_kind, p_actor, 'person.rebind', p_email,
+    jsonb_build_object('issuer', v_former.issuer, 'subject', v_former.subject),
+    jsonb_build_object('issuer', p_issuer, 'subject', p_subject, 'sessions', sessions, 'tokens', tokens));
+  return next;
+end $$;
+
+-- Ends everything of a person. Each statement sees what the one before waited for: a sign-in that turns into a session, or a
+-- session that makes a token, at this very moment ends as well.
+create function deprovision(
+  p_email text, p_tokens text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
+) returns table (known boolean, sessions integer, tokens integer)
+language plpgsql as $$
+declare
+  v_token access_tokens;
+  v_principal text := 'user:' || p_email;
+  v_ended record;
+  v_tokens_before integer;
+begin
+  sessions := 0;
+  tokens := 0;
+  update device_grants g set status = 'denied', person = null, sealed_grant = null
+  where g.status = 'approved' and g.person ->> 'email' = p_email;
+  perform 1 from principals where id = v_principal for no key update;
+  known := found;
+  if known then
+    insert into admin_changes (at, actor_kind, actor, action, subject, after)
+    values (p_now, p_actor_kind, p_actor, 'person.deprovision', p_email,
+      jsonb_build_object('because', p_because, 'tokens', p_tokens));
+  end if;
+  for v_ended in
+    update sessions s
+    set revoked_at = p_now, revoked_because = p_because, sealed_grant = '', refreshing_until = null
+    where s.principal_id = v_principal and s.revoked_at is null
+    returning s.id, s.expires_at > p_now as mattered, s.client, s.created_at
+  loop
+    perform pg_notify('appscli_sessions', v_ended.id);
+    continue when not v_ended.mattered;
+    sessions := sessions + 1;
+    insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+    values (p_now, p_actor_kind, p_actor, 'session.end', v_ended.id,
+      jsonb_build_object('user', p_email, 'client', v_ended.client, 'created_at', v_ended.created_at),
+      jsonb_build_object('revoked_at', p_now, 'because', p_because));
+  end loop;
+  if p_tokens = 'suspend' then
+    update principals set blocked_at = p_now where id = v_principal;
+    perform pg_notify('appscli_tokens', encode(hash, 'base64'))
+    from access_tokens where principal_id = v_principal and self_service and revoked_at is null;
+  end if;
+  -- Whoever was waited for may have replaced a token: once more, until there is none.
+  loop
+    v_tokens_before := tokens;
+    for v_token in
+      update access_tokens t set revoked_at = p_now
+      where t.principal_id = v_principal and t.revoked_at is null and (t.expires_at is null or t.expires_at > p_now)
+        and (p_tokens = 'all' or p_tokens = 'self_service' and t.self_service)
+      returning t.*
+    loop
+      perform tell_revoked(v_token, p_email, p_because, p_actor_kind, p_actor, p_now);
+      tokens := tokens + 1;
+    end loop;
+    exit when tokens = v_tokens_before;
+  end loop;
+  return next;
+end $$;
+
+-- A function of its own sees what others committed while the caller's statement waited for the principal.
+create function self_made_in_force(p_principal text, p_now timestamptz) returns bigint
+language sql volatile as $$
+  select count(*) from access_tokens t
+  where t.principal_id = p_principal and t.self_service and t.revoked_at is null
+    and (t.expires_at is null or t.expires_at > p_now)
+$$;
+
+-- Where no actor is named, it is the person of the session.
+create function end_session(
+  p_session text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
+) returns boolean
+language plpgsql as $$
+declare
+  v_ended record;
+begin
+  update sessions set revoked_at = p_now, revoked_because = p_because, sealed_grant = '', refreshing_until = null
+  where id = p_session and revoked_at is null
+  returning person ->> 'email' as email, client, created_at into v_ended;
+  if not found then
+    return false;
+  end if;
+  perform pg_notify('appscli_sessions', p_session);
+  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+  values (p_now, p_actor_kind, coalesce(p_actor, v_ended.email), 'session.end', p_session,
+    jsonb_build_object('user', v_ended.email, 'client', v_ended.client, 'created_at', v_ended.created_at),
+    jsonb_build_object('revoked_at', p_now, 'because', p_because));
+  return true;
+end $$;
+
+-- Somebody whose program was told that its refresh token is a replaced one signs in again with it: who has the newer one
+-- is not them. Sessions of other programs, and those that went on from where the refusal was, are not concerned.
+create function end_refused_sessions(p_session text, p_now timestamptz) returns integer
+language plpgsql as $$
+declare
+  v_ended record;
+  v_count integer := 0;
+begin
+  for v_ended in
+    select s.id from sessions s join sessions anew on anew.id = p_session
+    where s.principal_id = anew.principal_id and s.id <> anew.id and s.revoked_at is null and s.expires_at > p_now
+      and s.refused_at is not null and split_part(s.client, '/', 1) = split_part(anew.client, '/', 1)
+  loop
+    perform end_session(v_ended.id, 'its person signed in again after a replaced refresh token was refused',
+      'gateway', 'sign-in', p_now);
+    v_count := v_count + 1;
+  end loop;
+  return v_count;
+end $$;
+
+-- Begins to renew a session. Those may who have the newest refresh token, or the one before as long as nothing shows that what
+-- replaced it arrived: no request came with a session token that was issued since. A token that was replaced a moment ago, and
+-- has a successor, gives that once more.
+create function begin_renewal(
+  p_hash bytea, p_from text, p_now timestamptz, p_busy_until timestamptz, p_repeated_since timestamptz
+) returns table (outcome text, id text, person jsonb, sealed_grant text, successor text)
+language plpgsql as $$
+declare
+  v_session sessions;
+  v_token refresh_tokens;
+  v_is_previous boolean;
+begin
+  select s.* into v_session from sessions s
+  where s.id = (select t.session_id from refresh_tokens t where t.hash = p_hash) for no key update;
+  if not found then
+    outcome := 'unknown';
+    return next;
+    return;
+  end if;
+  select t.* into v_token from refresh_tokens t where t.hash = p_hash;
+  v_is_previous := v_token.used_at is not null and exists (
+    select from refresh_tokens t where t.hash = v_token.replaced_by and t.used_at is null
+  );
+  if v_session.revoked_at is not null then
+    outcome := 'revoked';
+  elsif v_session.expires_at <= p_now then
+    outcome := 'expired';
+  elsif v_is_previous and v_token.successor is not null and v_token.used_at > p_repeated_since then
+    return query select 'repeated', v_session.id, v_session.person, null::text, v_token.successor;
+    return;
+  elsif v_token.used_at is not null
+    and not (v_is_previous and coalesce(v_session.seen_at < date_trunc('second', v_session.renewed_at), true)) then
+    update sessions s set refused_at = p_now, refused_from = p_from
+    where s.id = v_session.id and s.renewed_from is distinct from p_from;
+    outcome := 'replaced';
+    id := v_session.id;
+    person := v_session.person;
+  elsif v_session.refreshing_until > p_now then
+    outcome := 'busy';
+  else
+    update sessions s set refreshing_until = p_busy_until where s.id = v_session.id;
+    return query select 'ready', v_session.id, v_session.person, v_session.sealed_grant, null::text;
+    return;
+  end if;
+  return next;
+end $$;
+
+-- Replaces the token p_hash by a new one. Where it was replaced before, and nothing shows that this reached its client, what
+-- replaced it is replaced as well: whoever has that, such as a thief who renewed first and then kept quiet, is not on the same
+-- footing as who asks now. Whichever of the two is seen first then rules the other out. Null: the session was ended, or the
+-- token was replaced meanwhile by a renewal that this one had no part in.
+create function finish_renewal(
+  p_session text, p_hash bytea, p_from text, p_person jsonb, p_sealed_grant text, p_new_hash bytea, p_successor text,
+  p_now timestamptz
+) returns text
+language plpgsql as $$
+declare
+  v_principal text;
+  v_token refresh_tokens;
+  v_is_unseen boolean;
+  v_issued_at timestamptz;
+begin
+  perform 1 from principals where id = 'user:' || (p_person ->> 'email') for no key update;
+  -- Before anything is written: an ended session has no say in whose an address is.
+  select coalesce(s.seen_at < date_trunc('second', s.renewed_at), true),
+         date_trunc('second', coalesce(s.renewed_at, s.created_at))
+  into v_is_unseen, v_issued_at
+  from sessions s where s.id = p_session and s.revoked_at is null for no key update;
+  if not found then
+    return null;
+  end if;
+  select t.* into v_token from refresh_tokens t where t.session_id = p_session and t.hash = p_hash;
+  if not found or v_token.used_at is not null and not exists (
+    select from refresh_tokens t where t.hash = v_token.replaced_by and t.used_at is null
+  ) then
+    return null;
+  end if;
+  v_principal := note_person(p_person, p_now);
+  if v_principal is null then
+    perform end_session(p_session, 'the e-mail address belongs to another account', 'gateway', 'sign-in', p_now);
+    return null;
+  end if;
+  update sessions
+  set principal_id = v_principal, person = p_person, sealed_grant = p_sealed_grant, checked_at = p_now,
+    refreshing_until = null, renewed_from = p_from,
+    -- Session tokens tell seconds: of two in one second the first must not count as a sign of the second.
+    renewed_at = case
+      when v_issued_at < date_trunc('second', p_now) then p_now
+      else date_trunc('second', p_now) + interval '1 second'
+    end,
+    refused_at = case when refused_from is distinct from p_from then refused_at end,
+    refused_from = nullif(refused_from, p_from)
+  where id = p_session and revoked_at is null;
+  if not found then
+    return null;
+  end if;
+  if v_token.used_at is not null and (not v_is_unseen or v_token.used_at > p_now - interval '30 seconds') then
+    -- Another renewal took over from this one, which was away for too long, and the token is one that gives the same again.
+    update refresh_tokens set used_at = p_now where hash = p_hash;
+    return v_token.successor;
+  end if;
+  if v_token.used_at is not null then
+    update refresh_tokens set replaced_by = p_new_hash, successor = null where replaced_by = v_token.replaced_by;
+    update refresh_tokens set used_at = p_now, replaced_by = p_new_hash where hash = v_token.replaced_by;
+  else
+    -- What is older than the token before the newest one is good for nothing.
+    update refresh_tokens set successor = null where replaced_by = p_hash;
+  end if;
+  update refresh_tokens set used_at = p_now, replaced_by = p_new_hash, successor = p_successor where hash = p_hash;
+  insert into refresh_tokens (hash, session_id, created_at) values (p_new_hash, p_session, p_now);
+  return p_successor;
+end $$;
+
+-- A trigger, since sessions end in many functions. The sealed grant leaves the session in any case: where one waits here, the
+-- gateway that has the key tells the provider, and removes it.
+create function keep_ended_grant() returns trigger
+language plpgsql as $$
+begin
+  insert into ended_grants (session_id, principal_id, issuer, subject, sealed_grant, ended_at, due_at)
+  values (old.id, old.principal_id, old.person ->> 'issuer', old.person ->> 'subject', old.sealed_grant,
+    coalesce(new.revoked_at, old.expires_at), coalesce(new.revoked_at, old.expires_at))
+  on conflict (session_id) do nothing;
+  return null;
+end $$;
+
+create trigger keep_ended_grant after update of sealed_grant on sessions
+for each row when (
+  old.sealed_grant <> '' and new.sealed_grant = '' and old.person ->> 'issuer' <> '' and old.person ->> 'subject' <> ''
+) execute function keep_ended_grant();
+
+-- A user code that somebody enters. Of an address that entered p_most wrong ones no further code is looked up. The row of the
+-- address is locked first, so that codes tried at once are judged one after the other.
+create function try_user_code(
+  p_address text, p_code text, p_now timestamptz, p_began_after timestamptz, p_most integer
+) returns table (
+  failures integer, began timestamptz, id text, user_code text, client text, client_address text, created_at timestamptz,
+  expires_at timestamptz
+)
+language plpgsql as $$
+declare
+  v_failures integer;
+begin
+  insert into attempts as a (kind, address, window_start, count) values ('code_submission', p_address, p_now, 0)
+  on conflict (kind, address) do update set
+    count = case when a.window_start <= p_began_after then 0 else a.count end,
+    window_start = case when a.window_start <= p_began_after then excluded.window_start else a.window_start end
+  returning a.count, a.window_start into v_failures, began;
+  if v_failures < p_most then
+    select g.id, g.user_code, g.client, g.client_address, g.created_at, g.expires_at
+    into id, user_code, client, client_address, created_at, expires_at
+    from device_grants g where g.user_code = p_code and g.status = 'pending' and g.expires_at > p_now;
+    if found then
+      failures := v_failures;
+      return next;
+      return;
+    end if;
+  end if;
+  -- Counting stops at two too many: who goes on gains nothing.
+  failures := least(v_failures, p_most + 1) + 1;
+  update attempts a set count = failures where a.kind = 'code_submission' and a.address = p_address;
+  return next;
+end $$;
+
+-- What a device learns that asks for its session. The answer to a device that collects it may get lost: with the same device
+-- code it is given once more what it was given, unless that was used to renew by then. A later use is not the device's, or
+-- somebody else has what the device got, so the session ends (RFC 6749 section 4.1.2).
+create function collect_device_grant(
+  p_device_code_hash bytea, p_now timestamptz, p_polled_before timestamptz, p_repeated_since timestamptz, p_session text,
+  p_refresh_hash bytea, p_sealed_refresh text, p_session_expires_at timestamptz
+) returns table (outcome text, session_id text, person jsonb, sealed_refresh text, ended boolean)
+language plpgsql as $$
+declare
+  v_grant device_grants;
+  v_principal text;
+begin
+  select g.* into v_grant from device_grants g where g.device_code_hash = p_device_code_hash for no key update;
+  if not found then
+    outcome := 'unknown';
+  elsif v_grant.status = 'redeemed' then
+    session_id := v_grant.session_id;
+    select s.person into person from sessions s
+    where s.id = v_grant.session_id and s.revoked_at is null and v_grant.redeemed_at > p_repeated_since
+      and not exists (select from refresh_tokens t where t.session_id = s.id and t.used_at is not null);
+    if found then
+      outcome := 'repeated';
+      sealed_refresh := v_grant.sealed_refresh;
+    else
+      outcome := 'unknown';
+      ended := end_session(v_grant.session_id, 'its device code was used again', 'gateway', 'sign-in', p_now);
+      update device_grants g set sealed_refresh = null where g.id = v_grant.id;
+    end if;
+  elsif v_grant.status = 'denied' then
+    outcome := 'denied';
+  elsif v_grant.expires_at <= p_now then
+    outcome := 'expired';
+  elsif v_grant.status = 'pending' and v_grant.polled_at > p_polled_before then
+    outcome := 'slow_down';
+  elsif v_grant.status = 'pending' then
+    update device_grants g set polled_at = p_now where g.id = v_grant.id;
+    outcome := 'pending';
+  else
+    v_principal := note_person(v_grant.person, p_now);
+    if v_principal is null then
+      update device_grants g set status = 'denied', person = null, sealed_grant = null where g.id = v_grant.id;
+      outcome := 'denied';
+    else
+      insert into sessions
+        (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
+      values (p_session, v_principal, v_grant.person, v_grant.sealed_grant, v_grant.client, v_grant.client_address,
+        p_now, p_now, p_session_expires_at);
+      insert into refresh_tokens (hash, session_id, created_at) values (p_refresh_hash, p_session, p_now);
+      update device_grants g
+      set status = 'redeemed', person = null, sealed_grant = null, redeemed_at = p_now, session_id = p_session,
+        sealed_refresh = p_sealed_refresh
+      where g.id = v_grant.id;
+      perform end_refused_sessions(p_session, p_now);
+      outcome := 'signed_in';
+      session_id := p_session;
+      person := v_grant.person;
+      sealed_refresh := p_sealed_refresh;
+    end if;
+  end if;
+  return next;
+end $$;
+
+-- Begins a person's session in a browser. False, and nothing is written, where the account may not have the address.
+create function open_console_session(
+  p_session text, p_hash bytea, p_person jsonb, p_sealed_grant text, p_client text, p_client_address text,
+  p_expires_at timestamptz, p_ends_at timestamptz, p_now timestamptz
+) returns boolean
+language plpgsql as $$
+declare
+  v_principal text := note_person(p_person, p_now);
+begin
+  if v_principal is null then
+    return false;
+  end if;
+  insert into sessions
+    (id, kind, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
+  values (p_session, 'console', v_principal, p_person, p_sealed_grant, p_client, p_client_address, p_now, p_now,
+    p_expires_at);
+  insert into console_sessions (hash, session_id, created_at, seen_at, expires_at, ends_at)
+  values (p_hash, p_session, p_now, p_now, p_expires_at, p_ends_at);
+  return true;
+end $$;
+
+-- A cookie that is used lasts longer, and the session with it.
+create function keep_console_session(p_hash bytea, p_expires_at timestamptz, p_now timestamptz) returns void
+language plpgsql as $$
+declare
+  v_session text;
+  v_expires_at timestamptz;
+begin
+  select session_id into v_session from console_sessions where hash = p_hash;
+  perform 1 from sessions where id = v_session for no key update;
+  update console_sessions set seen_at = p_now, expires_at = least(ends_at, p_expires_at)
+  where hash = p_hash and not replaced and expires_at > p_now
+  returning expires_at into v_expires_at;
+  update sessions set expires_at = v_expires_at
+  where id = v_session and revoked_at is null and v_expires_at is not null;
+end $$;
+
+-- Gives a browser another cookie for the same session. False where the former is none any more.
+create function replace_console_cookie(p_hash bytea, p_new_hash bytea, p_until timestamptz, p_now timestamptz)
+returns boolean
+language plpgsql as $$
+declare
+  v_former console_sessions;
+begin
+  select * into v_former from console_sessions
+  where hash = p_hash and not replaced and expires_at > p_now for no key update;
+  if not found then
+    return false;
+  end if;
+  insert into console_sessions (hash, session_id, operator, created_at, seen_at, expires_at, ends_at)
+  values (p_new_hash, v_former.session_id, v_former.operator, v_former.created_at, p_now, v_former.expires_at,
+    v_former.ends_at);
+  update console_sessions set replaced = true, expires_at = least(expires_at, p_until) where hash = p_hash;
+  return true;
+end $$;

@@ -14,7 +14,6 @@ export type Disk = Pick<
 /** A request that goes out without a reservation, as far as its ledger row needs it. */
 export interface SpooledRequest extends LedgerIdentity {
   readonly most_nano_usd: number;
-  /** The counters of money that it counts on. */
   readonly counters: readonly CounterName[];
   /** Earlier attempts, and the counters of money of those that cost something. */
   readonly held?: readonly (ChargedAttempt & { readonly counters?: readonly CounterName[] })[];

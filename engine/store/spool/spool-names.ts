@@ -68,7 +68,6 @@ export class SpoolNames {
     this.#machine = createHash('sha256').update(process.machine).digest('hex').slice(0, 16);
   }
 
-  /** Name of a file of this process. */
   own({ id, database_id }: SpoolFileId): string {
     return `${database_id}.${this.#machine}.${this.#process.identity}.${id}.spool`;
   }

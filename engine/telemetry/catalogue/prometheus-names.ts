@@ -1,4 +1,4 @@
-import type { MetricSpec } from './metric-spec.ts';
+import type { MetricSpec } from './metrics.ts';
 
 /** What Prometheus calls units; others are called as they are. */
 const UNITS: Readonly<Record<string, string>> = { s: 'seconds', ms: 'milliseconds', By: 'bytes', '1': '' };
@@ -20,7 +20,6 @@ export function prometheusName(name: string, { kind, unit }: Pick<MetricSpec, 'k
   return (last === undefined ? parts : [...parts.filter((part) => part !== last), last]).join('_');
 }
 
-/** Name of a label in Prometheus. */
 export function prometheusLabel(name: string): string {
   return name.replace(/[^a-zA-Z0-9]+/g, '_');
 }

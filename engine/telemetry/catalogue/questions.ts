@@ -1,11 +1,8 @@
 import type { MetricName } from './metrics.ts';
-import type { MODEL_ATTRIBUTES } from './model-attributes.ts';
-import type { REQUEST_ATTRIBUTES } from './request-attributes.ts';
-import type { REQUEST_EVENTS } from './request-spans.ts';
+import type { MODEL_ATTRIBUTES, REQUEST_ATTRIBUTES, REQUEST_EVENTS } from './spans.ts';
 
 /** Something an operator wants to know, and by what telemetry answers it. */
 export interface Question {
-  /** A sentence with its question mark. */
   readonly asked: string;
   /** Of spans and events. */
   readonly attributes: readonly (keyof typeof REQUEST_ATTRIBUTES | keyof typeof MODEL_ATTRIBUTES)[];

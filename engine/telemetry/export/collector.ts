@@ -1,14 +1,35 @@
 import { readFileSync } from 'node:fs';
+import http from 'node:http';
+import https from 'node:https';
 import { setImmediate } from 'node:timers/promises';
+import { createSecureContext, getCACertificates } from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { ISerializer } from '@opentelemetry/otlp-transformer';
+import type { Signal } from '../../contract/client-telemetry.ts';
+import type { Log } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
+import { type Exchange, exchange } from '../../kit/net/exchange.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
+import { openTlsTunnelInTime, placeOf } from '../../kit/net/tunnel.ts';
+import { TunnelAgent } from '../../kit/net/tunnel-agent.ts';
 import { retryAfterSeconds } from '../../kit/retry-after.ts';
-import { type Answered, isPage, openPost } from '../post.ts';
+import type { Metrics } from '../metric-registry.ts';
+import type { LossReason, QueueEvents } from './export-queue.ts';
 import type { Target } from './settings.ts';
+
+/** What a collector answers; its body is empty where it was too long or broke off. */
+type Answered = Pick<Exchange, 'status' | 'headers' | 'body'>;
+
+/** Whether it is a page for people, as sites answer whatever they are asked; no collector does. */
+export function isPage({ headers }: Pick<Answered, 'headers'>): boolean {
+  return /^\s*(?:text\/html|application\/xhtml\+xml)\b/i.test(headers['content-type'] ?? '');
+}
+
+/** An answer is read for what it says was not taken, and so that its connection can be used again. */
+const ANSWER_BYTES_MAX = 65_536;
+const CONNECTIONS = 4;
 
 /** What became of a batch that was sent to a collector or a destination. */
 export type Sent =
@@ -19,16 +40,9 @@ export type Sent =
   /** It may be taken later. */
   | { readonly outcome: 'failed'; readonly why: string; readonly retry_after_ms?: number | undefined };
 
-/** A batch that was not taken. */
 export type NotTaken = Exclude<Sent, { outcome: 'taken' }>;
 
-/** The way to one collector. */
-export interface Collector {
-  /** @param headers beside those of the target. Raises Error that says in a few words why there is no answer. */
-  send(bytes: Uint8Array, headers?: Readonly<Record<string, string>>): Promise<Answered>;
-  /** Breaks off what is on its way. */
-  close(): void;
-}
+export type Collector = ReturnType<typeof openCollector>;
 
 /** Smaller bodies hardly shrink. */
 const GZIP_BYTES_MIN = 512;
@@ -36,29 +50,51 @@ const GZIP_BYTES_MIN = 512;
 const compress = promisify(gzip);
 
 /** Makes the connections to a target. Redirects are not followed. Raises StartError where a file of the target cannot be used. */
-export function openCollector(target: Target): Collector {
-  const { url, protocol, compression, timeout_seconds } = target;
-  const { origin, pathname, search } = new URL(url);
-  const { post, close } = startable(() => openPost(origin, tlsOf(target), target.way));
+export function openCollector(target: Target) {
+  const { url, protocol, compression, timeout_seconds, way } = target;
+  const is_tls = new URL(url).protocol === 'https:';
+  const agent = startable(() => agentFor(target));
   const type = protocol === 'http/json' ? 'application/json' : 'application/x-protobuf';
   return {
-    async send(bytes, more = {}) {
+    /** @param more headers beside those of the target. Raises Error that says in a few words why there is no answer. */
+    async send(bytes: Uint8Array, more: Readonly<Record<string, string>> = {}): Promise<Answered> {
       const zip = compression === 'gzip' && bytes.length >= GZIP_BYTES_MIN;
       const body = zip ? await compress(bytes) : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       const headers = {
         ...{ 'content-type': type, ...target.headers, ...more },
         ...(zip && { 'content-encoding': 'gzip' }),
       };
-      // One time for all of it: a body that trickles in without end is a collector that does not answer.
-      const patience = AbortSignal.timeout(timeout_seconds * 1000);
       try {
-        return await post(`${pathname}${search}`, headers, body, patience);
+        const answer = await exchange(url, {
+          method: 'POST',
+          headers,
+          body,
+          agent,
+          bytes_max: ANSWER_BYTES_MAX,
+          // One time for all of it: a body that trickles in without end is a collector that does not answer.
+          seconds: timeout_seconds,
+          proxy: is_tls ? undefined : way?.proxy,
+        });
+        // The status has said what became of the batch, whatever came of the rest.
+        return answer.ending === 'whole' ? answer : { ...answer, body: Buffer.alloc(0) };
       } catch (error) {
         throw new Error(formatNetworkError(error, timeout_seconds), { cause: error });
       }
     },
-    close,
+    close: () => agent.destroy(),
   };
+}
+
+/** Connections of its own, directly or through an HTTP proxy. Raises Error for a certificate that is none. */
+function agentFor(target: Target): http.Agent {
+  const { proxy } = target.way ?? {};
+  const pool = { keepAlive: true, maxSockets: CONNECTIONS };
+  const place = new URL(target.url);
+  const tls = tlsOf(target);
+  if (place.protocol !== 'https:') return proxy?.protocol === 'https:' ? new https.Agent(pool) : new http.Agent(pool);
+  createSecureContext(tls);
+  if (proxy === undefined) return new https.Agent({ ...pool, ...tls });
+  return new TunnelAgent(pool, () => openTlsTunnelInTime(placeOf(place), proxy, tls));
 }
 
 /** Statuses after which OTLP/HTTP lets a client send again. */
@@ -96,7 +132,6 @@ export async function deliver(
   }
 }
 
-/** The part of an answer that says what was not kept. */
 interface ExportResponse {
   readonly partialSuccess?: {
     readonly rejectedSpans?: number | undefined;
@@ -106,7 +141,6 @@ interface ExportResponse {
   };
 }
 
-/** Encodes by OTLP. */
 export type Serializer<T> = ISerializer<T, ExportResponse>;
 
 /** Encodes a batch, sends it and judges the answer. Never rejects. @param given makes what is to be encoded */
@@ -156,9 +190,9 @@ function startable<T>(open: () => T): T {
 
 function tlsOf({ ca_file, certificate_file, key_file }: Target) {
   return {
-    ca: ca_file === undefined ? undefined : authoritiesIn(ca_file),
-    certificate: certificate_file === undefined ? undefined : read(certificate_file, 'client certificate'),
-    key: key_file === undefined ? undefined : read(key_file, 'client key'),
+    ...(ca_file !== undefined && { ca: [...getCACertificates('default'), ...authoritiesIn(ca_file)] }),
+    ...(certificate_file !== undefined && { cert: read(certificate_file, 'client certificate') }),
+    ...(key_file !== undefined && { key: read(key_file, 'client key') }),
   };
 }
 
@@ -177,4 +211,81 @@ function read(file: string, what: string): string {
   } catch (cause) {
     throw new Error(`the file with the ${what} for the collector cannot be read: ${file}`, { cause });
   }
+}
+
+/** A destination that refuses so many requests of clients in a row refuses what the gateway does, and not what one client sent. */
+const REFUSALS_MAX = 5;
+
+/** Counts what becomes of a signal, and tells the log when a collector stops taking it and when it takes it again. */
+export function createCollectorLog(options: {
+  readonly signal: Signal;
+  /** Without credentials. */
+  readonly url: string;
+  /** Of `telemetry.forward_to`, by its name in metrics; absent for the collector of the gateway's own telemetry. */
+  readonly destination?: string;
+  readonly metrics: Metrics;
+  readonly log: Log;
+}): QueueEvents {
+  const { signal, url, destination, metrics, log } = options;
+  const labels = { 'gateway.telemetry.signal': signal, 'gateway.telemetry.destination': destination ?? 'collector' };
+  const [telemetry, collector] =
+    destination === undefined ? ['telemetry', 'the collector'] : ['telemetry of clients', 'its destination'];
+  let refusals = 0;
+  let is_failing = false;
+  let is_dropping = false;
+  let dropped = 0;
+
+  function wentWrong(answer: NotTaken): void {
+    if (is_failing || (answer.outcome === 'refused' && destination !== undefined && ++refusals < REFUSALS_MAX)) return;
+    is_failing = true;
+    const what =
+      answer.outcome === 'refused'
+        ? `${collector} refuses ${telemetry}, which is lost`
+        : `${collector} does not take ${telemetry}, which waits for it`;
+    log.warn({ signal, url, reason: answer.why, code: 'collector_failing' }, what);
+  }
+
+  return {
+    dropped(items: number, reason: LossReason) {
+      metrics.add('gateway.telemetry.dropped', { ...labels, 'gateway.telemetry.reason': reason }, items);
+      dropped += items;
+      if (is_dropping || reason === 'refused') return;
+      is_dropping = true;
+      if (reason === 'closing') {
+        log.warn(
+          { signal, url, items, code: 'telemetry_dropped' },
+          `${telemetry} that waited for ${collector} is lost`,
+        );
+        return;
+      }
+      log.warn(
+        { signal, url, reason, code: 'telemetry_dropped' },
+        `${telemetry} is dropped: ${collector} has not taken it`,
+      );
+    },
+    sent(_items, answer) {
+      if (destination === undefined) {
+        metrics.add('gateway.telemetry.sends', {
+          'gateway.telemetry.signal': signal,
+          'gateway.telemetry.outcome': answer.outcome,
+        });
+      } else if (answer.outcome === 'taken') metrics.add('gateway.client_telemetry.sent', labels);
+      if (answer.outcome !== 'taken') return wentWrong(answer);
+      refusals = 0;
+      if (answer.rejected > 0) {
+        if (!is_failing) {
+          // The collector's own words may repeat what it was sent.
+          log.warn(
+            { signal, url, rejected: answer.rejected, code: 'collector_failing' },
+            `${collector} keeps a part of ${telemetry} only`,
+          );
+        }
+        is_failing = true;
+      } else if (is_failing) {
+        log.info({ signal, url, dropped }, `${collector} takes ${telemetry} again`);
+        is_failing = is_dropping = false;
+        dropped = 0;
+      }
+    },
+  };
 }

@@ -2,16 +2,13 @@ import type { Clock, Timer } from '../../contract/services.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { Sent } from './collector.ts';
 
-/** Why items did not reach the collector. */
 export type LossReason = 'queue_full' | 'refused' | 'failed' | 'closing';
 
-/** Is told what becomes of what waits. */
 export interface QueueEvents {
   dropped(items: number, reason: LossReason): void;
   sent(items: number, answer: Sent): void;
 }
 
-/** How a queue sends. */
 export interface QueueOptions<Item> {
   /** Most that is kept, waiting or on its way: in items, or by their weight. */
   readonly room: number;
@@ -39,11 +36,9 @@ export class ExportQueue<Item> {
   readonly #options: QueueOptions<Item>;
   readonly #weigh: (item: Item) => number;
   #waiting: Item[] = [];
-  /** Items that are being sent. */
   #away = 0;
   #taken = 0;
   readonly #sends = new Set<Promise<void>>();
-  /** Failures in a row. */
   #failures = 0;
   #timer: Timer | undefined;
   #is_paused = false;
@@ -55,7 +50,6 @@ export class ExportQueue<Item> {
     this.#weigh = options.weigh ?? (() => 1);
   }
 
-  /** How much of the room is taken by what waits or is on its way. */
   get taken(): number {
     return this.#taken;
   }

@@ -9,8 +9,7 @@ import { programVersion } from '../../kit/package-root.ts';
 import { waitAtMost } from '../../kit/wait-at-most.ts';
 import type { MetricRegistry } from '../metric-registry.ts';
 import type { FinishedSpan, SpanSink } from '../spans.ts';
-import { openCollector, type Serializer, sendOtlp } from './collector.ts';
-import { createCollectorLog } from './collector-log.ts';
+import { createCollectorLog, openCollector, type Serializer, sendOtlp } from './collector.ts';
 import { ExportQueue } from './export-queue.ts';
 import {
   type ExportSettings,
@@ -21,14 +20,7 @@ import {
   type Target,
 } from './settings.ts';
 
-/** Everything that is exported now. */
-export interface Exports {
-  readonly sink: SpanSink;
-  /** Takes over other settings; what waits goes where they say. Those that cannot be used are logged, and the ones before stay. */
-  use(telemetry: GatewayConfig['telemetry']): void;
-  /** Sends what waits, within some seconds. */
-  close(): Promise<void>;
-}
+export type Exports = Awaited<ReturnType<typeof openExports>>;
 
 /** A log whose lines are sent as well, where it can hand them out, and which is told what to keep out of them. */
 export type ExportedLog = Log & Partial<Pick<RedactingLog, 'hide' | 'tap'>>;
@@ -46,7 +38,7 @@ export async function openExports(options: {
   readonly registry: MetricRegistry;
   readonly clock: Clock;
   readonly log: ExportedLog;
-}): Promise<Exports> {
+}) {
   const { env, registry, log } = options;
   let settings: ExportSettings | undefined;
   let open: OpenSignals | undefined;
@@ -86,8 +78,9 @@ export async function openExports(options: {
       take(finished) {
         for (const span of finished) open?.spans?.push(span);
       },
-    },
-    use(telemetry) {
+    } as SpanSink,
+    /** Takes over other settings; what waits goes where they say. Those that cannot be used are logged, and the ones before stay. */
+    use(telemetry: GatewayConfig['telemetry']): void {
       moving = moving
         .then(() => moveTo(exportSettings(telemetry, env)))
         .catch((err) => {
@@ -95,7 +88,7 @@ export async function openExports(options: {
           log.error({ err, code }, 'telemetry goes where it went: its configuration cannot be used');
         });
     },
-    async close() {
+    async close(): Promise<void> {
       await moving;
       log.tap?.(undefined);
       await open?.close(CLOSE_PATIENCE_MS);
@@ -122,12 +115,9 @@ function placeOf(target: Target | undefined): string | undefined {
 /** A span of the gateway, or one that somebody made through `@opentelemetry/api`. */
 type ExportableSpan = FinishedSpan | { readonly made: ReadableSpan };
 
-/** The exports of one configuration. */
 interface OpenSignals {
   readonly spans: ExportQueue<ExportableSpan> | undefined;
-  /** Lines of the log, as JSON. */
   readonly logs: ExportQueue<string> | undefined;
-  /** Sends what waits, for at most this long each, and breaks off the rest. */
   close(patience_ms: number): Promise<void>;
 }
 
@@ -178,7 +168,7 @@ async function openSignals(
   );
   const collected = open('metrics', COLLECTIONS, ([one]: readonly ResourceMetrics[]) => one);
   const reader = collected && sdk.metricReader({ registry, scope }, settings, (metrics) => collected.push(metrics));
-  const started = sdk.startSdk({
+  const stop = sdk.startSdk({
     resource,
     readers: reader === undefined ? [] : [reader],
     take: takeMade,
@@ -189,7 +179,7 @@ async function openSignals(
     logs: lines,
     async close(patience_ms) {
       // Metrics are collected a last time.
-      await waitAtMost(patience_ms, started.stop());
+      await waitAtMost(patience_ms, stop());
       await Promise.all(closing.map((close) => close(patience_ms)));
     },
   };

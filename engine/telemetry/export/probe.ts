@@ -1,17 +1,13 @@
 import type { Signal } from '../../contract/client-telemetry.ts';
 import { newSpanId, newTraceId } from '../../kit/net/trace-context.ts';
 import { programVersion } from '../../kit/package-root.ts';
-import { isPage } from '../post.ts';
 import type { FinishedSpan } from '../spans.ts';
-import { openCollector, partOf } from './collector.ts';
+import { isPage, openCollector, partOf } from './collector.ts';
 import { resourceAttributes, type Target } from './settings.ts';
 
-/** What a collector answered to a trial. */
 export interface ProbeAnswer {
   readonly status: number;
-  /** Whether it is a page for people. */
   readonly is_page: boolean;
-  /** How many of what was sent it says it did not keep, and why in its own words. */
   readonly rejected: number;
   readonly why: string | undefined;
 }

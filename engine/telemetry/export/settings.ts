@@ -9,9 +9,7 @@ import { secretHolder, secretIn } from '../../kit/secret-names.ts';
 import { percentDecoded } from '../../kit/text/percent.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import { CONVENTIONS, conventionsOf } from '../conventions.ts';
-import { parseHeaderList } from '../header-list.ts';
 
-/** How one signal is sent to a collector. */
 export interface Target {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -22,7 +20,6 @@ export interface Target {
   readonly ca_file?: string | undefined;
   readonly certificate_file?: string | undefined;
   readonly key_file?: string | undefined;
-  /** How it is reached; directly where nothing is said. */
   readonly way?: Way | undefined;
 }
 
@@ -33,7 +30,6 @@ export interface ExportSettings {
   readonly logs: Target | undefined;
   /** Attributes of everything that is sent, without those that the gateway itself knows. */
   readonly resource: Readonly<Record<string, string>>;
-  /** Where the names `gen_ai.*` are written down. */
   readonly schema_url: string | undefined;
   readonly spans: QueueSettings;
   readonly log_records: QueueSettings;
@@ -43,9 +39,7 @@ export interface ExportSettings {
   readonly not_done: readonly string[];
 }
 
-/** How what waits for the collector is kept. */
 export interface QueueSettings {
-  /** Most items that wait. */
   readonly room: number;
   readonly batch_items: number;
   readonly delay_ms: number;
@@ -270,7 +264,6 @@ function wrong(message: string): StartError {
   return new StartError(message, { exit_code: EXIT_CONFIGURATION });
 }
 
-/** Of this process, as long as it runs. */
 const INSTANCE = randomUUID();
 
 /** What everything that is sent says about its sender; what is configured comes before what the gateway knows. */
@@ -289,4 +282,56 @@ export function resourceAttributes(configured: Readonly<Record<string, string>>)
 export function publicUrl(url: string): string {
   const { origin, pathname } = new URL(url);
   return `${origin}${pathname}`;
+}
+
+/** A field name (RFC 9110 section 5.1). */
+const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** Visible ASCII characters, with spaces only between them. */
+const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
+
+/** Headers that say how a message is framed and what it is: HTTP itself and the gateway say that. */
+const OWN: ReadonlySet<string> = new Set([
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'host',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/**
+ * Headers as the variables of OpenTelemetry have them: `name=value`, several apart by commas, values percent-encoded where
+ * need be. Lines of `name: value` are understood too. Raises Error, which never repeats a value.
+ */
+export function parseHeaderList(text: string): Readonly<Record<string, string>> {
+  const headers: Record<string, string> = {};
+  const as_lines = /^\s*[\w-]+\s*:/.test(text);
+  for (const [index, part] of text.split(as_lines ? /\r?\n/ : ',').entries()) {
+    if (part.trim() === '') continue;
+    const at = part.indexOf(as_lines ? ':' : '=');
+    const name = part.slice(0, Math.max(at, 0)).trim().toLowerCase();
+    const value = as_lines ? part.slice(at + 1).trim() : decoded(part.slice(at + 1).trim());
+    if (at < 0 || !NAME.test(name)) {
+      throw new Error(`entry ${index + 1} is not a header: expected name=value, several apart by commas`);
+    }
+    if (value === undefined || !VALUE.test(value)) {
+      throw new Error(`the value of the header ${name} holds characters that no header can have`);
+    }
+    if (OWN.has(name)) throw new Error(`the header ${name} is the gateway's own to set`);
+    headers[name] = value;
+  }
+  return headers;
+}
+
+/** A sign of percent that begins no encoding stands for itself. */
+function decoded(value: string): string | undefined {
+  try {
+    return decodeURIComponent(value.replace(/%(?![0-9a-f]{2})/gi, '%25'));
+  } catch {
+    return undefined;
+  }
 }

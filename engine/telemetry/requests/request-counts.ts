@@ -1,14 +1,10 @@
 import type { EndedRequest } from '../../contract/telemetry.ts';
 import { nanoToUsd } from '../../kit/money.ts';
 import { operationOf } from '../conventions.ts';
-import type { Metrics } from '../metrics.ts';
-import { attemptEnd, brokenBy, errorOfAttempt } from './attempt-span.ts';
-import { decisionsOf, refusedBy } from './decisions.ts';
-import type { Ending } from './ending.ts';
-import type { KnownConfiguration } from './known-configuration.ts';
-import { usageOf } from './usage.ts';
+import type { Metrics } from '../metric-registry.ts';
+import { attemptEnd, brokenBy, decisionsOf, errorOfAttempt, refusedBy, usageOf } from './request-span.ts';
+import type { Ending, KnownConfiguration } from './request-telemetry.ts';
 
-/** What is counted of one request. */
 interface Counted {
   readonly request: EndedRequest;
   readonly ending: Ending;

@@ -2,24 +2,30 @@ import { ERRORS, StageError } from '../../contract/errors.ts';
 import type { AttemptReason, AttemptRecord, Candidate, DropReason, Trial, Witness } from '../../contract/forwarding.ts';
 import type { Protocol } from '../../contract/protocol.ts';
 import type { Services } from '../../contract/services.ts';
-import type { Relay, ResponseEvent, ResponseHead } from '../../contract/stage.ts';
+import type { Relay, ResponseEvent, ResponseHead, StageContext } from '../../contract/stage.ts';
+import { formatTraceParent } from '../../kit/net/trace-context.ts';
 import { retryAfterSeconds, retryAfterText } from '../../kit/retry-after.ts';
-import { shortenCache } from '../../protocols/body/cache-lifetimes.ts';
+import { shortenCache } from '../../protocols/body/body-facts.ts';
 import { statusOf } from '../../protocols/errors.ts';
 import { errorIn, errorOfEvent, mayBeError, type ReadError } from '../../protocols/read-error.ts';
 import { endSaidIn } from '../../protocols/stop-reasons.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
-import { mayNotBeAsked, unavailable } from '../routes/unavailable.ts';
+import { mayNotBeAsked, unavailable } from '../routes/choose.ts';
 import { type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
-import { writeAttemptFacts } from './attempt-facts.ts';
-import { outcomeOf } from './error-meaning.ts';
-import { describeFailed, effectOf, type FailedAttempt, letGo } from './failed-attempt.ts';
 import { demandWaiting, type ForwardContext, witnessOf } from './forward-context.ts';
-import { lastWord, reasonOf } from './give-up.ts';
-import { withTrace } from './joined-trace.ts';
-import { asErrorResponse, rewordOverflow, type WholeAnswer } from './overflow.ts';
+import {
+  asErrorResponse,
+  describeFailed,
+  effectOf,
+  type FailedAttempt,
+  lastWord,
+  letGo,
+  outcomeOf,
+  reasonOf,
+  rewordOverflow,
+  type WholeAnswer,
+} from './judge.ts';
 import { type ServedAttempt, sendOnce } from './send-once.ts';
-import { waitBeforeRepeat } from './waits.ts';
 
 /** Codes of errors that say that an upstream broke off what it had begun. */
 const BROKEN: ReadonlySet<string | undefined> = new Set(['upstream_failed', 'upstream_timeout', 'upstream_invalid']);
@@ -29,7 +35,6 @@ const BROKE_OFF = 'broke off its answer';
 /** A longer event is looked through when it comes, so that none is kept. */
 const KEPT_CHARS_MAX = 16_384;
 
-/** An error in an answer that had begun. */
 interface SaidError {
   /** What the upstream did wrong; absent where the error is about the request or the account. */
   readonly detail?: string;
@@ -40,7 +45,6 @@ function saidOf(status: number, error: ReadError | undefined): SaidError {
   return effect === 'failure' ? { detail: `status ${status} in its answer` } : {};
 }
 
-/** What attempts need beside the request. */
 export interface AttemptSurroundings {
   readonly services: Services;
   readonly targets: ReadonlyMap<string, Target>;
@@ -48,7 +52,6 @@ export interface AttemptSurroundings {
   readonly random: () => number;
 }
 
-/** An upstream that the request is made ready for. */
 interface Ready {
   readonly candidate: Candidate;
   readonly target: Target;
@@ -56,7 +59,6 @@ interface Ready {
   readonly is_last: boolean;
 }
 
-/** One request on its way through the upstreams that can serve it. */
 export class Attempts {
   readonly #ctx: ForwardContext;
   readonly #services: Services;
@@ -106,7 +108,6 @@ export class Attempts {
     }
   }
 
-  /** The head of an answer on its way to the client. */
   see(head: ResponseHead): void {
     if (this.#retry_after === null) head.remove('retry-after');
     else if (this.#retry_after !== undefined) head.set('retry-after', this.#retry_after);
@@ -321,7 +322,6 @@ export class Attempts {
     return giveBack && { ms, giveBack };
   }
 
-  /** @returns why there is nothing to wait for any more, if so */
   #wait(ms: number): Promise<StageError | undefined> {
     return new Promise((resolve) => {
       const timer = this.#services.clock.after(ms, () => resolve(undefined));
@@ -441,4 +441,70 @@ export class Attempts {
     });
     return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];
   }
+}
+
+/** Longest wait that an upstream can ask for before it is asked again, in seconds. */
+const LIMITED_MAX = 2;
+const OVERLOADED_MAX = 5;
+
+/** The wait where it asks for none, in milliseconds: so long and up to so much more by chance. */
+const LEAST_MS = 500;
+const JITTER_MS = 1000;
+
+/** How long to wait, in milliseconds, before the same upstream is asked again; `undefined` where it is not. */
+export function waitBeforeRepeat(
+  { outcome, retry_after_seconds }: FailedAttempt,
+  how: {
+    readonly is_lone: boolean;
+    readonly retry_count: string | readonly string[] | undefined;
+    /** From 0 up to 1. */
+    readonly random: () => number;
+  },
+): number | undefined {
+  const { again }: FailoverRow = FAILOVER_TABLE[outcome];
+  if (Number(how.retry_count ?? 0) > 0) return undefined;
+  if (again === 'after_wait_lone') {
+    const is_short = how.is_lone && retry_after_seconds !== undefined && retry_after_seconds <= LIMITED_MAX;
+    return is_short ? retry_after_seconds * 1000 : undefined;
+  }
+  if (again !== 'after_wait') return undefined;
+  if (retry_after_seconds === undefined) return LEAST_MS + how.random() * JITTER_MS;
+  return retry_after_seconds <= OVERLOADED_MAX ? retry_after_seconds * 1000 : undefined;
+}
+
+/** Tells what the attempts of a request came to, in the facts `upstream.*`: nothing where none was made. */
+export function writeAttemptFacts(
+  ctx: ForwardContext,
+  failed: readonly FailedAttempt[],
+  served: ServedAttempt | undefined,
+): void {
+  const last = served ?? failed.at(-1);
+  if (last === undefined) return;
+  const all = [...failed, ...(served === undefined ? [] : [served])];
+  const sends = all.reduce((sum, attempt) => sum + attempt.sends, 0);
+  if (sends > 0) ctx.set('upstream.attempts', sends);
+  if (all.some(({ resent }) => resent !== undefined)) ctx.set('upstream.retry', 'stale_socket');
+  ctx.set('upstream.certainty', 'relay' in last ? 'answered' : last.certainty);
+  // What the upstream said, whatever the error in it stands for.
+  const status = 'relay' in last ? last.relay.response.statusCode : (last.response?.statusCode ?? last.status);
+  if (status === undefined) return;
+  ctx.set('upstream.status', status);
+  ctx.set('upstream.ttfb_ms', last.ms);
+  if (last.request_id !== undefined) ctx.set('upstream.request_id', last.request_id);
+}
+
+/**
+ * What the next attempt sends: the request, and where upstreams join the trace of the gateway the header that makes the span of
+ * this attempt the parent of theirs.
+ */
+export function withTrace(
+  request: PreparedRequest,
+  { trace, attempts }: Pick<StageContext, 'trace' | 'attempts'>,
+  { propagate }: Target,
+): PreparedRequest {
+  if (propagate !== 'join') return request;
+  const { trace_id, is_kept } = trace;
+  const span_id = trace.attemptSpanId(attempts.length + 1);
+  const traceparent = formatTraceParent({ trace_id, span_id, sampled: is_kept });
+  return { ...request, headers: { ...request.headers, traceparent } };
 }

@@ -42,7 +42,6 @@ export const FORWARD_WRITES = [
   'upstream.error_rewritten',
 ] as const;
 
-/** A request that is to be sent upstream. */
 export type ForwardContext = StageContext<
   (typeof FORWARD_READS)[number],
   (typeof FORWARD_READS_IF_SET)[number],

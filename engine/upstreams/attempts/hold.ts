@@ -6,7 +6,6 @@ import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { decompressor } from '../../kit/decompressor.ts';
 import { isPlain } from '../../kit/media-type.ts';
 import { errorOfEvent } from '../../protocols/read-error.ts';
-import { GREETINGS, isGreeting } from './greetings.ts';
 
 /** The beginning of a response, read before anybody is given any of it. */
 export interface Beginning {
@@ -16,7 +15,6 @@ export interface Beginning {
    * long, or became so much, that it is passed on.
    */
   readonly by: 'complete' | 'ended' | 'broken' | 'silent' | 'enough';
-  /** The event that was waited for. */
   readonly event?: { readonly name: string; readonly data: string };
 }
 
@@ -24,13 +22,9 @@ export interface Beginning {
 export interface HoldOptions {
   /** What is waited for: any bytes, the first event, the first event that is no greeting, or the end. */
   readonly until: 'bytes' | 'event' | 'content' | 'end';
-  /** Longest silence. */
   readonly silence_seconds: number;
-  /** After this it is passed on. */
   readonly seconds: number;
-  /** And this long after the first greeting, where content is waited for. */
   readonly greeting_seconds: number;
-  /** From here on too. */
   readonly bytes_max: number;
   readonly events_max: number;
   readonly clock: Clock;
@@ -38,10 +32,8 @@ export interface HoldOptions {
 
 /** A response whose beginning is read. */
 export interface Holding {
-  /** Absent as long as more is waited for. */
   readonly done: Beginning | undefined;
   readonly beginning: Promise<Beginning>;
-  /** Gives up waiting. */
   cancel(): void;
 }
 
@@ -180,4 +172,76 @@ class Hold implements Holding {
     if (this.#events >= events_max) this.end('enough');
     else if (this.#events === 1) this.#timers.push(clock.after(greeting_seconds * 1000, () => this.end('enough')));
   }
+}
+
+/** Types of events that say that an answer will come, and nothing of it: of Messages, and of Responses. */
+export const GREETINGS: ReadonlySet<unknown> = new Set([
+  'message_start',
+  'ping',
+  'response.created',
+  'response.queued',
+  'response.in_progress',
+]);
+
+/** Events that open a part of an answer: of Messages, and of Responses. What they open may be empty. */
+const OPENINGS: ReadonlySet<unknown> = new Set([
+  'content_block_start',
+  'response.output_item.added',
+  'response.content_part.added',
+  'response.reasoning_summary_part.added',
+]);
+
+/** Parts that are empty when they are opened; a call says which tool. */
+const EMPTY_PARTS: ReadonlySet<unknown> = new Set([
+  'text',
+  'thinking',
+  'message',
+  'reasoning',
+  'output_text',
+  'summary_text',
+]);
+
+interface Part {
+  readonly type?: unknown;
+  readonly text?: unknown;
+  readonly thinking?: unknown;
+  readonly content?: unknown;
+}
+
+interface Chunk {
+  readonly type?: unknown;
+  readonly content_block?: Part;
+  readonly item?: Part;
+  readonly part?: Part;
+  readonly choices?: readonly {
+    readonly delta?: Readonly<Record<string, unknown>>;
+    readonly finish_reason?: unknown;
+  }[];
+}
+
+const isNothing = (value: unknown) =>
+  value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
+
+/** Whether an event of a stream greets: some upstreams begin so, and then fail. */
+export function isGreeting(data: string): boolean {
+  let chunk: Chunk | null;
+  try {
+    chunk = JSON.parse(data) as Chunk | null;
+  } catch {
+    return false;
+  }
+  if (GREETINGS.has(chunk?.type)) return true;
+  if (OPENINGS.has(chunk?.type)) return isEmptyPart(chunk?.content_block ?? chunk?.item ?? chunk?.part);
+  const choices = chunk?.choices;
+  if (!Array.isArray(choices)) return false;
+  return choices.every(({ delta = {}, finish_reason }) => {
+    return (
+      isNothing(finish_reason) && Object.entries(delta).every(([key, value]) => key === 'role' || isNothing(value))
+    );
+  });
+}
+
+function isEmptyPart(part: Part | undefined): boolean {
+  if (part === undefined || part === null || !EMPTY_PARTS.has(part.type)) return false;
+  return isNothing(part.text) && isNothing(part.thinking) && isNothing(part.content);
 }

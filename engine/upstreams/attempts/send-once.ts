@@ -5,15 +5,12 @@ import type { Clock } from '../../contract/services.ts';
 import type { Relay } from '../../contract/stage.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import { isEventStream } from '../../kit/media-type.ts';
-import { refuseForeignAnswer } from '../foreign-answer.ts';
 import { type PreparedRequest, protocolAt, type Target } from '../target.ts';
 import type { Sending } from '../transports/transport.ts';
-import { describeFailure, type FailedAttempt } from './failed-attempt.ts';
 import type { ForwardContext } from './forward-context.ts';
 import { type HoldOptions, holdBeginning } from './hold.ts';
-import { judgeAnswer } from './judge.ts';
+import { describeFailure, type FailedAttempt, judgeAnswer, refuseForeignAnswer } from './judge.ts';
 
-/** One attempt that is to be made. */
 export interface AttemptPlan {
   readonly ctx: ForwardContext;
   readonly target: Target;
@@ -24,7 +21,6 @@ export interface AttemptPlan {
   readonly can_move_on: boolean;
   /** Whether nobody else reads the body any more once this attempt has sent it. */
   readonly may_free: boolean;
-  /** The longest wait for the beginning of an answer. */
   readonly first_byte_seconds: number;
   /** When the request was first sent, on the monotonic clock. */
   readonly began: number;
@@ -37,7 +33,6 @@ export interface ServedAttempt {
   readonly resent: Sending['resent'];
   /** When it was sent, on the monotonic clock. */
   readonly began_at: number;
-  /** From sending until the head of the answer. */
   readonly ms: number;
   readonly request_id: string | undefined;
   /** Whether the upstream was asked in another protocol than the client's. */
@@ -101,7 +96,6 @@ export async function sendOnce(plan: AttemptPlan): Promise<ServedAttempt | Faile
   return { ...answered, relay: relayTo(plan, response, beginning.chunks) };
 }
 
-/** Whether a request is for an API beside those for models. */
 function isOther(ctx: ForwardContext): boolean {
   return ctx.get('request.protocol') === 'none';
 }

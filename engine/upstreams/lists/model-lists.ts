@@ -2,11 +2,9 @@ import { isDeepStrictEqual } from 'node:util';
 import type { GatewayConfig, UpstreamConfig } from '../../contract/config.ts';
 import type { Clock, Log, Timer } from '../../contract/services.ts';
 import { hasPrice, nameOf } from '../../money/prices/catalogue.ts';
-import { plainName } from '../../money/prices/model-names.ts';
-import { type AskedList, type Asking, askForList } from './ask-list.ts';
-import type { ToldOfModel } from './read-list.ts';
+import { plainName } from '../../money/prices/known-models.ts';
+import { type AskedList, type Asking, askForList, type ToldOfModel } from './ask-list.ts';
 
-/** The models that upstreams say they have. */
 export interface ModelLists {
   /** Whether an upstream's list has a model by this id, or by one that differs in its date alone; `undefined` while there is no list. */
   has(upstream: string, id: string): boolean | undefined;
@@ -26,34 +24,27 @@ export const NO_LISTS: ModelLists = {
   version: () => 0,
 };
 
-/** The lists of a running gateway. */
 export interface OpenModelLists extends ModelLists {
   /** Asks the upstreams of a configuration at once, and again from time to time; nobody where it names its models itself. */
   use(config: GatewayConfig, secret: Asking['secret']): void;
-  /** Resolves when every upstream was asked once, whatever came of it. */
   attempted(): Promise<void>;
   close(): void;
 }
 
-/** How long an upstream may take for all of its list. */
 const ANSWER_SECONDS = 10;
 /** When a list is asked for again, and when where there was none. */
 const AGAIN_MS = 10 * 60_000;
 const SOON_MS = 60_000;
-/** How many ids one line of the log has. */
 const TOLD_MAX = 20;
 /** How many ids are looked up before other work has its turn. */
 const TURN = 50;
 
 interface List {
   readonly ids: ReadonlySet<string>;
-  /** Those of them that the catalogue has a price for. */
   readonly priced: readonly string[];
   /** What the catalogue calls those, with their ids without a date. */
   readonly names: ReadonlySet<string>;
-  /** What the list says of them, by id. */
   readonly told: ReadonlyMap<string, ToldOfModel>;
-  /** The same by name. */
   readonly told_of_names: ReadonlyMap<string, ToldOfModel>;
 }
 
@@ -62,7 +53,6 @@ type ToldList = Exclude<AskedList, { readonly why: string }>;
 interface Asked {
   readonly upstream: UpstreamConfig;
   list: List | undefined;
-  /** Why there was none when it was last asked for. */
   why: string | undefined;
 }
 
@@ -158,7 +148,6 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
   };
 }
 
-/** What to do about models without a price. */
 const HOW_TO_SERVE =
   'to serve them, write a section `models` with every model that is to be served, these with their price: models: [{ id: ..., pricing: { input: ..., output: ... } }]';
 const CHANGED =
@@ -181,7 +170,6 @@ function isSameList(known: List, { ids, told }: ToldList): boolean {
   return known.ids.size === ids.length && ids.every((id) => known.ids.has(id)) && isDeepStrictEqual(known.told, told);
 }
 
-/** Looks up a list in the catalogue, a few ids at a time. */
 async function learn({ base_url }: UpstreamConfig, { ids, told }: ToldList): Promise<List> {
   const names = new Set<string>();
   const told_of_names = new Map<string, ToldOfModel>();
@@ -206,7 +194,6 @@ function nameKey(name: string, id: string): string {
   return `${name} ${plainName(id)}`;
 }
 
-/** What of a change the log tells. */
 function changeOf(old: List | undefined, { ids, priced }: List): object {
   const known = new Set(priced);
   const unknown = [...ids].filter((id) => !known.has(id));

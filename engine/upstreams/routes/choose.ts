@@ -1,19 +1,13 @@
+import { StageError } from '../../contract/errors.ts';
 import type { Candidate, Closed, DropReason, Seen, UpstreamStates } from '../../contract/forwarding.ts';
 import type { CacheLifetime } from '../../contract/services.ts';
-import { refuseLifetime } from '../cache-lifetime.ts';
-import { dropRefusing, splitByCache } from './cache.ts';
-import { type Ranking, rankPlaces } from './rank.ts';
-import type { Place, Route } from './route.ts';
+import { hashOf, type Place, type Route, refuseLifetime, scoreOf } from './route.ts';
 import { homeOf, ownerOf, type Session } from './sessions.ts';
-import { type Able, dropUnable } from './unable.ts';
-import { mayNotBeAsked, unavailable } from './unavailable.ts';
 
-/** What a request needs of the upstream that serves it. */
 export interface Needs extends Session {
   /** How many tokens it likely comes to, its answer included where it is bounded; 0 where nobody can tell. */
   readonly tokens: number;
   readonly cache_ttl: CacheLifetime;
-  /** Whose it is. */
   readonly by?: Seen | undefined;
   /** Whether it holds what only the upstream can read that it came from. */
   readonly holds_state: boolean;
@@ -24,7 +18,6 @@ export interface Needs extends Session {
   readonly decide?: ((place: Place) => readonly string[]) | undefined;
 }
 
-/** What choosing depends on beside the request. */
 export interface Choosing {
   readonly states: UpstreamStates;
   /** Milliseconds since the epoch. */
@@ -32,9 +25,7 @@ export interface Choosing {
   readonly random: () => number;
 }
 
-/** Where a request can go. */
 export interface Choice {
-  /** At least one, in the order to be tried. */
   readonly candidates: readonly Candidate[];
   /** How many of them, the last ones, were dropped, and are asked only when all others have failed. */
   readonly spare: number;
@@ -42,7 +33,6 @@ export interface Choice {
   readonly dropped: readonly string[] | undefined;
 }
 
-/** An upstream that is not asked, and why. */
 export interface Dropped {
   readonly place: Place;
   readonly reason: DropReason;
@@ -158,7 +148,6 @@ function dropClosed(
   return left;
 }
 
-/** Raises upstream_unavailable. */
 function lastResort(closed: ReadonlyMap<Place, Closed>, now: number, is_bound: boolean): Place {
   const untilOf = ([, { until = Number.POSITIVE_INFINITY }]: readonly [Place, Closed]) => until;
   const soonest = [...closed].toSorted((a, b) => untilOf(a) - untilOf(b));
@@ -167,4 +156,226 @@ function lastResort(closed: ReadonlyMap<Place, Closed>, now: number, is_bound: b
   if (willing.length === 0 || (willing.length === 1 && mayNotBeAsked(found, true)))
     throw unavailable(place, found, now, is_bound);
   return place;
+}
+
+export interface Able {
+  readonly able: readonly Place[];
+  /** The models each of them may use for it beside its own; `undefined` where the request names none. */
+  readonly decided: ReadonlyMap<Place, readonly string[]> | undefined;
+}
+
+/**
+ * Leaves out what can never serve such a request. Where that is all of them, what refuses it everywhere is raised, or the
+ * first one is left to say what is wrong with it.
+ */
+export function dropUnable(places: readonly Place[], needs: Needs, dropped: Dropped[]): Able {
+  if (needs.decide === undefined && areAlike(places)) return { able: places, decided: undefined };
+  const decided = needs.decide === undefined ? undefined : new Map<Place, readonly string[]>();
+  const refused = decided === undefined ? undefined : decideAll(places, needs.decide!, decided);
+  const allowed = refused === undefined ? places : leave(places, (place) => !refused.has(place), 'decisive', dropped);
+  if (allowed.length === 0) throw refused!.get(places[0]!)!;
+  const understood = leave(allowed, (place) => place.is_understood, 'protocol', dropped, allowed[0]);
+  const longest = longestWindow(understood, needs.tokens);
+  const able = leave(understood, (place) => place.context_window >= longest, 'context_window', dropped);
+  return { able, decided };
+}
+
+/** Whether they differ in nothing that this is about, as nearly always. */
+function areAlike(places: readonly Place[]): boolean {
+  const { context_window } = places[0]!;
+  for (const place of places) if (!place.is_understood || place.context_window !== context_window) return false;
+  return true;
+}
+
+/** Leaves those that pass a test, or `otherwise` where none does. */
+function leave(
+  places: readonly Place[],
+  passes: (place: Place) => boolean,
+  reason: DropReason,
+  dropped: Dropped[],
+  otherwise?: Place,
+): readonly Place[] {
+  if (places.every(passes)) return places;
+  const passing = places.filter(passes);
+  const left = passing.length === 0 && otherwise !== undefined ? [otherwise] : passing;
+  for (const place of places) if (!left.includes(place)) dropped.push({ place, reason });
+  return left;
+}
+
+/** Notes for each place which models a request may use there beside its own. @returns what refuses it elsewhere */
+function decideAll(
+  places: readonly Place[],
+  decide: NonNullable<Needs['decide']>,
+  decided: Map<Place, readonly string[]>,
+): ReadonlyMap<Place, StageError> {
+  const refused = new Map<Place, StageError>();
+  for (const place of places) {
+    try {
+      decided.set(place, decide(place));
+    } catch (error) {
+      if (!(error instanceof StageError)) throw error;
+      refused.set(place, error);
+    }
+  }
+  return refused;
+}
+
+/** The least window that will do: nobody knows tokens exactly, so the longest there is always does. */
+function longestWindow(places: readonly Place[], tokens: number): number {
+  let longest = 0;
+  for (const { context_window } of places) if (context_window > longest) longest = context_window;
+  return Math.min(tokens, longest);
+}
+
+/** Leaves out what refuses a request for a 1-hour lifetime. Raises invalid_request where that is all of them. */
+export function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: Dropped[]): readonly Place[] {
+  if (cache_ttl !== '1h') return places;
+  const left = places.filter((place) => place.as(cache_ttl).fate !== 'refuse');
+  if (left.length === 0) throw refuseLifetime(places.map(({ upstream }) => upstream.name));
+  if (left.length < places.length) for (const place of places) if (!left.includes(place)) drop(place, dropped);
+  return left;
+}
+
+/**
+ * Leaves out what does not keep prompts for an hour where that is asked for and another upstream does. What is left out may
+ * still be asked when all others have failed: none of them keeps it then.
+ */
+export function splitByCache(
+  places: readonly Place[],
+  { cache_ttl }: Needs,
+  dropped: Dropped[],
+): { readonly keeping: readonly Place[]; readonly spare: readonly Place[] } {
+  const keeps = (place: Place) => place.as(cache_ttl).fate === 'as_asked' && !place.drops_lifetimes;
+  const keeping = cache_ttl === '1h' ? places.filter(keeps) : places;
+  if (keeping.length === 0 || keeping.length === places.length) return { keeping: places, spare: [] };
+  const spare = places.filter((place) => !keeping.includes(place));
+  for (const place of spare) drop(place, dropped);
+  return { keeping, spare };
+}
+
+function drop(place: Place, dropped: Dropped[]): void {
+  dropped.push({ place, reason: 'cache' });
+}
+
+export interface Ranking {
+  /** What the turns of a session have in common; `undefined` for requests that belong to none. */
+  readonly key: string | undefined;
+  /** The upstream that has the session's prompts, whether it is among those that can serve or not. */
+  readonly home: Place | undefined;
+  readonly states: Pick<UpstreamStates, 'active' | 'share'>;
+  /** A number from 0 up to 1. */
+  readonly random: () => number;
+}
+
+/**
+ * Places in the order in which they are to be tried: the session's home, those that share its cache, then by order, and within
+ * one by weighted rendezvous hashing, cache pools first. Without a session by chance, the less busy of two first.
+ */
+export function rankPlaces(places: readonly Place[], ranking: Ranking): Place[] {
+  const { key, home, states } = ranking;
+  const hash = key === undefined ? undefined : hashOf(key);
+  const sorted: Place[] = [];
+  const scores: number[] = [];
+  // A handful at most, for every request: sorting by insertion makes nothing else.
+  for (const place of places) {
+    const score = hash === undefined ? chanceOf(place, ranking) : poolScore(place, hash, states);
+    let at = sorted.length;
+    while (at > 0 && isBefore(place, score, sorted[at - 1]!, scores[at - 1]!, hash, ranking)) {
+      sorted[at] = sorted[at - 1]!;
+      scores[at] = scores[at - 1]!;
+      at--;
+    }
+    sorted[at] = place;
+    scores[at] = score;
+  }
+  if (hash === undefined && home === undefined && sorted.length > 1) lessBusyFirst(sorted, states);
+  return sorted;
+}
+
+function weightOf({ upstream, upstream_model, weight }: Place, { share }: Ranking['states']): number {
+  return weight * share(upstream.name, upstream_model);
+}
+
+/** No two requests without a session have a key in common. */
+function chanceOf(place: Place, { random, states }: Ranking): number {
+  return scoreOf((random() * 2 ** 32) >>> 0, place.seed, weightOf(place, states));
+}
+
+function poolScore(place: Place, hash: number, states: Ranking['states']): number {
+  const { pool } = place;
+  return scoreOf(hash, pool.seed, pool.size === 1 ? weightOf(place, states) : pool.weight);
+}
+
+/** Whether a place is to be tried before another that has its place already. */
+function isBefore(
+  place: Place,
+  score: number,
+  other: Place,
+  other_score: number,
+  hash: number | undefined,
+  { home, states }: Ranking,
+): boolean {
+  if (home !== undefined) {
+    if (place === home || other === home) return place === home;
+    const [is_close, other_is_close] = [place.pool.name === home.pool.name, other.pool.name === home.pool.name];
+    if (is_close !== other_is_close) return is_close;
+  }
+  if (place.order !== other.order) return place.order < other.order;
+  if (place.weight > 0 !== other.weight > 0) return place.weight > 0;
+  if (hash === undefined || place.pool.name !== other.pool.name)
+    // Two pools of the same score would be mixed.
+    return score !== other_score ? score > other_score : place.pool.name < other.pool.name;
+  return scoreOf(hash, place.seed, weightOf(place, states)) > scoreOf(hash, other.seed, weightOf(other, states));
+}
+
+/** The power of two choices, by requests under way for each share of the weight. */
+function lessBusyFirst(sorted: Place[], { active }: Ranking['states']): void {
+  const [first, second] = sorted as [Place, Place];
+  if (first.order !== second.order || second.weight === 0) return;
+  const load = ({ upstream, weight }: Place) => active(upstream.name) / weight;
+  if (load(second) < load(first)) sorted.splice(0, 2, second, first);
+}
+
+/** Above it one of the clients gives up at once. */
+const RETRY_SECONDS_MAX = 60;
+/** Nobody knows for how long an upstream is drained. */
+const RETRY_SECONDS_DRAINED = 10;
+
+const ALONE = { caller: 'your requests', request: 'this request' } as const;
+
+/**
+ * Whether not even the last upstream is asked. One that is only limited answers at once, and so does one that refuses a credential:
+ * with more than is known here.
+ */
+export function mayNotBeAsked({ because }: Closed, is_alone: boolean): boolean {
+  return because === 'drained' || (because === 'open' && is_alone);
+}
+
+/**
+ * The error where nothing of a route takes requests; its `retry-after` is when the upstream is asked again.
+ * @param holds_state whether the request holds what only this upstream can read
+ */
+export function unavailable(
+  { upstream: { name } }: Pick<Candidate, 'upstream'>,
+  closed: Closed,
+  now: number,
+  holds_state = false,
+): StageError {
+  const { because, until, last, alone } = closed;
+  const seconds = Math.min(RETRY_SECONDS_MAX, Math.max(1, Math.ceil(((until ?? Infinity) - now) / 1000)));
+  const wait = because === 'drained' && until === undefined ? RETRY_SECONDS_DRAINED : seconds;
+  const whose = alone === undefined ? 'it failed too often' : `it failed too often on ${ALONE[alone]}`;
+  const failed = last === undefined ? whose : `${whose} (${last})`;
+  const why = because === 'drained' ? 'an administrator has drained it' : failed;
+  const no_other = holds_state
+    ? 'only it can read the encrypted or stored state in this request'
+    : 'the route has no other that could serve this request';
+  return new StageError(
+    'upstream_unavailable',
+    `The upstream "${name}" is not asked: ${why}, and ${no_other}. Try again in ${wait} s.`,
+    {
+      details: { upstream: name, because, ...(last !== undefined && { last }) },
+      headers: { 'retry-after': String(wait) },
+    },
+  );
 }

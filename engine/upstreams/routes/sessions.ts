@@ -12,18 +12,14 @@ const RESPONSE_HEAD_CHARS = 1000;
 
 /** What tells where a request belongs. */
 export interface Session {
-  /** What the turns of its session have in common. */
   readonly session_key: string | undefined;
   /** Models have prompt caches of their own, and may have routes of their own. */
   readonly model: string;
-  /** The stored response or conversation that it continues. */
   readonly continues: string | undefined;
 }
 
-/** A request that an upstream has begun to answer. */
 interface Served extends Session {
   readonly upstream: string;
-  /** The fact `cache.effective_ttl`. */
   readonly cache_ttl: string | undefined;
   /** Whether the upstreams of its route cannot read each other's state. */
   readonly has_boundaries: boolean;
@@ -32,7 +28,6 @@ interface Served extends Session {
 /** Remembers where sessions were served: for as long as their prompts are kept there, and longer where their state is. */
 export function createSessionKeeper(states: Pick<UpstreamStates, 'home' | 'settle'>) {
   return {
-    /** Notes that an upstream serves a request. */
     keep({ upstream, session_key, model, continues, cache_ttl, has_boundaries }: Served): void {
       if (session_key !== undefined)
         states.settle(homeKey(session_key, model), upstream, cache_ttl === '1h' ? HOUR_SECONDS : SHORT_SECONDS);

@@ -1,7 +1,3 @@
-/**
- * Which upstreams are drained, in the database.
- * @module
- */
 import { actorLabel, type Changing } from '../../audit/admin-changes.ts';
 import type { Drained } from '../../contract/forwarding.ts';
 import { OperationError } from '../../contract/operation-error.ts';

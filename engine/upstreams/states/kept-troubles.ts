@@ -2,10 +2,13 @@
  * What kept requests from upstreams, in the database: every replica writes what it saw itself, and people look at all of it.
  * @module
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock, Log } from '../../contract/services.ts';
+import type { Every } from '../../kit/clock.ts';
 import { REPLICA } from '../../kit/process/replica.ts';
+import { openWriteBehind } from '../../kit/write-behind.ts';
 import type { Database } from '../../store/database.ts';
-import type { Trouble, TroubleSubject } from './trouble.ts';
+import type { Trouble, TroubleSubject } from './upstream-states.ts';
 
 /** A time in which something kept requests from an upstream, as one replica saw it. */
 export interface KeptTrouble {
@@ -22,17 +25,7 @@ export interface KeptTrouble {
   readonly ended_at: Date | null;
   /** How often it began anew: each time that it was tried again in vain is one. */
   readonly times: number;
-  /** The last failure, such as `status 529`. */
   readonly last: string | null;
-}
-
-/** Writes troubles down soon after they were noted. Nothing waits for it. */
-export interface TroubleKeeper {
-  /** Something keeps requests from an upstream, or still does. */
-  note(trouble: Trouble): void;
-  /** It serves again. */
-  end(subject: TroubleSubject): void;
-  close(): void;
 }
 
 interface Period {
@@ -47,7 +40,6 @@ interface Period {
 }
 
 const GAP_MS = 1000;
-const PAUSE_AFTER_FAILURE_MS = 10_000;
 /** What comes again so soon goes on: an account at its limit is served and refused in turn, many times a second. */
 const SAME_MS = 60_000;
 const PERIODS_MAX = 500;
@@ -57,78 +49,55 @@ const TEXT_MAX = 100;
 const KEPT_DAYS = 30;
 const ROWS_MAX = 10_000;
 
-/** Opens what writes down the troubles that this process sees. */
+/** Writes troubles that this process sees down soon after they were noted. Nothing waits for it. */
 export function createTroubleKeeper(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
-}): TroubleKeeper {
-  const { database, clock, log } = options;
-  const periods = new Map<string, Period>();
-  const changed = new Set<Period>();
-  let pause: ReturnType<Clock['after']> | undefined;
-  let is_busy = false;
-  let is_closed = false;
-
-  async function write(): Promise<void> {
-    const told = [...changed];
-    changed.clear();
-    try {
-      await writeTroubles(database, told, clock.now());
-      wait(GAP_MS);
-    } catch (error) {
-      log.debug({ err: error }, 'troubles of upstreams could not be written down yet');
-      for (const period of told) changed.add(period);
-      wait(PAUSE_AFTER_FAILURE_MS);
-    }
-  }
-
-  /** One after the other: a row never goes back to what it was. */
-  function writeWhenDue(): void {
-    if (is_busy || is_closed || changed.size === 0) return;
-    is_busy = true;
-    void write();
-  }
-
-  function wait(ms: number): void {
-    if (is_closed) return;
-    pause = clock.after(ms, () => {
-      is_busy = false;
-      writeWhenDue();
-    });
-    pause.unref();
-  }
+  readonly every?: Every;
+}) {
+  const { database, clock, log, every } = options;
+  const periods = new LRUCache<string, Period>({ max: PERIODS_MAX });
+  const changed = openWriteBehind<Period>({
+    write: (told) => writeTroubles(database, [...told.values()], clock.now()),
+    interval_ms: GAP_MS,
+    max: PERIODS_MAX,
+    when_late: 'troubles of upstreams could not be written down yet',
+    log,
+    every,
+  });
 
   function change(key: string, period: Period): void {
-    // The one that changed last is last, so that the first is the one to forget.
-    periods.delete(key);
     periods.set(key, period);
-    changed.add(period);
-    if (periods.size > PERIODS_MAX) {
-      const [oldest, forgotten] = periods.entries().next().value!;
-      periods.delete(oldest);
-      changed.delete(forgotten);
-    }
-    writeWhenDue();
+    changed.note(`${key} ${period.began_at}`, period);
   }
 
   return {
-    note({ kind, upstream, upstream_model = null, until, last }) {
+    note({ kind, upstream, upstream_model, until, last }: Trouble): void {
       if (upstream.length + (upstream_model?.length ?? 0) > NAME_MAX) return;
       const now = clock.now();
-      const key = keyOf({ kind, upstream, ...(upstream_model !== null && { upstream_model }) });
+      const key = keyOf({ kind, upstream, ...(upstream_model !== undefined && { upstream_model }) });
       const known = periods.get(key);
       const goes_on = known !== undefined && now - (known.ended_at ?? known.until) < SAME_MS;
       const period = goes_on
         ? known
-        : { kind, upstream, upstream_model, began_at: now, until, ended_at: null, times: 0, last: null };
+        : {
+            kind,
+            upstream,
+            upstream_model: upstream_model ?? null,
+            began_at: now,
+            until,
+            ended_at: null,
+            times: 0,
+            last: null,
+          };
       period.until = until;
       period.ended_at = null;
       period.times += 1;
       if (last !== undefined) period.last = last.replace(/[^ -~]/g, '?').slice(0, TEXT_MAX);
       change(key, period);
     },
-    end(subject) {
+    end(subject: TroubleSubject): void {
       const key = keyOf(subject);
       const known = periods.get(key);
       // What was only heard of was not noted.
@@ -136,10 +105,8 @@ export function createTroubleKeeper(options: {
       known.ended_at = clock.now();
       change(key, known);
     },
-    close() {
-      is_closed = true;
-      pause?.close();
-    },
+    flush: changed.flush,
+    close: changed.close,
   };
 }
 

@@ -1,20 +1,25 @@
+import { LRUCache } from 'lru-cache';
 import type { UpstreamConfig } from '../../contract/config.ts';
-import type { AttemptEffect, Drained, Trial, UpstreamStates, Witness } from '../../contract/forwarding.ts';
-import type { Clock, Log } from '../../contract/services.ts';
+import type {
+  AttemptEffect,
+  Closed,
+  Drained,
+  Seen,
+  Trial,
+  UpstreamState,
+  UpstreamStates,
+  Witness,
+} from '../../contract/forwarding.ts';
+import type { Clock, HealthPart, Log } from '../../contract/services.ts';
+import { atMost } from '../../kit/memory.ts';
 import { secretPlace } from '../../kit/secret-names.ts';
-import type { BreakerSurroundings } from './breaker.ts';
-import { type CredentialBreaker, createCredentialBreaker } from './credential-breaker.ts';
-import { describeEntry } from './describe-entry.ts';
-import { createHomes } from './homes.ts';
-import { logRecovery, logTrouble, type Trouble, type TroubleSubject } from './trouble.ts';
 import {
-  createUpstreamEntry,
-  isQuiet,
-  type ModelEntry,
-  placeOf,
-  type UpstreamEntry,
-  whatCloses,
-} from './upstream-entry.ts';
+  type Breaker,
+  type BreakerSurroundings,
+  type CredentialBreaker,
+  createBreaker,
+  createCredentialBreaker,
+} from './breaker.ts';
 
 /** The states of the upstreams of a process, which outlive its configurations. */
 export interface LastingUpstreamStates extends UpstreamStates {
@@ -41,7 +46,6 @@ const HEEDED_LIMIT_MS = 60_000;
 /** Models of an upstream of which others are believed although nobody asked for them here: there would be no end of them. */
 const HEEDED_MODELS_MAX = 200;
 
-/** How trial `n` ended, and whose it was. */
 interface Shown {
   readonly n: number;
   readonly effect: AttemptEffect;
@@ -273,4 +277,327 @@ function heedTrouble(entry: UpstreamEntry, trouble: Trouble, ms: number, now: nu
   if (kind === 'open') model?.breaker.heed(seen, now);
   if (kind === 'unreachable') entry.connect.heed(seen, now);
   if (kind === 'credential') entry.credential.heed(seen, now);
+}
+
+export interface ModelEntry {
+  readonly upstream_model: string;
+  readonly breaker: Breaker;
+  readonly limited: LimitedWindow;
+  limited_told_at: number;
+  /** It does not have the model, as it said itself. */
+  missing_until: number;
+  missing_last: string | undefined;
+  worked_at: number;
+}
+
+/** Address and name of the credential, which have a breaker of their own. */
+export function placeOf({ base_url, api_key_env, auth_token_env }: UpstreamConfig): string {
+  return `${new URL(base_url).href} ${api_key_env ?? auth_token_env ?? ''}`;
+}
+
+export function createUpstreamEntry(
+  upstream: UpstreamConfig,
+  credential: CredentialBreaker,
+  surroundings: (about: TroubleSubject) => BreakerSurroundings,
+) {
+  const { name } = upstream;
+  let settings = upstream.breaker;
+  const models = new Map<string, ModelEntry>();
+  return {
+    name,
+    /** Where it is and with which credential: another place is another upstream, whatever its name. */
+    place: placeOf(upstream),
+    credential,
+    connect: createBreaker(settings, surroundings({ kind: 'unreachable', upstream: name })),
+    models,
+    mode: settings.mode,
+    retry_budget: upstream.retry_budget,
+    active: 0,
+    retries: 0,
+    model(upstream_model: string): ModelEntry {
+      let entry = models.get(upstream_model);
+      if (entry === undefined) {
+        const around = surroundings({ kind: 'open', upstream: name, upstream_model });
+        const breaker = createBreaker(settings, around);
+        const limited = createLimitedWindow(around.latest);
+        entry = {
+          upstream_model,
+          breaker,
+          limited,
+          limited_told_at: Number.NEGATIVE_INFINITY,
+          missing_until: 0,
+          missing_last: undefined,
+          worked_at: Number.NEGATIVE_INFINITY,
+        };
+        models.set(upstream_model, entry);
+      }
+      return entry;
+    },
+    use(next: UpstreamConfig): void {
+      settings = next.breaker;
+      this.mode = settings.mode;
+      this.retry_budget = next.retry_budget;
+      this.connect.use(settings);
+      for (const model of models.values()) {
+        model.breaker.use(settings);
+        model.missing_until = 0;
+      }
+    },
+  };
+}
+
+export type UpstreamEntry = ReturnType<typeof createUpstreamEntry>;
+
+/** Whether all is as it should be, and has been for long: nearly always, and then not even the time has to be known. */
+export function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntry | undefined): boolean {
+  if (!connect.is_quiet || !credential.is_quiet) return false;
+  return model === undefined || (model.breaker.is_quiet && model.limited.is_quiet && model.missing_until === 0);
+}
+
+/**
+ * What speaks against a request to an upstream at a time, the longest-lasting of it; times are those of the breakers.
+ * @param seen_by whose request it is, and which, where that is known
+ */
+export function whatCloses(
+  entry: UpstreamEntry,
+  upstream_model: string,
+  now: number,
+  seen_by: Seen | undefined,
+): Closed | undefined {
+  const { connect, credential, mode } = entry;
+  const model = entry.models.get(upstream_model);
+  let closed: Closed | undefined;
+  const note = (found: Closed) => {
+    if (found.until !== undefined && (closed === undefined || found.until > closed.until!)) closed = found;
+  };
+  if (mode === 'enforce') {
+    note({ because: 'credential', until: credential.until(now), last: credential.last });
+    note({ because: 'open', until: connect.until(now), last: connect.last });
+    if (model !== undefined) {
+      const { breaker } = model;
+      note({ because: 'open', until: breaker.until(now), last: breaker.last });
+      const own = seen_by && breaker.untilFor(seen_by, now);
+      if (own) note({ because: 'open', until: own.until, last: breaker.last, alone: own.whose });
+    }
+  }
+  if (model === undefined) return closed;
+  note({ because: 'limited', until: model.limited.until(now), last: model.limited.last });
+  if (model.missing_until > now)
+    note({ because: 'model_missing', until: model.missing_until, last: model.missing_last });
+  return closed;
+}
+
+const FIRST_MS = 1000;
+const LAST_MS = 30_000;
+/** However long an upstream asks for, it is asked again after this. */
+const LONGEST_MS = 3_600_000;
+
+type LimitedWindow = ReturnType<typeof createLimitedWindow>;
+
+/**
+ * The time in which an upstream has no room for the account of the gateway: not a failure, and nothing is retried by it. Without
+ * a time told by the upstream it lasts 1 s, and doubles up to 30 s for as long as nothing is served.
+ */
+function createLimitedWindow(latest: () => number) {
+  let ends = 0;
+  let next_ms = FIRST_MS;
+  /** Trials up to this one began before the limit was known. */
+  let known_after = 0;
+  let is_limited = false;
+  let last: string | undefined;
+  return {
+    get is_quiet(): boolean {
+      return !is_limited;
+    },
+    until: (now: number) => (is_limited && now < ends ? ends : undefined),
+    /** Trial `n` got 429: until when, if nothing was known of a limit before. */
+    limit(n: number, now: number, detail: string | undefined, retry_after_seconds: number | undefined) {
+      const told_ms = retry_after_seconds === undefined ? undefined : Math.max(retry_after_seconds, 0) * 1000;
+      // Fifty requests that were under way together tell one thing, not fifty.
+      const is_news = !is_limited || n > known_after;
+      if (told_ms === undefined && !is_news) return undefined;
+      const first = !is_limited;
+      ends = Math.max(ends, now + Math.min(told_ms ?? next_ms, LONGEST_MS));
+      if (told_ms === undefined) next_ms = Math.min(next_ms * 2, LAST_MS);
+      is_limited = true;
+      last = detail;
+      known_after = latest();
+      return first ? ends : undefined;
+    },
+    limitUntil(until: number, now: number, why: string | undefined): void {
+      if (until <= Math.max(now, ends)) return;
+      ends = until;
+      is_limited = true;
+      last = why;
+      known_after = latest();
+    },
+    /** Trial `n` was served: whether that ended it. */
+    succeed(n: number): boolean {
+      if (!is_limited || n <= known_after) return false;
+      is_limited = false;
+      ends = 0;
+      next_ms = FIRST_MS;
+      return true;
+    },
+    get last(): string | undefined {
+      return last;
+    },
+  };
+}
+
+/** Some 10 MB when all are there. */
+const HOMES_MAX = 50_000;
+
+interface Home {
+  readonly upstream: string;
+  readonly until: number;
+}
+
+/** Where sessions are at home: the upstream that keeps their prompts. Of the sessions served last, `HOMES_MAX` at most. */
+function createHomes() {
+  const homes = new LRUCache<string, Home>(atMost(HOMES_MAX));
+  return {
+    /** `undefined` when nobody keeps anything of it any more. */
+    of(session: string, now: number): string | undefined {
+      const home = homes.get(session);
+      return home !== undefined && now < home.until ? home.upstream : undefined;
+    },
+    settle: (session: string, upstream: string, until: number) => void homes.set(session, { upstream, until }),
+    keepOnly(upstreams: { has(name: string): boolean }): void {
+      for (const [session, { upstream }] of homes.entries()) if (!upstreams.has(upstream)) homes.delete(session);
+    },
+  };
+}
+
+type Told = Pick<UpstreamState, 'state' | 'until' | 'last'>;
+
+type Epoch = (time: number) => number;
+
+/** A line for the upstream, and one for each model that is not as it should be. */
+export function describeEntry(
+  entry: UpstreamEntry,
+  drained: Drained | undefined,
+  now: number,
+  epoch: Epoch,
+): UpstreamState[] {
+  const { name: upstream, active, models, mode } = entry;
+  const shadow = mode === 'shadow' && { shadow: true as const };
+  const whole: UpstreamState = {
+    upstream,
+    ...(drained === undefined ? wholeState(entry, now, epoch) : { state: 'drained' as const }),
+    active,
+    ...(drained !== undefined && { drained }),
+    ...shadow,
+  };
+  const of_models = [...models.values()].flatMap((model): UpstreamState[] => {
+    const told = modelState(model, now, epoch);
+    return told === undefined ? [] : [{ upstream, upstream_model: model.upstream_model, ...told, ...shadow }];
+  });
+  return [whole, ...of_models];
+}
+
+function wholeState({ credential, connect }: UpstreamEntry, now: number, epoch: Epoch): Told {
+  if (credential.phase(now) !== 'closed') return told('credential', credential.until(now), credential.last, epoch);
+  const phase = connect.phase(now);
+  return phase === 'closed' ? { state: 'closed' } : told(phase, connect.until(now), connect.last, epoch);
+}
+
+function modelState({ breaker, limited, ...model }: ModelEntry, now: number, epoch: Epoch): Told | undefined {
+  const phase = breaker.phase(now);
+  if (phase !== 'closed') return told(phase, breaker.until(now), breaker.last, epoch);
+  const callers = breaker.callersRefused(now);
+  if (callers > 0) {
+    const whose = callers === 1 ? 'one caller' : `${callers} callers`;
+    return told('closed', undefined, `${breaker.last}, for ${whose} alone`, epoch);
+  }
+  const limited_until = limited.until(now);
+  if (limited_until !== undefined) return told('limited', limited_until, limited.last, epoch);
+  if (model.missing_until > now) return told('model_missing', model.missing_until, model.missing_last, epoch);
+  return undefined;
+}
+
+function told(state: Told['state'], until: number | undefined, last: string | undefined, epoch: Epoch): Told {
+  return { state, ...(until !== undefined && { until: epoch(until) }), ...(last !== undefined && { last }) };
+}
+
+/** What keeps requests from an upstream for a while, as other processes are told it. */
+export interface Trouble {
+  readonly kind: 'open' | 'unreachable' | 'credential' | 'limited';
+  readonly upstream: string;
+  readonly upstream_model?: string;
+  /** Name of the variable with the credential, where it is about that. */
+  readonly credential?: string;
+  /** Milliseconds since the epoch. */
+  readonly until: number;
+  /** For people, such as `status 529`. */
+  readonly last?: string;
+  /** For how long nothing had succeeded when it opened. */
+  readonly failing_ms?: number;
+}
+
+export type TroubleSubject = Omit<Trouble, 'until' | 'last' | 'failing_ms'>;
+
+const WHAT: Readonly<Record<Trouble['kind'], string>> = {
+  open: 'an upstream fails for this model',
+  unreachable: 'no connection can be made to an upstream',
+  credential: 'an upstream refuses the credential of the gateway',
+  limited: 'an upstream has no room for the account of the gateway (429)',
+};
+
+/** Says in the log that trouble began; once, until it is over. */
+export function logTrouble(log: Log, { kind, until, failing_ms: _, ...about }: Trouble, is_enforced: boolean): void {
+  const fields = { ...about, until: new Date(until).toISOString() };
+  const message =
+    is_enforced || kind === 'limited'
+      ? `${WHAT[kind]}; it is left out until it may be tried again`
+      : `${WHAT[kind]}; it is used all the same (breaker.mode: shadow)`;
+  if (kind === 'credential') log.error(fields, message);
+  else if (kind === 'limited') log.info(fields, message);
+  else log.warn(fields, message);
+}
+
+export function logRecovery(log: Log, { kind, ...about }: TroubleSubject, open_ms: number): void {
+  const message = kind === 'credential' ? 'an upstream takes the credential again' : 'an upstream serves again';
+  log.info({ ...about, seconds: Math.round(open_ms / 1000) }, message);
+}
+
+/** From the one that says most about an upstream to what it should be. */
+const WORST_FIRST: readonly UpstreamState['state'][] = [
+  'drained',
+  'credential',
+  'open',
+  'half_open',
+  'limited',
+  'model_missing',
+  'closed',
+];
+
+const rank = ({ state }: UpstreamState) => WORST_FIRST.indexOf(state);
+
+/** Of two equally bad ones the one that ends first, for then something is tried. */
+function worse(a: UpstreamState, b: UpstreamState): UpstreamState {
+  const by_state = rank(a) - rank(b);
+  if (by_state !== 0) return by_state < 0 ? a : b;
+  return (b.until ?? Number.POSITIVE_INFINITY) < (a.until ?? Number.POSITIVE_INFINITY) ? b : a;
+}
+
+/**
+ * What anybody may know about the upstreams, by name: the worst that is known of each, until when (ISO 8601), and of how many
+ * models where it is not the upstream as a whole; `mode` is told where breakers only tell. No host, no model, and no word of what failed.
+ */
+export function tellUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['told']> {
+  const by_name = Map.groupBy(states, ({ upstream }) => upstream);
+  return Object.fromEntries([...by_name].map(([name, all]) => [name, tellOne(all)]));
+}
+
+function tellOne(states: readonly UpstreamState[]): Readonly<Record<string, string | number>> {
+  const whole = states.filter(({ upstream_model, state }) => upstream_model === undefined && state !== 'closed');
+  const { state, until, upstream_model, shadow } = (whole.length > 0 ? whole : states).reduce(worse);
+  const models = states.filter((other) => other.upstream_model !== undefined && other.state === state).length;
+  return {
+    state,
+    ...(until !== undefined && { until: new Date(until).toISOString() }),
+    ...(shadow && { mode: 'shadow' }),
+    ...(upstream_model !== undefined && state !== 'closed' && { models }),
+  };
 }

@@ -54,7 +54,6 @@ export function createProxyTransport({ url, proxy: passed, connect_seconds, cloc
   const agent = agentOf({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: 'lifo' });
   // The agent has one destination. Node would put its name together from all connection options at every request.
   agent.getName = () => url.origin;
-  /** For requests that must not get a connection that somebody had before. */
   const fresh = agentOf({});
   const proxy = createProxyServer({});
   proxy.on('proxyReq', (request, req, _res, _options, socket) => asAttempt(req).onSocket(request, socket));
@@ -104,7 +103,6 @@ function asAttempt(req: IncomingMessage): Attempt {
   return req as unknown as Attempt;
 }
 
-/** What an attempt needs of its client. */
 interface Surroundings {
   readonly clock: Clock;
   readonly reachability: Reachability;

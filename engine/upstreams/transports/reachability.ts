@@ -9,7 +9,6 @@ const SUSPICION_MS = 30_000;
 /** The longest that a new connection may take meanwhile. */
 export const PROBE_MS = 1000;
 
-/** Whether connections to one upstream can be made at all. */
 export interface Reachability {
   /**
    * Ends a connection that is not ready in time, TLS included. After one that was not, a single request at a time probes the

@@ -2,26 +2,21 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock } from '../../contract/services.ts';
 import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 
-/** What is sent to an upstream. */
 export interface OutgoingRequest {
   readonly method: string;
-  /** Path and query as they travel. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
-/** A request on its way. */
 export interface Sending {
   /** The head of the answer. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or what `abandon` was given. */
   readonly answer: Promise<UpstreamResponse>;
   /** How often it was sent, as far as any of it may have reached the upstream; 0 while nothing has. */
   readonly attempts: number;
-  /** Why it was sent a second time. */
   readonly resent: 'stale_socket' | undefined;
   /** Whether the operating system has all of the body, so that nobody reads it here any more. */
   readonly body_is_sent: boolean;
-  /** Gives the request up unless it is answered. */
   abandon(reason: Error): void;
   /** Lets go of the body: it is not sent again. */
   forgetBody(): void;
@@ -36,7 +31,6 @@ export interface Transport {
   close(): void;
 }
 
-/** What a transport is made from. */
 export interface TransportOptions {
   readonly url: URL;
   /** The HTTP proxy in between: it opens a tunnel to an https URL, and reads requests for others. */

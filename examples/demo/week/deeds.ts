@@ -1,10 +1,8 @@
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import type { CounterName } from '../../../engine/contract/services.ts';
 import { listPeople, rebindAs } from '../../../engine/identity/sessions/bindings.ts';
-import { rotateToken } from '../../../engine/identity/tokens/rotate-token.ts';
-import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
-import { grantLimit } from '../../../engine/money/limits/limit-grants.ts';
-import { setLimit } from '../../../engine/money/limits/limit-settings.ts';
+import { createToken, revokeToken, rotateToken } from '../../../engine/identity/tokens/tokens.ts';
+import { grantLimit, setLimit } from '../../../engine/money/limits/limit-settings.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { drainUpstream, resumeUpstream } from '../../../engine/upstreams/states/drained-upstreams.ts';
 import type { MovableClock } from './clock.ts';

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { applyPatch } from 'diff';
-import { diffFiles, diffRules } from '../../../engine/admin/config/diff.ts';
-import { shadowRules } from '../../../engine/admin/config/shadow-rules.ts';
+import { diffFiles, diffRules, shadowRules } from '../../../engine/admin/config.ts';
 import type { KeptFile, KeptRule } from '../../../engine/audit/config-loads.ts';
 
 const file = (name: string, text: string | null, digest: string | null = null): KeptFile => ({ name, text, digest });

@@ -15,8 +15,6 @@ export interface RequestsJob extends Target {
   readonly body: BodyName;
   readonly connections: number;
   readonly duration_ms: number;
-  /** Whether each connection is a coding client with a session of its own, and says so. */
-  readonly sessions?: boolean;
 }
 
 export interface RequestsResult {
@@ -85,10 +83,10 @@ async function requests(job: RequestsJob): Promise<RequestsResult> {
   let failed = 0;
   const started = performance.now();
   const deadline = started + job.duration_ms;
-  const run = (index: number) =>
+  const parts = prepare(job, body);
+  const run = () =>
     new Promise<void>((resolve) => {
       const connection = connect(job.url);
-      const parts = prepare(job, body, job.sessions ? { 'x-claude-code-session-id': `session-${index}` } : {});
       const next = (exchange?: Exchange) => {
         if (exchange?.failed) failed++;
         else if (exchange) latencies.push(exchange.ended_at - exchange.sent_at);
@@ -99,7 +97,7 @@ async function requests(job: RequestsJob): Promise<RequestsResult> {
       };
       next();
     });
-  await Promise.all(Array.from({ length: job.connections }, (_, index) => run(index)));
+  await Promise.all(Array.from({ length: job.connections }, run));
   const seconds = (performance.now() - started) / 1000;
   return {
     requests: latencies.length,

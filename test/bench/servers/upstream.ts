@@ -1,7 +1,6 @@
 /**
  * The static upstream of the bench: reads and drops the body, then answers a fixed Messages response, or a stream of
- * as many events as the `x-bench-events` header asks for, one every `x-bench-interval` milliseconds; `x-bench-delay` has it wait that long first.
- * Its one argument is the port, whichever is free unless given.
+ * as many events as the `x-bench-events` header asks for, one every `x-bench-interval` milliseconds.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -75,13 +74,8 @@ function answer(req: IncomingMessage, res: ServerResponse): void {
     stream(res, events, Number(req.headers['x-bench-interval']));
     return;
   }
-  const send = () => {
-    res.writeHead(200, { ...HEAD, 'content-type': 'application/json', 'content-length': ANSWER.length });
-    res.end(ANSWER);
-  };
-  const delay_ms = Number(req.headers['x-bench-delay'] ?? 0);
-  if (delay_ms > 0) setTimeout(send, delay_ms);
-  else send();
+  res.writeHead(200, { ...HEAD, 'content-type': 'application/json', 'content-length': ANSWER.length });
+  res.end(ANSWER);
 }
 
 const server = createServer((req, res) => {
@@ -90,7 +84,7 @@ const server = createServer((req, res) => {
 });
 server.on('connection', (socket) => socket.setNoDelay(true));
 server.keepAliveTimeout = 600_000;
-server.listen(Number(process.argv[2] ?? 0), '127.0.0.1', () => {
+server.listen(0, '127.0.0.1', () => {
   const { port } = server.address() as AddressInfo;
   serveParent({ url: `http://127.0.0.1:${port}` }, {}, async () => {
     server.close();

@@ -1,15 +1,178 @@
+/** `appscli audit`: records by what is asked for, new ones as they come, and who changed what. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { bearer, send } from '../../e2e/support/client.ts';
+import { before, describe, it, test } from 'node:test';
+import { describeRecord } from '../../../engine/cli/audit.ts';
+import { adminBench } from '../../http/admin/support.ts';
 import { until } from '../../support/until.ts';
-import { commandBench } from '../sign-in/with-gateway.ts';
+import { assertNarrow, commandsOf } from '../at-gateway.ts';
+import { commandBench } from '../command-bench.ts';
+import { cli } from '../support.ts';
+import { auditBench, REFUSED } from './audit-bench.ts';
 
-const bench = commandBench();
+const api = adminBench();
+const commands = commandBench();
+
+const ACCESS = {
+  rules: [
+    { name: 'no-preview', when: { '===': [{ var: 'principal.project' }, 'payments'] }, message: 'No.' },
+    { name: 'office-hours', when: { '===': [{ var: 'principal.project' }, 'search'] }, mode: 'shadow' },
+  ],
+};
+
+const bench = auditBench({ access: ACCESS });
+
+before(async () => {
+  const { write } = bench;
+  await write('a', 24 * 20, { user: 'ann@example.com', token_id: 'tok_a' });
+  const by_rule = { status: 403, error: 'forbidden', refused_by: 'access rule no-preview' };
+  await write('b', 30, { ...REFUSED, ...by_rule, user: 'ann@example.com', stage: 'resolve-route' });
+  await write('c', 29, { user: 'bob@example.com', shadow: ['access:no-preview', 'spend:few'], route_rule: 'large' });
+  const by_limit = { status: 429, error: 'spend_limit_exceeded', spend_rule: 'few', stage: 'check-budget' };
+  await write('d', 28, { ...REFUSED, ...by_limit, user: 'bob@example.com' });
+  const by_stage = { status: 400, error: 'invalid_request', stage: 'refuse-large' };
+  await write('e', 27, { ...REFUSED, ...by_stage, user: 'ann@example.com', model: 'mapped-1' });
+  await write('f', 26, {
+    user: 'cleo@example.com',
+    shadow: ['refuse-large'],
+    model: 'x 1  403  ann',
+    losses: ['seed'],
+  });
+  await write('0', 25, { ...REFUSED, user: null, model: null, status: 401, error: 'credential_invalid' });
+  await write('1', 24, { user: 'ann@example.com', status: 529, cost_usd: undefined, sends: 2 });
+  await write('2', 1, { user: 'ann@example.com', aborted: true, shadow: [] });
+});
+const tail = (...arguments_: string[]) =>
+  cli(['audit', 'tail', ...arguments_, '--config', bench.config_file], { env: bench.env });
+
+/** The letters of the records that are found, oldest first. */
+async function found(...arguments_: string[]): Promise<string> {
+  const { stdout, stderr, exit_code } = await tail(...arguments_, '--json');
+  assert.equal(exit_code, 0, stderr);
+  const lines = stdout.split('\n').filter(Boolean);
+  return lines.map((line) => JSON.parse(line).request_id[0]).join('');
+}
+
+describe('audit tail', () => {
+  it('finds by time, person, model, token and status, all of which must hold', async () => {
+    assert.equal(await found(), 'abcdef012');
+    assert.equal(await found('-n', '2'), '12');
+    assert.equal(await found('--since', '7d'), 'bcdef012');
+    assert.equal(await found('--since', '7d', '--until', '25h'), 'bcdef0');
+    assert.equal(await found('--user', 'Ann@Example.com'), 'abe12');
+    assert.equal(await found('--user', 'bob@example.com', '--user', 'cleo@example.com'), 'cdf');
+    assert.equal(await found('--model', 'mapped-1'), 'e');
+    assert.equal(await found('--user', 'bob@example.com', '--model', 'mapped-1'), '');
+    assert.equal(await found('--token', 'tok_a'), 'a');
+    assert.equal(await found('--status', '4xx'), 'bde0');
+    assert.equal(await found('--status', '529', '--user', 'ann@example.com'), '1');
+  });
+
+  it('finds what was refused or failed, by its code where one is given', async () => {
+    assert.equal(await found('--error'), 'bde01');
+    assert.equal(await found('--error', 'forbidden'), 'b');
+    assert.equal(await found('--error', 'forbidden', '--error', 'invalid_request', '--user', 'ann@example.com'), 'be');
+  });
+
+  it('finds what a rule refused, and what it would have refused in shadow mode', async () => {
+    assert.equal(await found('--rule', 'no-preview'), 'bc');
+    assert.equal(await found('--rule', 'access:no-preview'), 'bc');
+    assert.equal(await found('--rule', 'few'), 'cd');
+    assert.equal(await found('--rule', 'refuse-large'), 'ef');
+    assert.equal(await found('--rule', 'messages/refuse-large'), 'ef');
+    assert.equal(await found('--rule', 'responses/refuse-large'), '');
+    assert.equal(await found('--rule', 'large'), 'c');
+    assert.equal(await found('--rule', 'few', '--rule', 'refuse-large'), 'cdef');
+    assert.equal(await found('--shadow'), 'cf');
+    assert.equal(await found('--shadow', 'few'), 'c');
+    assert.equal(await found('--shadow', 'access:no-preview', '--user', 'cleo@example.com'), '');
+    assert.equal(await found('--rule', 'no-preview', '--error'), 'b');
+  });
+
+  it('tells what refused a request, and what held in shadow mode, within 80 columns', async () => {
+    const { stdout } = await tail('--since', '7d');
+    const told = stdout
+      .replaceAll(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/gm, 'TIME')
+      .replaceAll(/\b([0-9a-f])[0-9a-f]{7}-[0-9a-f-]{27}/g, '$1');
+    assert.equal(
+      told,
+      `TIME  403  ann@example.com  coder-1
+    refused by access rule no-preview (forbidden)
+    3 ms, id b
+TIME  200  bob@example.com  coder-1 at main by rule large
+    in shadow mode: access:no-preview, spend:few
+    0.0042 USD, 310 ms, id c
+TIME  429  bob@example.com  coder-1
+    refused by limit few (spend_limit_exceeded)
+    3 ms, id d
+TIME  400  ann@example.com  mapped-1
+    refused by stage refuse-large (invalid_request)
+    3 ms, id e
+TIME  200  cleo@example.com  "x 1  403  ann" at main
+    in shadow mode: refuse-large
+    translation: seed
+    0.0042 USD, 310 ms, id f
+TIME  401  unknown caller  messages
+    refused (credential_invalid)
+    3 ms, id 0
+TIME  529  ann@example.com  coder-1 at main
+    main answered so
+    sent 2 times
+    310 ms, id 1
+TIME  200  ann@example.com  coder-1 at main
+    the client went away
+    0.0042 USD, 310 ms, id 2
+`,
+    );
+    for (const line of stdout.split('\n')) assert.ok(line.length <= 80, line);
+  });
+
+  it('tells who sent them, how many and how many were refused', async () => {
+    const { stdout } = await tail('--since', '7d', '--rule', 'no-preview', '--rule', 'refuse-large', '--who');
+    assert.match(
+      stdout,
+      /^WHO +REQUESTS +REFUSED +LAST \(UTC\)\nann@example\.com +2 +2 +\S+ \S+\nbob@example\.com +1 +0 .+\ncleo@example\.com +1 +0 .+\n$/,
+    );
+    const json = await tail('--since', '7d', '--rule', 'no-preview', '--user', 'bob@example.com', '--who', '--json');
+    const { person, requests, refused } = JSON.parse(json.stdout);
+    assert.deepEqual([person, requests, refused], ['bob@example.com', 1, 0]);
+  });
+
+  it('says where nothing fits, and which names gateway.yaml does not have', async () => {
+    const nothing = await tail('--rule', 'no-prevew', '--since', '2d', '--model', 'coder-2');
+    assert.equal(nothing.exit_code, 0);
+    assert.equal(nothing.stdout, '');
+    assert.match(
+      nothing.stderr,
+      /^No record since \d{4}-\d\d-\d\d \d\d:\d\d fits\.\ngateway\.yaml has no model coder-2: did you mean `coder-1`\?\ngateway\.yaml has no rule or limit no-prevew: did you mean `no-preview`\?\n$/,
+    );
+    // It may be a stage of a pipeline, which is not looked at.
+    const stage = await tail('--rule', 'refuse-tables');
+    assert.match(stage.stderr, /has no rule or limit refuse-tables: if it is no stage either, /);
+    const rest = await tail('--user', 'ann@example.com', '-n', '2');
+    assert.equal(rest.stderr, 'There are more; try -n 10.\n');
+  });
+
+  it('refuses options that mean nothing', async () => {
+    const refused: readonly [options: string[], message: RegExp][] = [
+      [['--error', 'spend_limit_exceded'], /did you mean `spend_limit_exceeded`\?/],
+      [['--status', '4'], /Write a status such as 403, or a class of them: 4xx/],
+      [['--user', 'ann'], /Write an e-mail address/],
+      [['--since', 'monday'], /Write 7d, 12h or 90m for a time ago, or a date/],
+      [['--since', '1d', '--until', '2d'], /--since must be before --until/],
+      [['--follow', '--until', '1d'], /--follow' cannot be used with option '--until/],
+    ];
+    for (const [options, message] of refused) {
+      const { exit_code, stderr, stdout } = await tail(...options);
+      assert.deepEqual([exit_code, stdout], [64, ''], stderr);
+      assert.match(stderr, message);
+    }
+  });
+});
 
 test('audit tail prints the latest records, oldest first, and --json one object per line', async () => {
-  const token = await bench.newToken({ user: 'ivan@example.com' });
-  const ids = [await bench.request(token), await bench.request(token)];
-  const { stdout } = await bench.succeed('audit', 'tail', '-n', '2', '--json');
+  const token = await commands.newToken({ user: 'ivan@example.com' });
+  const ids = [await commands.request(token), await commands.request(token)];
+  const { stdout } = await commands.succeed('audit', 'tail', '-n', '2', '--json');
   const records = stdout
     .trimEnd()
     .split('\n')
@@ -32,37 +195,26 @@ test('audit tail prints the latest records, oldest first, and --json one object 
       },
     );
   }
-  const readable = (await bench.succeed('audit', 'tail', '-n', '1')).stdout;
+  const readable = (await commands.succeed('audit', 'tail', '-n', '1')).stdout;
   assert.match(readable, /^\S+ {2}200 {2}ivan@example\.com {2}coder-1 at main\n {4}[\d.]+ USD, \d+ ms, id \S+\n$/);
 });
 
 test('audit tail leaves out what a record does not tell', async () => {
   const record = { request_id: 'sparse', user: 'sparse@example.com', status: 200 };
-  await bench.gateway.database.knex('audit_log').insert({ at: new Date(), request_id: 'sparse', record });
-  const { stdout } = await bench.succeed('audit', 'tail', '-n', '1');
+  await commands.gateway.database.knex('audit_log').insert({ at: new Date(), request_id: 'sparse', record });
+  const { stdout } = await commands.succeed('audit', 'tail', '-n', '1');
   assert.match(stdout, / 200 {2}sparse@example\.com {2}no model\n {4}id sparse\n$/);
   assert.doesNotMatch(stdout, /undefined|NaN/);
 });
 
-test('audit tail tells the rules of a translation that applied', async () => {
-  const token = await bench.newToken({ user: 'lena@example.com' });
-  const body = JSON.stringify({ model: 'coder-1', seed: 7, messages: [{ role: 'user', content: 'Hello' }] });
-  const { headers } = await send(bench.gateway.url, { path: '/v1/chat/completions', headers: bearer(token), body });
-  const text = await until('the request is in the audit log', async () => {
-    const { stdout } = await bench.succeed('audit', 'tail');
-    return stdout.includes(String(headers['x-gateway-request-id'])) && stdout;
-  });
-  assert.match(text, /lena@example\.com {2}coder-1 at main\n {4}translation: seed\n/);
-});
-
 test('audit tail --follow goes on with new records that fit until Ctrl-C', async () => {
-  const token = await bench.newToken({ user: 'judy@example.com' });
-  const other = await bench.newToken({ user: 'mona@example.com' });
-  const tail = bench.start('audit', 'tail', '-n', '0', '--follow', '--json', '--user', 'judy@example.com');
+  const token = await commands.newToken({ user: 'judy@example.com' });
+  const other = await commands.newToken({ user: 'mona@example.com' });
+  const tail = commands.start('audit', 'tail', '-n', '0', '--follow', '--json', '--user', 'judy@example.com');
   // It follows from the moment it has connected, which only its first record shows.
   const seen = await until('the tail prints a new record', async () => {
-    await bench.request(other);
-    await bench.request(token);
+    await commands.request(other);
+    await commands.request(token);
     return tail.stdout().includes('judy@example.com');
   });
   assert.equal(seen, true);
@@ -73,15 +225,88 @@ test('audit tail --follow goes on with new records that fit until Ctrl-C', async
 });
 
 test('a reader that goes away ends a command quietly', async () => {
-  await bench.request(await bench.newToken({ user: 'kim@example.com' }));
-  const tail = bench.start('audit', 'tail', '-n', '1000', '--follow', '--json');
+  await commands.request(await commands.newToken({ user: 'kim@example.com' }));
+  const tail = commands.start('audit', 'tail', '-n', '1000', '--follow', '--json');
   await until('the tail prints', () => tail.stdout() !== '');
   tail.process.stdout!.destroy();
-  const token = await bench.newToken({ user: 'kim@example.com' });
+  const token = await commands.newToken({ user: 'kim@example.com' });
   await until('the tail has ended', async () => {
-    await bench.request(token);
+    await commands.request(token);
     return tail.process.exitCode !== null;
   });
   assert.equal(tail.process.exitCode, 0);
   assert.equal(tail.stderr(), '');
+});
+
+test('a record without a model tells the path where the protocol says nothing, and cannot command the terminal', () => {
+  const at = new Date('2026-11-24T12:32:11.988Z');
+  const shown = (protocol: string, path: string) =>
+    describeRecord({ at, record: { user: 'ann@example.com', status: 404, model: null, protocol, path } }, 80).join(
+      '\n',
+    );
+  assert.match(shown('none', '/v1/image'), / {2}404 {2}ann@example\.com {2}\/v1\/image$/m);
+  assert.match(shown('messages', '/v1/image'), / {2}messages$/m);
+  assert.ok(!shown('none', '/v1/\u001b[31mred').includes('\u001b'));
+});
+
+test('audit changes tells who did what in 80 columns, the oldest first', async () => {
+  const user = 'somebody-with-a-long-name@department.example.com';
+  const wish = ['--user', user, '--group', 'all', '--name', 'a long name of a device', '--team', 'search'];
+  const created = await commands.succeed('tokens', 'create', ...wish, '--json');
+  const { id, token } = JSON.parse(created.stdout);
+  await commands.succeed('tokens', 'rotate', id);
+  const { stdout } = await commands.succeed('audit', 'changes');
+  assertNarrow(stdout);
+  assert.match(stdout, new RegExp(`^20\\S+Z  token\\.create  ${id}\\n    \\S+@\\S+ at the command line made `, 'm'));
+  assert.match(
+    stdout.replace(/\s+/g, ' '),
+    /token\.rotate tok_\w+ \S+@\S+ at the command line replaced the access token tok_\w+ by tok_\w+; the old one works until 20/,
+  );
+  assert.ok(stdout.indexOf('token.create') < stdout.indexOf('token.rotate'));
+  assert.ok(!stdout.includes(token.slice(3, 12)));
+});
+
+test('audit changes --json prints one object per line, as many as asked for, from a moment on', async () => {
+  for (const name of ['a', 'b', 'c']) {
+    await commands.succeed('tokens', 'create', '--user', 'x@example.com', '--group', 'all', '--name', name);
+  }
+  const { stdout } = await commands.succeed('audit', 'changes', '-n', '2', '--json');
+  const names = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line).after.name);
+  assert.deepEqual(names, ['b', 'c']);
+  const later = await commands.succeed('audit', 'changes', '--since', '2100-01-01');
+  assert.equal(later.stderr, 'Nothing was changed.\n');
+});
+
+test('audit changes finds what somebody did to somebody', async () => {
+  for (const user of ['ida@example.com', 'jon@example.com']) {
+    await commands.succeed('tokens', 'create', '--user', user, '--group', 'all', '--name', 'desk');
+  }
+  await commands.succeed('tokens', 'revoke', '--user', 'ida@example.com', '--name', 'desk');
+  const actions = async (...filter: string[]) => {
+    const { stdout } = await commands.succeed('audit', 'changes', '--json', ...filter);
+    return stdout
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line).action);
+  };
+  assert.deepEqual(await actions('--subject', 'ida@example.com'), ['token.create', 'token.revoke']);
+  assert.deepEqual(await actions('--subject', 'ida@example.com', '--action', 'token.revoke'), ['token.revoke']);
+  assert.deepEqual(await actions('--subject', 'ida@example.com', '--actor', 'nobody@example.com'), []);
+  const misspelt = await commands.run('audit', 'changes', '--action', 'token.revok');
+  assert.equal(misspelt.exit_code, 64);
+  assert.match(misspelt.stderr, /token\.revoke/);
+});
+
+test('audit changes --base-url asks a running gateway, which tells administrators', async () => {
+  for (const name of ['one', 'two', 'three']) await api.ask('bob', 'POST', '/admin/api/tokens', { name });
+  const { stdout } = await commandsOf('root', api.url)('audit', 'changes', '-n', '2');
+  assertNarrow(stdout);
+  assert.match(
+    stdout,
+    /^2026-03-10T12:00:00\.000Z {2}token\.create .*\n {4}bob@example\.com made the access token "two" of their own, group coders\n/,
+  );
+  assert.match((await commandsOf('bob', api.url)('audit', 'changes')).stderr, /for administrators/);
 });

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { type TestContext, test } from 'node:test';
 import type { AuthConfig, OidcConfig } from '../../../engine/contract/config.ts';
 import { checkLive } from '../../../engine/doctor/host/live/check-live.ts';
-import type { LiveCheck } from '../../../engine/doctor/host/live/live-check.ts';
+import type { LiveCheck } from '../../../engine/doctor/host/live/probe.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';

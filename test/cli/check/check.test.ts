@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { symlinkSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { defineStage } from '../../../engine/api.ts';
-import { type CheckOptions, runCheck } from '../../../engine/cli/check/check.ts';
-import type { LiveCheck } from '../../../engine/doctor/host/live/live-check.ts';
+import { type CheckOptions, runCheck } from '../../../engine/cli/check.ts';
+import type { LiveCheck } from '../../../engine/doctor/host/live/probe.ts';
 import { stages as shipped } from '../../../stages/index.ts';
 import { createProject, GATEWAY, type Project, pipelineYaml } from '../../load/support/project.ts';
 

@@ -1,33 +1,14 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
-import type { Input } from '../../../engine/cli/client/client-input.ts';
-import {
-  type Backend,
-  createBackend,
-  type ScriptedGateway,
-  startScriptedGateway,
-} from '../../client/scripted-gateway.ts';
+import { type ScriptedGateway, startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { cli, startCli } from '../support.ts';
+import { backend, buildCli, codingCli, home, messages, read, typing, useBackend } from './set-up.ts';
 
 const TOKEN = 'gw_planted_token_1';
 const WINDOW = { contextWindow: 500_000 };
 
-let backend: Backend;
-beforeEach(() => {
-  backend = createBackend();
-});
-
-const home = (...parts: string[]) => join(backend.home, ...parts);
-
-/** Nobody is there, and nothing is on standard input. */
-const typing = (): Input => ({
-  answers: false,
-  line: async () => assert.fail('somebody was asked'),
-  all: async () => assert.fail('standard input was read'),
-});
+useBackend();
 
 describe('a gateway that is asked first', () => {
   let gateway: ScriptedGateway;
@@ -49,7 +30,6 @@ describe('a gateway that is asked first', () => {
   test('says the window that each client is told, unless somebody knows better', async () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, write: true, apiKey: TOKEN } as const;
-    const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
     await buildCli(backend.context, asked, { input: typing() });
     assert.match(read('.buildcli', 'config.toml'), /^context_window = 200000$/m);
     await codingCli(backend.context, asked, { input: typing() });
@@ -62,7 +42,6 @@ describe('a gateway that is asked first', () => {
   });
 
   test('is asked for the window without --check, too; where it does not tell, what clients assume is written and said', async () => {
-    const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
     const asked = { baseUrl: gateway.url, model: 'coder-1', write: true, apiKey: TOKEN } as const;
     for (const [answer, window] of [
       [{ body: { id: 'coder-1', context_window: 128_000 } }, 128_000],

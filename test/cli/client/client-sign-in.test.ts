@@ -1,43 +1,26 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { beforeEach, describe, test } from 'node:test';
-import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
-import type { Input } from '../../../engine/cli/client/client-input.ts';
-import { removeClient } from '../../../engine/cli/client/client-remove.ts';
+import { existsSync, statSync } from 'node:fs';
+import { describe, test } from 'node:test';
+import { removeClient } from '../../../engine/cli/client/client.ts';
 import { helperLine } from '../../../engine/client-files/key-helper.ts';
 import { parseToml } from '../../../engine/client-files/toml-text.ts';
 import { held, keep } from '../../client/keep-credentials.ts';
-import { type Backend, createBackend, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { startCli } from '../support.ts';
+import { backend, buildCli, codingCli, home, messages, put, read, typing, useBackend } from './set-up.ts';
 
 const BASE = 'https://gateway.example.com/llm';
 const PROGRAM = { runtime: '/opt/node 24/bin/node', script: "/home/o'neil/appscli.js" };
-const NOBODY: Input = {
-  answers: false,
-  line: async () => assert.fail('somebody was asked'),
-  all: async () => assert.fail('standard input was read'),
-};
-const HERE = { input: NOBODY, program: PROGRAM };
+const HERE = { input: typing(), program: PROGRAM };
 const MODEL = { model: 'coder-1', contextWindow: 200_000 };
 
-let backend: Backend;
-beforeEach(() => {
-  backend = createBackend();
-});
+useBackend();
 
-const home = (...parts: string[]) => join(backend.home, ...parts);
-const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
 const settings = () => JSON.parse(read('.client', 'settings.json'));
 
 /** What a TOML text says, in objects that compare with ours. */
 const parse = (text: string) => JSON.parse(JSON.stringify(parseToml(text)));
-
-function put(text: string, ...parts: string[]): void {
-  mkdirSync(dirname(home(...parts)), { recursive: true });
-  writeFileSync(home(...parts), text);
-}
 
 /** A profile whose files for every machine are in the home of the test. */
 function managedProfile(): string {

@@ -1,43 +1,26 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { beforeEach, describe, test } from 'node:test';
+import { existsSync, statSync } from 'node:fs';
+import { describe, test } from 'node:test';
 import { parse } from '@decimalturn/toml-patch';
-import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
-import type { Input } from '../../../engine/cli/client/client-input.ts';
-import { removeClient } from '../../../engine/cli/client/client-remove.ts';
+import { removeClient } from '../../../engine/cli/client/client.ts';
 import { token } from '../../../engine/cli/sign-in/token.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { held, keep, NOW } from '../../client/keep-credentials.ts';
-import { type Backend, createBackend, startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { cli } from '../support.ts';
+import { backend, buildCli, codingCli, home, messages, piped, put, read, useBackend } from './set-up.ts';
 
 const BASE = 'https://gateway.example.com';
 const TOKEN = 'gw_planted_token_1';
 const HEADER = `Authorization=Bearer ${TOKEN}`;
 
-let backend: Backend;
-beforeEach(() => {
-  backend = createBackend();
-});
+useBackend();
 
-const nobody: Input = {
-  answers: false,
-  line: async () => assert.fail('somebody was asked'),
-  all: async () => TOKEN,
-};
-const surroundings = { input: nobody, program: { runtime: '/opt/node', script: '/opt/appscli.js' } };
+const surroundings = { input: piped(TOKEN), program: { runtime: '/opt/node', script: '/opt/appscli.js' } };
 const ANOTHER_HEADER = 'Authorization=Bearer gw_planted_token_2';
-const another = { ...surroundings, input: { ...nobody, all: async () => 'gw_planted_token_2' } };
-const home = (...parts: string[]) => join(backend.home, ...parts);
-const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
+const another = { ...surroundings, input: piped('gw_planted_token_2') };
 /** What a TOML file says, as plain objects. */
 const readToml = (...parts: string[]) => JSON.parse(JSON.stringify(parse(read(...parts))));
-
-function put(text: string, ...parts: string[]): void {
-  mkdirSync(dirname(home(...parts)), { recursive: true });
-  writeFileSync(home(...parts), text);
-}
 
 const SIGNALS = ['metrics', 'logs'] as const;
 const wish = { baseUrl: BASE, model: 'coder-1', contextWindow: 500_000, write: true, telemetry: SIGNALS } as const;

@@ -1,44 +1,14 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { beforeEach, describe, test } from 'node:test';
-import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
-import type { Input } from '../../../engine/cli/client/client-input.ts';
-import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { backend, buildCli, codingCli, home, messages, piped, put, read, typing, useBackend } from './set-up.ts';
 
 const BASE = 'https://gateway.example.com';
 const TOKEN = 'gw_planted_token_1';
 const VENDOR_NAMES = join(import.meta.dirname, '..', '..', '..', 'examples', 'profiles', 'vendor-names.yaml');
 
-let backend: Backend;
-beforeEach(() => {
-  backend = createBackend();
-});
-
-/** Somebody who types these lines; nobody, without any. */
-function typing(...lines: string[]): Input & { readonly asked: string[] } {
-  const asked: string[] = [];
-  return {
-    asked,
-    answers: lines.length > 0,
-    line: async (question, hidden) => {
-      asked.push(`${hidden ? 'hidden ' : ''}${question}`);
-      return lines.shift()!;
-    },
-    all: async () => assert.fail('standard input was read'),
-  };
-}
-
-/** A pipe that holds this text. */
-const piped = (text: string): Input => ({ ...typing(), all: async () => text });
-
-const home = (...parts: string[]) => join(backend.home, ...parts);
-const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
-
-function put(text: string, ...parts: string[]): void {
-  mkdirSync(dirname(home(...parts)), { recursive: true });
-  writeFileSync(home(...parts), text);
-}
+useBackend();
 
 const WINDOW = { contextWindow: 500_000 };
 
@@ -186,9 +156,9 @@ supports_websockets = false
     put('profile = "work"\nmodel_catalog_json = "x"\n', '.codingcli', 'config.toml');
     put('{"tokens": {"id_token": "planted"}}', '.codingcli', 'auth.json');
     await codingCli(backend.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
-    assert.match(backend.info(), /sets profile: /);
-    assert.match(backend.info(), /sets model_catalog_json: /);
-    assert.match(backend.info(), /holds a sign-in of the vendor/);
+    assert.match(backend.info(), /profile is set in .*config\.toml: remove it/);
+    assert.match(backend.info(), /model_catalog_json is set in/);
+    assert.match(backend.info(), /a sign-in of the vendor is there as well/);
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')).tokens, { id_token: 'planted' });
   });
 });

@@ -14,9 +14,10 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { Input } from '../../../engine/cli/client/client-input.ts';
+import type { Input } from '../../../engine/cli/client/client-write.ts';
 import { type DeskOptions, doctorDesk } from '../../../engine/cli/doctor/desk.ts';
-import { type ClientKind, openDesk } from '../../../engine/doctor/desk.ts';
+import type { ClientKind } from '../../../engine/client-files/clients.ts';
+import { openDesk } from '../../../engine/doctor/desk.ts';
 import { programVersion } from '../../../engine/kit/package-root.ts';
 import { cli, collectingTerminal } from '../support.ts';
 
@@ -104,7 +105,7 @@ describe('appscli doctor', () => {
     put(SETTINGS, FAULTY, 0o644);
     const { exit_code, stdout, stderr } = await doctor();
     assert.equal(exit_code, 1);
-    assert.match(stdout, /^failed +address of the gateway: it ends in \/v1/m);
+    assert.match(stdout, /^failed +address of the Messages client: VENDOR_BASE_URL is/m);
     assert.ok(stdout.includes(`${at(SETTINGS)}:4`), stdout);
     assert.match(stderr, /1 file can be mended: appscli doctor --fix/);
     assert.deepEqual(JSON.parse(read(SETTINGS)), FAULTY);
@@ -114,7 +115,7 @@ describe('appscli doctor', () => {
 
   test('finds clients by the names that ship with it as by neutral ones, and by no others with --profile', async () => {
     put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: `${GATEWAY}/v1`, ANTHROPIC_AUTH_TOKEN: TOKEN } });
-    assert.match((await doctor()).stdout, /it ends in \/v1/);
+    assert.match((await doctor()).stdout, /the client adds \/v1/);
     const { exit_code, stdout } = await doctor({ given: { profile: 'neutral' } });
     assert.equal(exit_code, 0, stdout);
     assert.match(stdout, /none is set up here/);
@@ -125,14 +126,14 @@ describe('appscli doctor', () => {
     put('other/.client/settings.json', { env: { VENDOR_AUTH_TOKEN: TOKEN, VENDOR_MODEL: 'coder-1' } });
     put(SETTINGS, { env: { VENDOR_BASE_URL: 'https://evil.example.com' } });
     const { stdout } = await doctor({ env });
-    assert.match(stdout, /appscli\s+client\s+messages/);
+    assert.match(stdout, /it was not sent from here/);
     assert.doesNotMatch(stdout.replace(/\s+/g, ' '), /--base-url https:\/\/evil/);
   });
 
   test('can be read where somebody took one letter for a key', async () => {
     put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: `${GATEWAY}/v1`, ANTHROPIC_AUTH_TOKEN: 'e' } });
     const { stdout, stderr } = await doctor({ given: { fix: true } });
-    assert.match(stdout, /it ends in \/v1/);
+    assert.match(stdout, /the client adds \/v1/);
     assert.match(stderr, /"ANTHROPIC_AUTH_TOKEN": "<hidden>"/);
     assert.match(stderr, /"ANTHROPIC_BASE_URL"/);
   });
@@ -227,7 +228,7 @@ describe('appscli doctor --fix', () => {
       put(SETTINGS, FAULTY);
       const { exit_code, stderr } = await doctor({ given: { fix: true }, input });
       assert.equal(exit_code, 1);
-      assert.match(stderr, /settings\.json was not changed/);
+      assert.match(stderr, /settings\.json was not written/);
       assert.deepEqual(JSON.parse(read(SETTINGS)), FAULTY);
       assert.deepEqual(readdirSync(at('.client')), ['settings.json']);
     }
@@ -243,16 +244,6 @@ describe('appscli doctor --fix', () => {
       ['ok messages', 'warning messages.context_window'],
     );
     assert.deepEqual(files, [{ path: at(SETTINGS), change: 'written', backup: `${at(SETTINGS)}.backup-1` }]);
-  });
-
-  test('removes a list of models that is out of date, to a backup', async () => {
-    put(SETTINGS, { env: { ...MENDED.env, CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY: '1' } });
-    put('.client/cache/gateway-models.json', { baseUrl: 'https://old.example.com', fetchedAt: 1, models: [] });
-    const { exit_code, stderr } = await doctor({ given: { fix: true, write: true } });
-    assert.equal(exit_code, 0);
-    assert.match(stderr, /gateway-models\.json is gone; what it was is in .*backup-1/);
-    assert.ok(!existsSync(at('.client/cache/gateway-models.json')));
-    assert.ok(existsSync(at('.client/cache/gateway-models.json.backup-1')));
   });
 
   test('leaves what it cannot mend for people: a broken file, a variable of the shell', async () => {

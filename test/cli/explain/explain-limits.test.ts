@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { commandBench } from '../sign-in/with-gateway.ts';
+import { commandBench } from '../command-bench.ts';
 import { cli } from '../support.ts';
 
 const CONFIG = `server:

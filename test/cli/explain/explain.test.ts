@@ -271,7 +271,7 @@ describe('explain', () => {
     await mkdir(join(directory, 'forward'));
     const { stdout, exit_code } = await explain('forward');
     assert.equal(exit_code, 0);
-    assert.match(stdout, /^stage forward, version 1\n/);
+    assert.match(stdout, /^Stages: forward\n/);
   });
 
   it('breaks a long name onto a line of its own, without a blank at the end of the one before', async () => {

@@ -2,31 +2,76 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import { createBackend, oauthError, startScriptedGateway, tokens } from '../../client/scripted-gateway.ts';
-import { signInBench } from './sign-in-bench.ts';
+import { login } from '../../../engine/cli/sign-in/login.ts';
+import { StartError } from '../../../engine/contract/start-error.ts';
+import { frozenClock } from '../../../engine/kit/clock.ts';
+import {
+  type Backend,
+  createBackend,
+  drive,
+  oauthError,
+  type ScriptedGateway,
+  startScriptedGateway,
+  tokens,
+} from '../../client/scripted-gateway.ts';
 
+const START = '2027-01-31T12:00:00Z';
 const PENDING = oauthError('authorization_pending');
-const bench = signInBench();
+
+/** A sign-in at a scripted gateway, with time that moves by itself. */
+let gateway: ScriptedGateway;
+let backend: Backend;
+let clock = frozenClock(START);
+/** Pages that were opened in the browser. */
+let opened: string[];
+
+beforeEach(async () => {
+  gateway = await startScriptedGateway();
+  backend = createBackend();
+  clock = frozenClock(START);
+  opened = [];
+});
+
+type Given = { json?: true; browser?: boolean; baseUrl?: string | undefined };
+
+function signIn(given: Given = {}, env = backend.env): Promise<number> {
+  const options = { baseUrl: gateway.url, browser: true, ...given };
+  return drive(clock, login({ ...backend.context, env }, options, { clock, open: (url) => void opened.push(url) }));
+}
+
+/** The same; gives the error it must end with. */
+async function refused(given: Given = {}): Promise<StartError> {
+  const error = await signIn(given).then(
+    () => assert.fail('it succeeded'),
+    (reason) => reason,
+  );
+  assert.ok(error instanceof StartError, String(error?.stack));
+  return error;
+}
+
+/** What the credentials file holds. */
+const kept = () => JSON.parse(readFileSync(backend.path, 'utf8'));
+const passed_seconds = () => (clock.now() - Date.parse(START)) / 1000;
 
 describe('a sign-in that goes well', () => {
   test('shows page and code, waits at the pace asked for, keeps the credentials, says who signed in', async () => {
-    bench.gateway.polls = [PENDING, PENDING, tokens()];
-    assert.equal(await bench.signIn(), 0);
-    assert.equal(bench.passed_seconds(), 15);
+    gateway.polls = [PENDING, PENDING, tokens()];
+    assert.equal(await signIn(), 0);
+    assert.equal(passed_seconds(), 15);
     assert.equal(
-      bench.backend.info(),
-      `Signing in at ${bench.gateway.url}.
+      backend.info(),
+      `Signing in at ${gateway.url}.
 
 Open this page in a browser:
 
-  ${bench.gateway.url}/device?user_code=WDJB-MJHT
+  ${gateway.url}/device?user_code=WDJB-MJHT
 
 Go on there only if it shows the same code as here:
 
   WDJB-MJHT
 
 Waiting for you; the code is good for 10:00 minutes.
-Signed in at ${bench.gateway.url} as alice@example.com.
+Signed in at ${gateway.url} as alice@example.com.
 
   appscli models   shows the models you may use, with prices
   appscli client   sets up a coding client for this gateway
@@ -34,11 +79,11 @@ Signed in at ${bench.gateway.url} as alice@example.com.
   appscli logout   ends the sign-in
 `,
     );
-    assert.equal(bench.backend.data(), '');
-    assert.deepEqual(bench.kept(), {
+    assert.equal(backend.data(), '');
+    assert.deepEqual(kept(), {
       version: 1,
       gateways: {
-        [bench.gateway.url]: {
+        [gateway.url]: {
           access_token: 'access-0',
           expires_at: '2027-01-31T13:00:15.000Z',
           lifetime_seconds: 3600,
@@ -50,92 +95,92 @@ Signed in at ${bench.gateway.url} as alice@example.com.
   });
 
   test('sends what the protocol asks for, and says what program it is', async () => {
-    await bench.signIn();
-    const [authorization] = bench.gateway.to('/oauth/device_authorization');
+    await signIn();
+    const [authorization] = gateway.to('/oauth/device_authorization');
     assert.deepEqual(authorization?.form, { surface: 'appscli' });
     assert.match(String(authorization?.headers['user-agent']), /^appscli\/\d+\.\d+\.\d+/);
-    assert.deepEqual(bench.gateway.to('/oauth/token')[0]?.form, {
+    assert.deepEqual(gateway.to('/oauth/token')[0]?.form, {
       grant_type: 'urn:ietf:params:oauth:grant-type:device_code',
       device_code: 'device-code-of-the-test',
     });
   });
 
   test('keeps the credentials where only their owner can read them', async () => {
-    await bench.signIn();
-    assert.equal(statSync(bench.backend.path).mode & 0o777, 0o600);
-    assert.equal(statSync(dirname(bench.backend.path)).mode & 0o777, 0o700);
+    await signIn();
+    assert.equal(statSync(backend.path).mode & 0o777, 0o600);
+    assert.equal(statSync(dirname(backend.path)).mode & 0o777, 0o700);
   });
 
   test('with --json says where, who and for how long', async () => {
-    await bench.signIn({ json: true });
-    assert.deepEqual(JSON.parse(bench.backend.data()), {
-      base_url: bench.gateway.url,
+    await signIn({ json: true });
+    assert.deepEqual(JSON.parse(backend.data()), {
+      base_url: gateway.url,
       email: 'alice@example.com',
       expires_at: '2027-01-31T13:00:05.000Z',
     });
   });
 
   test('a second gateway stands beside the first, and a new sign-in ends the one it replaces', async () => {
-    await bench.signIn();
-    const first = bench.gateway;
-    bench.gateway = await startScriptedGateway();
-    await bench.signIn();
-    assert.deepEqual(Object.keys(bench.kept().gateways).sort(), [first.url, bench.gateway.url].sort());
-    bench.gateway.polls = [tokens({ access_token: 'access-9', refresh_token: 'refresh-9' })];
-    await bench.signIn();
+    await signIn();
+    const first = gateway;
+    gateway = await startScriptedGateway();
+    await signIn();
+    assert.deepEqual(Object.keys(kept().gateways).sort(), [first.url, gateway.url].sort());
+    gateway.polls = [tokens({ access_token: 'access-9', refresh_token: 'refresh-9' })];
+    await signIn();
     assert.deepEqual(
-      bench.gateway.to('/oauth/revoke').map(({ form }) => form.token),
+      gateway.to('/oauth/revoke').map(({ form }) => form.token),
       ['refresh-0', 'access-0'],
     );
-    assert.equal(bench.kept().gateways[bench.gateway.url].access_token, 'access-9');
+    assert.equal(kept().gateways[gateway.url].access_token, 'access-9');
     assert.deepEqual(first.to('/oauth/revoke'), []);
   });
 
   test('slow_down makes it ask less often from then on', async () => {
-    bench.gateway.polls = [oauthError('slow_down'), PENDING, oauthError('slow_down', 429), tokens()];
-    await bench.signIn();
-    assert.equal(bench.passed_seconds(), 5 + 10 + 10 + 15);
+    gateway.polls = [oauthError('slow_down'), PENDING, oauthError('slow_down', 429), tokens()];
+    await signIn();
+    assert.equal(passed_seconds(), 5 + 10 + 10 + 15);
   });
 
   test('a gateway that comes and goes is asked again', async () => {
-    bench.gateway.polls = [
+    gateway.polls = [
       { status: 502, body: '<html>Bad gateway</html>' },
       oauthError('temporarily_unavailable', 503, { 'retry-after': '30' }),
       { status: 429, headers: { 'retry-after': '1000000' }, body: {} },
       tokens(),
     ];
-    await bench.signIn();
-    assert.equal(bench.passed_seconds(), 5 + 5 + 30 + 5);
-    assert.match(bench.backend.info(), /^Trying on: .*status 502, not in JSON$/m);
-    assert.match(bench.backend.info(), /^Trying on: .*temporarily_unavailable$/m);
+    await signIn();
+    assert.equal(passed_seconds(), 5 + 5 + 30 + 5);
+    assert.match(backend.info(), /^Trying on: .*status 502, not in JSON$/m);
+    assert.match(backend.info(), /^Trying on: .*temporarily_unavailable$/m);
   });
 });
 
 describe('the browser', () => {
-  const display = () => ({ ...bench.backend.env, DISPLAY: ':0' });
+  const display = () => ({ ...backend.env, DISPLAY: ':0' });
   beforeEach(() => {
-    bench.backend = createBackend({ watched: true });
+    backend = createBackend({ watched: true });
   });
 
   test('opens the page with the code filled in where a person sits at the terminal', async () => {
-    await bench.signIn({}, display());
-    assert.deepEqual(bench.opened, [`${bench.gateway.url}/device?user_code=WDJB-MJHT`]);
-    assert.match(bench.backend.info(), /Your browser opens this page; if it does not, open it:/);
+    await signIn({}, display());
+    assert.deepEqual(opened, [`${gateway.url}/device?user_code=WDJB-MJHT`]);
+    assert.match(backend.info(), /Your browser opens this page; if it does not, open it:/);
   });
 
   test('stays closed with --no-browser, over SSH, without a display and without a terminal', async () => {
-    await bench.signIn({ browser: false }, display());
-    await bench.signIn({}, { ...display(), SSH_CONNECTION: '192.0.2.1 1 192.0.2.2 22' });
-    if (process.platform === 'linux') await bench.signIn({}, bench.backend.env);
-    bench.backend = createBackend();
-    await bench.signIn({}, display());
-    assert.deepEqual(bench.opened, []);
+    await signIn({ browser: false }, display());
+    await signIn({}, { ...display(), SSH_CONNECTION: '192.0.2.1 1 192.0.2.2 22' });
+    if (process.platform === 'linux') await signIn({}, backend.env);
+    backend = createBackend();
+    await signIn({}, display());
+    assert.deepEqual(opened, []);
   });
 
   test('one line says how long the code is good for, second by second, and goes away', async () => {
-    bench.gateway.polls = [PENDING, tokens()];
-    await bench.signIn();
-    const shown = bench.backend.info().split('\r');
+    gateway.polls = [PENDING, tokens()];
+    await signIn();
+    const shown = backend.info().split('\r');
     assert.equal(shown[1], 'Waiting for you (10:00 left, Ctrl-C stops)\x1b[K');
     assert.equal(shown[2], 'Waiting for you (9:59 left, Ctrl-C stops)\x1b[K');
     assert.equal(shown[10], 'Waiting for you (9:51 left, Ctrl-C stops)\x1b[K');
@@ -150,53 +195,53 @@ describe('a sign-in that ends otherwise', () => {
     ['invalid_grant', /does not know the code any more/],
   ] as const) {
     test(`${code} ends it with words and exit code 1`, async () => {
-      bench.gateway.polls = [PENDING, oauthError(code)];
-      const error = await bench.refused();
+      gateway.polls = [PENDING, oauthError(code)];
+      const error = await refused();
       assert.equal(error.exit_code, 1);
       assert.match(error.message, words);
-      assert.equal(existsSync(bench.backend.path), false);
+      assert.equal(existsSync(backend.path), false);
     });
   }
 
   test('the reason of a refusal is passed on without what a terminal acts upon', async () => {
-    bench.gateway.polls = [
+    gateway.polls = [
       { status: 400, body: { error: 'access_denied', error_description: 'not in\n group \x1b[31meng\x07' } },
     ];
-    assert.equal((await bench.refused()).message, 'the sign-in was refused: not in group \uFFFD[31meng\uFFFD');
+    assert.equal((await refused()).message, 'the sign-in was refused: not in group \uFFFD[31meng\uFFFD');
   });
 
   test('one that is never decided ends with the life of the code', async () => {
-    bench.gateway.polls = [PENDING];
-    const error = await bench.refused();
+    gateway.polls = [PENDING];
+    const error = await refused();
     assert.equal(error.exit_code, 1);
     assert.match(error.message, /expired/);
-    assert.equal(bench.passed_seconds(), 600);
-    assert.equal(bench.gateway.to('/oauth/token').length, 120);
+    assert.equal(passed_seconds(), 600);
+    assert.equal(gateway.to('/oauth/token').length, 120);
   });
 
   test('a gateway that stays away ends it with exit code 69 once the code has expired', async () => {
-    bench.gateway.polls = [{ status: 500 }];
-    const error = await bench.refused();
+    gateway.polls = [{ status: 500 }];
+    const error = await refused();
     assert.equal(error.exit_code, 69);
-    assert.equal(bench.passed_seconds(), 600);
+    assert.equal(passed_seconds(), 600);
   });
 
   test('Ctrl-C ends it with words and exit code 1, and nothing is kept', async () => {
     const before = process.listenerCount('SIGINT');
-    bench.gateway.scripts.set('/oauth/token', () => {
+    gateway.scripts.set('/oauth/token', () => {
       // Whoever else listens in this process is not to hear of it.
       process.listeners('SIGINT').at(-1)?.('SIGINT');
       return PENDING;
     });
-    const error = await bench.refused();
+    const error = await refused();
     assert.equal(error.exit_code, 1);
     assert.equal(error.message, 'stopped; you are not signed in');
-    assert.equal(existsSync(bench.backend.path), false);
+    assert.equal(existsSync(backend.path), false);
     assert.equal(process.listenerCount('SIGINT'), before);
   });
 
   test('no gateway at the address: exit code 69 at once', async () => {
-    const error = await bench.refused({ baseUrl: 'http://127.0.0.1:1' });
+    const error = await refused({ baseUrl: 'http://127.0.0.1:1' });
     assert.equal(error.exit_code, 69);
     assert.match(error.message, /^no answer from http:\/\/127\.0\.0\.1:1: /);
   });
@@ -211,7 +256,7 @@ describe('before anybody is asked to sign in', () => {
       'https://u:p@x.example',
       '',
     ]) {
-      const error = await bench.refused({ baseUrl });
+      const error = await refused({ baseUrl });
       assert.equal(error.exit_code, 64, baseUrl);
       assert.match(error.message, /^--base-url is no address of a gateway: .*write https:\/\/gateway\.example\.com$/);
       assert.ok(!error.message.includes('u:p'));
@@ -219,36 +264,182 @@ describe('before anybody is asked to sign in', () => {
   });
 
   test('the address may come from the environment, with a slash at the end', async () => {
-    const env = { ...bench.backend.env, APPSCLI_BASE_URL: `${bench.gateway.url}/` };
-    assert.equal(await bench.signIn({ baseUrl: undefined }, env), 0);
-    assert.deepEqual(Object.keys(bench.kept().gateways), [bench.gateway.url]);
+    const env = { ...backend.env, APPSCLI_BASE_URL: `${gateway.url}/` };
+    assert.equal(await signIn({ baseUrl: undefined }, env), 0);
+    assert.deepEqual(Object.keys(kept().gateways), [gateway.url]);
   });
 
   test('without an address it says how to give one', async () => {
-    const error = await bench.refused({ baseUrl: undefined });
+    const error = await refused({ baseUrl: undefined });
     assert.equal(error.exit_code, 64);
     assert.match(error.message, /appscli login --base-url https:/);
   });
 
   test('a damaged credentials file is left as it is', async () => {
-    mkdirSync(dirname(bench.backend.path), { recursive: true });
+    mkdirSync(dirname(backend.path), { recursive: true });
     for (const text of [
       '{',
       '[]',
       '{"version":2,"gateways":{}}',
       '{"version":1,"gateways":{"https://a":{"access_token":7}}}',
     ]) {
-      writeFileSync(bench.backend.path, text, { mode: 0o600 });
-      const error = await bench.refused();
+      writeFileSync(backend.path, text, { mode: 0o600 });
+      const error = await refused();
       assert.match(error.message, /is not a credentials file of appscli: .*move it away and sign in again$/);
-      assert.equal(readFileSync(bench.backend.path, 'utf8'), text);
+      assert.equal(readFileSync(backend.path, 'utf8'), text);
     }
-    assert.deepEqual(bench.gateway.requests, []);
+    assert.deepEqual(gateway.requests, []);
   });
 
   test('a place where nothing can be kept is found out', { skip: process.platform !== 'linux' }, async () => {
-    const signing_in = bench.signIn({}, { ...bench.backend.env, XDG_CONFIG_HOME: '/proc/nowhere' });
+    const signing_in = signIn({}, { ...backend.env, XDG_CONFIG_HOME: '/proc/nowhere' });
     await assert.rejects(signing_in, { exit_code: 69, message: /cannot be written: no directory can be made there$/ });
-    assert.deepEqual(bench.gateway.requests, []);
+    assert.deepEqual(gateway.requests, []);
+  });
+});
+
+describe('a gateway that is not to be believed', () => {
+  const elsewhere = 'https://evil.example.com';
+
+  for (const field of ['device_authorization_endpoint', 'token_endpoint', 'revocation_endpoint'] as const) {
+    test(`${field} at another address is refused before anything is sent there`, async () => {
+      for (const value of [elsewhere, `${gateway.url.replace('http:', 'https:')}/x`, '//evil.example.com/', 17, null]) {
+        gateway.discovery[field] = value;
+        const error = await refused();
+        assert.equal(error.exit_code, 69);
+        assert.match(error.message, new RegExp(field));
+      }
+      assert.deepEqual(gateway.to('/oauth/device_authorization'), []);
+    });
+  }
+
+  test('another issuer is refused', async () => {
+    gateway.discovery.issuer = `${elsewhere}/\x1b]0;x\x07`;
+    const { message } = await refused();
+    assert.match(message, /calls itself https:\/\/evil/);
+    assert.ok(!message.includes('\x1b'));
+  });
+
+  test('redirects are not followed', async () => {
+    for (const status of [301, 302, 303, 307, 308]) {
+      gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({
+        status,
+        headers: { location: '/found' },
+      }));
+      assert.match((await refused()).message, new RegExp(`redirect \\(status ${status}\\)`));
+    }
+    gateway.scripts.clear();
+    gateway.scripts.set('/oauth/token', () => ({
+      status: 307,
+      headers: { location: `${gateway.url}/found` },
+    }));
+    assert.match((await refused()).message, /redirect/);
+    assert.deepEqual(gateway.to('/found'), []);
+  });
+
+  test('HTML, no document, and a page of a wiki say that this is no gateway', async () => {
+    for (const reply of [
+      { body: '<!doctype html><title>Sign in to the Wi-Fi</title>' },
+      { status: 404, body: 'not found' },
+      { body: [] },
+      { body: 'null' },
+    ]) {
+      gateway.scripts.set('/.well-known/oauth-authorization-server', () => reply);
+      const error = await refused();
+      assert.equal(error.exit_code, 69);
+      assert.match(error.message, /is it the address of a gateway|names no issuer/);
+    }
+  });
+
+  test('an answer without end is given up after 1 MiB', async () => {
+    gateway.scripts.set('/oauth/device_authorization', () => ({ body: 'x'.repeat(5_000_000) }));
+    assert.match((await refused()).message, /more than 1 MiB/);
+  });
+
+  test('pages at other addresses and codes that are none are refused', async () => {
+    const wrong: [string, unknown][] = [
+      ['verification_uri', `${elsewhere}/device`],
+      ['verification_uri', 'javascript:alert(1)'],
+      ['verification_uri_complete', `${elsewhere}/device?user_code=A`],
+      ['verification_uri_complete', `${gateway.url}/${'x'.repeat(3000)}`],
+      ['user_code', 'WDJB\x1b[2JMJHT'],
+      ['user_code', ''],
+      ['user_code', undefined],
+      ['device_code', 'a\r\nb'],
+      ['expires_in', -1],
+      ['expires_in', 'soon'],
+    ];
+    const good = { ...gateway.device };
+    for (const [field, value] of wrong) {
+      Object.assign(gateway.device, good, { [field]: value });
+      const error = await refused();
+      assert.equal(error.exit_code, 69);
+      assert.match(error.message, new RegExp(`no valid "${field}"`));
+    }
+    assert.equal(gateway.to('/oauth/token').length, 0);
+  });
+
+  test('an address is written anew before it is shown or opened', async () => {
+    gateway.device.verification_uri_complete = `${gateway.url}/device?x=\x1b[31m"$(id)`;
+    backend = createBackend({ watched: true });
+    await signIn({}, { ...backend.env, DISPLAY: ':0' });
+    assert.deepEqual(opened, [`${gateway.url}/device?x=%1B[31m%22$(id)`]);
+  });
+
+  test('its notice stands behind a bar, in 80 columns, without escape sequences', async () => {
+    gateway.device.login_notice = `Only for staff.\n\x1b[2J\x1b]0;title\x07Signed in as root\u202e\n${'long '.repeat(30)}${'x'.repeat(200)}`;
+    await signIn();
+    const notice = backend.info().split('\n').slice(2, 12);
+    assert.equal(notice[0], 'The gateway says:');
+    assert.equal(notice[2], '  | Only for staff.');
+    assert.equal(notice[3], '  | \uFFFD[2J\uFFFD]0;title\uFFFDSigned in as root\uFFFD');
+    for (const line of backend.info().split('\n')) assert.ok(line.length <= 80, line);
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    assert.doesNotMatch(backend.info(), /[\x00-\x09\x0b-\x1f\x7f]/);
+  });
+
+  test('an interval of nothing, of a lifetime, or of nonsense asks for neither a flood nor a wait without end', async () => {
+    for (const [interval, seconds] of [
+      [0, 1],
+      [-5, 1],
+      ['often', 1],
+      [0.001, 1],
+      [1e9, 60],
+      [undefined, 5],
+    ] as const) {
+      gateway.device.interval = interval;
+      clock = frozenClock(START);
+      await signIn();
+      assert.equal(passed_seconds(), seconds, String(interval));
+    }
+  });
+
+  test('a code that never expires is waited for half an hour', async () => {
+    Object.assign(gateway.device, { expires_in: 1e12, interval: 60 });
+    gateway.polls = [PENDING];
+    await refused();
+    assert.equal(passed_seconds(), 1800);
+  });
+
+  test('tokens that are none are refused', async () => {
+    for (const [field, value] of [
+      ['access_token', 'a\nb'],
+      ['access_token', '\x1b[2J'],
+      ['access_token', ''],
+      ['token_type', 'mac'],
+      ['expires_in', undefined],
+      ['refresh_token', 'ä'],
+    ] as const) {
+      gateway.polls = [tokens({ [field]: value })];
+      const error = await refused();
+      assert.match(error.message, new RegExp(`no valid "${field}"`));
+    }
+    assert.equal(existsSync(backend.path), false);
+  });
+
+  test('an e-mail address is shown without escape sequences', async () => {
+    gateway.polls = [tokens({ email: 'alice\x1b[2J@example.com' })];
+    await signIn();
+    assert.match(backend.info(), /as alice\uFFFD\[2J@example\.com\./);
   });
 });

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { explain } from '../../../engine/cli/explain/explain.ts';
-import { stages as listStages } from '../../../engine/cli/stages/stages.ts';
+import { stages as listStages } from '../../../engine/cli/stages.ts';
 import { StartError } from '../../../engine/contract/start-error.ts';
 import { ConfigurationError } from '../../../engine/source/configuration-error.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject, GATEWAY, type Project } from '../../load/support/project.ts';
-import { collectingContext } from '../explain/reference-context.ts';
+import { collectingContext } from '../support.ts';
 
 const NOWHERE = { config: 'no-such-gateway.yaml', config_named: false };
 
@@ -52,8 +52,8 @@ test("the operator's own stages are listed and explained with the shipped ones",
   await listStages(list.context, { config, config_named: true });
   assert.match(list.data(), /siem@3 \(yours\) +Sends records/);
   const explanation = collectingContext();
-  await explain(explanation.context, { words: ['stage', 'siem'], config, config_named: true });
-  assert.match(explanation.data(), /batch_size +whole number, from 1; 100 where absent/);
+  await explain(explanation.context, { word: 'stage', name: 'siem', config, config_named: true });
+  assert.match(explanation.data(), /batch_size: type "integer"; minimum 1; default 100; Records per request\./);
 });
 
 test('the list as JSON holds whole definitions', async () => {

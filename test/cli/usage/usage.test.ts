@@ -4,9 +4,9 @@ import { describeUsage } from '../../../engine/cli/usage/usage.ts';
 import { createServiceToken } from '../../../engine/identity/tokens/service-tokens.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import type { UsageRow } from '../../../engine/money/reports/usage.ts';
-import { usageCsv } from '../../../engine/money/reports/usage-rows.ts';
-import { commandBench } from '../sign-in/with-gateway.ts';
-import { assertNarrow } from '../tokens/backend-at-gateway.ts';
+import { usageCsv } from '../../../engine/money/reports/usage-summary.ts';
+import { assertNarrow } from '../at-gateway.ts';
+import { commandBench } from '../command-bench.ts';
 
 const bench = commandBench();
 

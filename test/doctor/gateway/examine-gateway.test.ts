@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
 import { describe, test } from 'node:test';
+import { createProject } from '../../load/support/project.ts';
+import { startHostile } from '../../selfcheck/hostile-gateways.ts';
+import { LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
 import { freePort } from '../../support/free-port.ts';
 import {
   answersErrorPage,
@@ -14,7 +16,6 @@ import {
   stripsHeaders,
 } from '../../support/proxies/behaviours.ts';
 import { startProxy } from '../../support/proxies/proxy.ts';
-import { DOCTORED } from './certificates.ts';
 import { examine, faultsOf, listen, type StandIn, standIn, TOKEN } from './support.ts';
 
 const at = async (given?: StandIn) => `http://127.0.0.1:${await listen(standIn(given))}`;
@@ -43,7 +44,7 @@ describe('a gateway that does what it should', () => {
     const { diagnoses } = await examine(one, { connections });
     const of = (id: string) =>
       diagnoses.filter((each) => each.id === id).map(({ where, verdict }) => `${where} ${verdict}`);
-    assert.deepEqual(of('gateway.connection'), [`${one} ok`, `${other} ok`]);
+    assert.deepEqual(of('gateway.models'), [`${one} ok`, `${other} ok`]);
     assert.deepEqual(of('gateway.token'), [`${one} ok`, `${other} failed`]);
   });
 
@@ -87,14 +88,29 @@ describe('the way to a gateway', () => {
 
   test('is told where nothing listens, where DNS does not know the name, and where the address is none', async () => {
     const refused = await examine(`http://127.0.0.1:${await freePort()}`);
-    assert.match(refused.of('connection').found, /takes no connection at 127\.0\.0\.1:\d+: connection refused/);
-    assert.match(refused.of('connection').remedy!, /start the gateway/);
+    assert.match(refused.of('models').found, /connection refused/);
+    assert.match(refused.of('models').remedy!, /is the gateway running/);
     const unknown = await examine('https://gateway.invalid');
-    assert.match(unknown.of('connection').found, /host name not found/);
-    assert.deepEqual(faultsOf(unknown.diagnoses), ['connection']);
+    assert.match(unknown.of('models').found, /host name not found/);
+    assert.deepEqual(faultsOf(unknown.diagnoses), ['models']);
     const wrong = await examine('https://user:planted@gateway.example.com');
     assert.match(wrong.of('address').found, /holds credentials/);
     assert.ok(!JSON.stringify(wrong.diagnoses).includes('planted'));
+  });
+
+  test('is trusted where the client knows its authority, and nobody else does', async () => {
+    const { cert, key } = LOOPBACK_CERTIFICATE;
+    const server = createTlsServer({ cert, key }, standIn()).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const files = createProject({ 'ca.pem': cert });
+    const look = async (authorities: readonly string[]) => {
+      const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      return faultsOf((await examine(url, { connections: [{ authorities }] })).diagnoses);
+    };
+    assert.deepEqual(await look([files.path('nothing.pem')]), ['models']);
+    assert.deepEqual(await look([files.path('ca.pem')]), []);
+    server.close();
+    files.remove();
   });
 
   test('is told as slow where the list takes longer than the Messages client waits', async (t) => {
@@ -115,94 +131,93 @@ describe('the way to a gateway', () => {
     const root_url = await at();
     const ahead = await examine(root_url, { now: () => Date.now() + 7_200_000 });
     assert.equal(ahead.of('clock').verdict, 'failed');
-    assert.match(ahead.of('clock').found, /is 120 minutes ahead of that of the gateway|is 2 hours ahead/);
+    assert.match(ahead.of('clock').found, /is (?:120 min|2 h) ahead of that of the gateway/);
     const behind = await examine(root_url, { now: () => Date.now() - 90_000 });
     assert.equal(behind.of('clock').verdict, 'warning');
-    assert.match(behind.of('clock').found, /\d\d seconds behind/);
+    assert.match(behind.of('clock').found, /\d\d s behind/);
     const cached = await examine(await at({ headers: { age: '7200' } }), { now: () => Date.now() + 7_200_000 });
     assert.ok(cached.diagnoses.every(({ id }) => id !== 'gateway.clock'));
   });
 });
 
-describe('a proxy of this machine', () => {
-  /** Opens ways as it is told to, and counts them. */
-  async function tunnel(status = 200, to?: number) {
-    const asked: string[] = [];
-    const server = createServer((req, res) => {
-      asked.push(`${req.method} ${req.url}`);
-      res.writeHead(status).end();
+test('a proxy of this machine that opens no way is named, its password is not, and NO_PROXY leads past it', async () => {
+  const asked: string[] = [];
+  const proxy = createServer();
+  proxy.on('connect', (req, socket) => {
+    asked.push(`CONNECT ${req.headers['proxy-authorization']}`);
+    socket.on('error', () => {});
+    socket.end('HTTP/1.1 407 No\r\n\r\n');
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  const { port } = proxy.address() as { port: number };
+  const env = { HTTPS_PROXY: `http://ada:planted-word@127.0.0.1:${port}` };
+  const { of, diagnoses } = await examine('https://gateway.example.com', { env });
+  const past = await examine(await at(), { env: { HTTP_PROXY: env.HTTPS_PROXY, NO_PROXY: '127.0.0.1' } });
+  proxy.close();
+  assert.match(of('models').found, /the proxy 127\.0\.0\.1:\d+ answers with status 407/);
+  assert.match(of('models').remedy!, /with name and password in HTTPS_PROXY where it wants them/);
+  assert.deepEqual(asked, [`CONNECT Basic ${Buffer.from('ada:planted-word').toString('base64')}`]);
+  assert.ok(!JSON.stringify(diagnoses).includes('planted-word'));
+  assert.deepEqual(faultsOf(past.diagnoses), []);
+});
+
+describe('a gateway that means harm neither hangs the doctor, nor breaks it, nor is told the token again', {
+  concurrency: true,
+}, () => {
+  for (const harm of [
+    'never answers',
+    'answers without end',
+    'sends headers without end',
+    'nests JSON deeply',
+    'sends a bomb of zeros',
+    'puts escapes everywhere',
+  ]) {
+    test(`where it ${harm}`, async () => {
+      const gateway = await startHostile(harm);
+      const { diagnoses } = await examine(gateway.url, { seconds: 2 });
+      gateway.close();
+      assert.ok(faultsOf(diagnoses).includes('models'), JSON.stringify(diagnoses));
     });
-    server.on('connect', (req, socket) => {
-      asked.push(`CONNECT ${req.headers['proxy-authorization'] ?? ''}`.trim());
-      socket.on('error', () => {});
-      if (status !== 200) {
-        socket.end(`HTTP/1.1 ${status} No\r\n\r\n`);
-        return;
-      }
-      const port = to ?? Number(req.url!.split(':')[1]);
-      const behind = connect(port, '127.0.0.1', () => {
-        socket.write('HTTP/1.1 200 OK\r\n\r\n');
-        behind.pipe(socket).pipe(behind);
-      });
-      behind.on('error', () => socket.destroy());
-      socket.on('close', () => behind.destroy());
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port } = server.address() as { port: number };
-    const close = () => {
-      server.close();
-      server.closeAllConnections();
-    };
-    return { asked, port, close };
   }
 
-  test('that opens no way is named by its variable, and its password is not', async () => {
-    const proxy = await tunnel(407);
-    const env = { HTTPS_PROXY: `http://ada:planted-word@127.0.0.1:${proxy.port}` };
-    const { of, diagnoses } = await examine('https://gateway.example.com', { env });
-    proxy.close();
-    assert.match(
-      of('proxy').found,
-      /HTTPS_PROXY sends requests to gateway\.example\.com through the proxy 127\.0\.0\.1:\d+$/,
+  test('where it redirects to another host, which is not asked', async () => {
+    const seen: string[] = [];
+    const other = await listen((req, res) => {
+      seen.push(req.url!);
+      res.end('{"data":[{"id":"coder-1"}]}');
+    });
+    const port = await listen((_req, res) =>
+      res.writeHead(307, { location: `http://localhost:${other}/v1/models?token=${TOKEN}` }).end(),
     );
-    assert.match(of('tls').found, /the proxy 127\.0\.0\.1:\d+ answers with status 407/);
-    assert.deepEqual(proxy.asked, [`CONNECT Basic ${Buffer.from('ada:planted-word').toString('base64')}`]);
-    assert.ok(!JSON.stringify(diagnoses).includes('planted-word'));
+    const { of } = await examine(`http://127.0.0.1:${port}`);
+    assert.match(of('models').found, /a redirect \(status 307\) to http:\/\/localhost/);
+    assert.deepEqual(seen, []);
   });
 
-  test('that opens ways leads to a gateway that only it can reach, and to its certificate', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'appscli-test-'));
-    const file = join(folder, 'authority.pem');
-    writeFileSync(file, DOCTORED.interceptor);
-    const proxy = await tunnel(200, await listen(standIn(), DOCTORED.other));
-    const env = { HTTPS_PROXY: `http://127.0.0.1:${proxy.port}`, NODE_EXTRA_CA_CERTS: file };
-    const { diagnoses, of } = await examine('https://other.example.com', { env });
-    proxy.close();
-    rmSync(folder, { recursive: true });
-    assert.deepEqual(faultsOf(diagnoses), []);
-    assert.match(of('connection').found, /the proxy that HTTPS_PROXY names takes connections/);
-    assert.equal(of('tls').verdict, 'ok');
-    assert.equal(of('token').verdict, 'ok');
-  });
-
-  test('that is away is named, and what NO_PROXY would do', async () => {
-    const env = { HTTPS_PROXY: `http://127.0.0.1:${await freePort()}` };
-    const { of } = await examine('https://gateway.example.com', { env });
-    assert.match(of('connection').found, /the proxy that HTTPS_PROXY names takes no connection/);
-    assert.match(of('connection').remedy!, /add that to NO_PROXY/);
-  });
-
-  test('that stands before this machine itself is a fault, and NO_PROXY mends it', async () => {
-    const root_url = await at();
-    const proxy = await tunnel(503);
-    const env = { HTTP_PROXY: `http://127.0.0.1:${proxy.port}` };
-    const through = await examine(root_url, { env });
-    assert.equal(through.of('proxy').verdict, 'failed');
-    assert.match(through.of('proxy').remedy!, /NO_PROXY=127\.0\.0\.1\)/);
-    assert.equal(through.of('models').verdict, 'failed');
-    const past = await examine(root_url, { env: { ...env, NO_PROXY: '127.0.0.1' } });
-    proxy.close();
-    assert.equal(past.of('proxy').verdict, 'ok');
-    assert.deepEqual(faultsOf(past.diagnoses), []);
+  test('where names, texts and numbers of its list are anything', async () => {
+    const models = [
+      { id: '\u001b[2Jcoder', context_window: -1 },
+      { id: TOKEN, context_window: 'many' },
+      { id: 5 },
+      null,
+      { id: 'x'.repeat(100_000), context_window: 1e300 },
+      { id: 'coder-1', context_window: 1000 },
+    ];
+    const port = await listen((req, res) => {
+      res.writeHead(req.headers.authorization === undefined ? 401 : 200, {
+        'content-type': 'application/json',
+        date: 'yesterday',
+      });
+      res.end(JSON.stringify(req.headers.authorization === undefined ? { error: 'no' } : { data: models }));
+    });
+    const connections = [
+      { model: '\u001b[2Jcoder' },
+      { model: 'missing' },
+      { model: 'coder-1', context_window: 2000 },
+      { model: TOKEN },
+    ];
+    const { diagnoses } = await examine(`http://127.0.0.1:${port}`, { connections });
+    assert.ok(faultsOf(diagnoses).includes('model'));
+    assert.ok(JSON.stringify(diagnoses).length < 20_000);
   });
 });

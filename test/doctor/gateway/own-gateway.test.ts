@@ -14,7 +14,7 @@ describe('a gateway of ours', { concurrency: true }, () => {
     const connections = [{ token: gateway.token, model: 'coder-1', context_window: 200_000 }];
     const { diagnoses, of } = await examine(gateway.url, { connections });
     assert.deepEqual(faultsOf(diagnoses), []);
-    for (const id of ['token', 'model', 'context_window', 'clock', 'telemetry']) {
+    for (const id of ['token', 'model', 'context_window', 'clock']) {
       assert.equal(of(id).verdict, 'ok', id);
     }
     assert.deepEqual(upstream.requests, []);

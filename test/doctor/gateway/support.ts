@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import type { Connection, Diagnosis } from '../../../engine/doctor/diagnosis.ts';
+import type { Connection, Diagnosis } from '../../../engine/doctor/desk.ts';
 import { examineGateway } from '../../../engine/doctor/gateway/examine-gateway.ts';
 import { atFileEnd } from '../../support/file-end.ts';
 import { deskWith } from '../support.ts';
@@ -12,8 +11,8 @@ import { deskWith } from '../support.ts';
 export const TOKEN = 'gw_planted-token-7d1f04c2a9';
 
 /** Listens at a free port until the tests of the file are over; returns the port. */
-export async function listen(listener: RequestListener, tls?: { cert: string; key: string }): Promise<number> {
-  const server = tls === undefined ? createServer(listener) : createSecureServer(tls, listener);
+export async function listen(listener: RequestListener): Promise<number> {
+  const server = createServer(listener);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   atFileEnd(() => {

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import pg from 'pg';
 import { examineDatabase } from '../../../engine/doctor/host/database.ts';
 import type { Host } from '../../../engine/doctor/host/host.ts';
-import { thisMachine } from '../../../engine/doctor/host/machine.ts';
+import { thisMachine } from '../../../engine/doctor/host/host.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { createTestDatabase } from '../../support/database.ts';
 
@@ -59,7 +59,7 @@ test('faults of a real database are found: read-only, too few connections, no sc
   const few = await wrongWith('connection limit 4', 'connection limit -1');
   assert.match(few, /^failed database\.connections: \d of 4 in use \(the connection limit of the database\)/);
   const nowhere = await wrongWith('set search_path = nowhere', 'reset search_path');
-  assert.match(nowhere, /^failed database\.rights: \S+ has no schema to make tables in/m);
+  assert.match(nowhere, /^failed database\.reach: PostgreSQL .* \S+ may use no schema/m);
 });
 
 test('a database that is away is one failure, without its password', async () => {

@@ -68,6 +68,19 @@ const wrongAmong = (results: readonly CheckResult[], begins: string) =>
     .filter(({ id, verdict }) => id.startsWith(begins) && (verdict === 'failed' || verdict === 'warning'))
     .map(({ id }) => id);
 
+/** What says that it is the gateway of the tests, of some version, whose last reload failed; and its address. */
+async function answersAsGateway(version: string) {
+  const server = createServer(({ url }, res) =>
+    res.end(
+      url === '/readyz'
+        ? '{"status":"ok","configuration":{"loaded_at":"2026-11-25T09:00:00Z","failing_since":"2026-11-25T09:30:00Z"}}'
+        : `# Model gateway: protocol\n\nSpoken by appscli ${version} at ${proxy.url}, written`,
+    ),
+  );
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return [server, `127.0.0.1:${(server.address() as AddressInfo).port}`] as const;
+}
+
 /** Results of the public URL where the proxy does so. */
 async function behind(behaviour: Behaviour, more: Parameters<typeof examineAll>[2] = {}): Promise<CheckResult[]> {
   proxy.behaviour = behaviour;
@@ -120,17 +133,25 @@ describe('a gateway that runs behind a proxy', () => {
     assert.deepEqual(wrongAmong(await behind(compressesDocuments), 'public_url.'), []);
   });
 
-  test('a gateway with a configuration older than its files is found', async () => {
-    const results = await examine();
-    const loaded_at = Date.parse(/loaded (\S+)/.exec(only(results, 'gateway.configuration').found)![1]!);
-    const later = new Date(loaded_at + 60_000 - ahead_ms());
-    utimesSync(gateway.config_file, later, later);
-    const found = only(await examine(), 'gateway.configuration');
-    const then = new Date(loaded_at - ahead_ms());
-    utimesSync(gateway.config_file, then, then);
+  test('a configuration older than its files is found, and one that could not be put in force', async () => {
+    const loaded_at = Date.parse(/loaded (\S+)/.exec(only(await examine(), 'gateway.configuration').found)![1]!);
+    const look = async (at: number) => {
+      const changed = new Date(at - ahead_ms());
+      utimesSync(gateway.config_file, changed, changed);
+      return only(await examine({ until: 'gateway.configuration' }), 'gateway.configuration');
+    };
+    const found = await look(loaded_at + 60_000);
+    assert.equal((await look(loaded_at)).verdict, 'ok');
     assert.equal(found.verdict, 'warning');
-    assert.match(found.remedy ?? '', /kill -HUP PID/);
-    assert.match(String(found.details), /gateway\.yaml/);
+    assert.match(`${found.remedy} ${found.details}`, /kill -HUP PID.*gateway\.yaml/);
+    const [server, url] = await answersAsGateway('0.0.1');
+    const file = `${gateway.config_file}.failing.yaml`;
+    writeFileSync(file, readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, url));
+    const results = await examineAll(file, gateway.env, { until: 'gateway.configuration' });
+    server.close();
+    assert.equal(only(results, 'host.listen').verdict, 'warning');
+    assert.match(only(results, 'host.listen').found, /version 0\.0\.1, and this program is \d/);
+    assert.equal(only(results, 'gateway.configuration').verdict, 'failed');
   });
 
   test('variables that are missing here are no failure while a gateway runs that has them', async () => {

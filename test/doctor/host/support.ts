@@ -1,14 +1,13 @@
 import type { CheckResult } from '../../../engine/contract/checks.ts';
 import { examineHost } from '../../../engine/doctor/host/examine-host.ts';
-import { type Machine, thisMachine } from '../../../engine/doctor/host/machine.ts';
+import { type Machine, thisMachine } from '../../../engine/doctor/host/host.ts';
 import { stages } from '../../../stages/index.ts';
 import { ahead_ms } from '../../support/suite-clock.ts';
 
 /** This machine on the clock of the tests, which the times of its files are not on. */
 function testMachine(): Machine {
   const machine = thisMachine();
-  const changedAt = (path: string) => (machine.changedAt(path) ?? 0) + ahead_ms();
-  return { ...machine, changedAt };
+  return { ...machine, changedAt: (path) => (machine.changedAt(path) ?? 0) + ahead_ms() };
 }
 
 /** What `examineHost` found, in its order; up to the result with the id `until`, where one is given. */

@@ -24,7 +24,7 @@ export const CALLS: Answer = {
 };
 
 /** The results as the model saw them, each with the city it asked for. */
-export function resultsSeen({ seen }: Asked): string[] {
+function resultsSeen({ seen }: Asked): string[] {
   const texts = seen.texts.filter(([role]) => role === 'tool').map(([, text]) => text);
   return seen.results.map((id, index) => {
     const call = seen.calls.find(([, called]) => called === id);

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { buildCli, codingCli, messages } from '../../../engine/cli/client/client.ts';
-import type { Input } from '../../../engine/cli/client/client-input.ts';
+import type { Input } from '../../../engine/cli/client/client-write.ts';
+import { buildCli, codingCli, messages } from '../../cli/client/set-up.ts';
 import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { ModelProvider } from '../../support/model-provider/model-provider.ts';
@@ -128,6 +128,9 @@ test('the variables for Messages name a model for each tier and ask for an hour,
     VENDOR_DEFAULT_FABLE_MODEL: 'tale-1',
     ENABLE_PROMPT_CACHING_1H: '1',
   });
-  assert.match(backend.info(), /FORCE_PROMPT_CACHING_5M is set in your environment: with it prompts are not kept/);
-  assert.match(backend.info(), /DISABLE_PROMPT_CACHING is set in your environment: with it prompts are not kept/);
+  assert.match(
+    backend.info(),
+    /FORCE_PROMPT_CACHING_5M is set in your environment: remove it, or prompts are not kept/,
+  );
+  assert.match(backend.info(), /DISABLE_PROMPT_CACHING is set in your environment: remove it, or prompts are not kept/);
 });

@@ -8,6 +8,7 @@ import { buildCli, codingCli, messagesClient, type Turn } from '../../support/co
 import { bootGateway, gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,
+  type Exchange,
   message,
   type ScriptedUpstream,
   startUpstream,
@@ -68,18 +69,17 @@ async function assertEnds(says: RegExp, status: number): Promise<void> {
 }
 
 describe('every coding client ends its turn at once and shows our sentence', () => {
-  for (const status of [429, 402, 403]) {
-    for (const [window, called] of [
-      ['day', 'daily'],
-      ['month', 'monthly'],
-    ] as const) {
-      test(`at a limit of the ${window} that is answered ${status}`, async () => {
-        const rules = [{ name: 'small', scope: 'user', window, limit_usd: 0.0001 }];
-        await limit({ status, advice: ADVICE, rules });
-        const says = `Waiting does not help: .* the ${called} limit of 0.0001 USD for user dev@example.com.*Frag .*Zoe?.*im Kanal`;
-        await assertEnds(new RegExp(says, 's'), status);
-      });
-    }
+  for (const [status, window, called] of [
+    [429, 'day', 'daily'],
+    [402, 'month', 'monthly'],
+    [403, 'day', 'daily'],
+  ] as const) {
+    test(`at a limit of the ${window} that is answered ${status}`, async () => {
+      const rules = [{ name: 'small', scope: 'user', window, limit_usd: 0.0001 }];
+      await limit({ status, advice: ADVICE, rules });
+      const says = `Waiting does not help: .* the ${called} limit of 0.0001 USD for user dev@example.com.*Frag .*Zoe?.*im Kanal`;
+      await assertEnds(new RegExp(says, 's'), status);
+    });
   }
 
   test('at a limit that allows nothing', async () => {
@@ -171,18 +171,26 @@ test('without a profile that names one, no header carries the sentence', async (
 });
 
 describe('the SDKs of both protocols', () => {
+  /** Both, with their usual patience, and the status of every answer that they got. */
+  function clients() {
+    const statuses: number[] = [];
+    const counting: typeof fetch = async (...asked) => {
+      const response = await fetch(...asked);
+      statuses.push(response.status);
+      return response;
+    };
+    return {
+      statuses,
+      compat: new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, fetch: counting }),
+      messages: new Anthropic({ baseURL: gateway.url, authToken: gateway.token, apiKey: null, fetch: counting }),
+    };
+  }
+  const ours = { role: 'user', content: 'Hi' } as const;
+
   for (const status of [429, 402, 403]) {
     test(`get a refusal with status ${status} once, streaming or not, with our sentence`, async () => {
       await limit({ status, defaults: { user_daily_usd: 0 } });
-      const seen: number[] = [];
-      const counting: typeof fetch = async (...asked) => {
-        const response = await fetch(...asked);
-        seen.push(response.status);
-        return response;
-      };
-      const compat = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, fetch: counting });
-      const messages = new Anthropic({ baseURL: gateway.url, authToken: gateway.token, apiKey: null, fetch: counting });
-      const ours = { role: 'user', content: 'Hi' } as const;
+      const { compat, messages, statuses } = clients();
       const calls = [false, true].flatMap((stream) => [
         () => compat.responses.create({ model: 'coder-1', input: 'Hi', stream }),
         () => compat.chat.completions.create({ model: 'coder-1', messages: [ours], stream }),
@@ -199,9 +207,25 @@ describe('the SDKs of both protocols', () => {
         });
       }
       assert.deepEqual(
-        seen,
+        statuses,
         calls.map(() => status),
       );
     });
   }
+
+  test('wait out a limit on requests at once', async () => {
+    await limit({ rules: [{ name: 'parallel', scope: 'user', concurrency: 1 }] });
+    const { messages, statuses } = clients();
+    const ask = () => messages.messages.create({ model: 'coder-1', max_tokens: 64, messages: [ours] });
+    const first = Promise.withResolvers<Exchange>();
+    upstream.script = first.resolve;
+    const earlier = ask();
+    const exchange = await first.promise;
+    upstream.script = answerJson(message());
+    const later = ask();
+    await until('the second one is refused', () => statuses.length === 1);
+    await answerJson(message())(exchange);
+    assert.deepEqual([(await earlier).type, (await later).type], ['message', 'message']);
+    assert.deepEqual(statuses, [429, 200, 200]);
+  });
 });

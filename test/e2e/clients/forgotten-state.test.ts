@@ -4,43 +4,28 @@ import { afterEach, describe, test } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { randomOf } from '../../support/random.ts';
+import { inTurn } from '../../support/times.ts';
 import { send } from '../support/client.ts';
-import { type Nine, nineConfig, post, sameAt, sending, useNine } from '../support/nine.ts';
+import { type Nine, post, sameAt, sending, useNine } from '../support/nine.ts';
 import { idOf } from '../support/odd.ts';
 import { auditRecord } from '../support/state.ts';
-import { chatDocument, playing, STATEFUL_SERVERS, type StatefulServer, withUniqueIds } from './stateful-servers.ts';
+import {
+  chatDocument,
+  playing,
+  STATEFUL_SERVERS,
+  type StatefulServer,
+  twinConfig,
+  withUniqueIds,
+} from './stateful-servers.ts';
 import { talkingClient } from './talking-client.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: a test asserts on whatever shape came
 type Json = any;
 
 let nine: Nine;
-useNine(
-  (started) => {
-    nine = started;
-  },
-  (url) => {
-    const config = nineConfig(url);
-    const chat = (config.upstreams as Json[]).find(({ name }) => name === 'chat');
-    const models = config.models as Json[];
-    const others = ['twin', 'other'];
-    return {
-      upstreams: [
-        ...(config.upstreams as Json[]),
-        { ...chat, name: 'chat-twin' },
-        { ...chat, name: 'chat-other', api_key_env: 'TEST_DATABASE_URL' },
-      ],
-      models: [...models, ...others.map((id) => ({ ...models[0], id, aliases: [] }))],
-      routing: {
-        ...(config.routing as Json),
-        rules: [
-          ...(config.routing as Json).rules,
-          ...others.map((name) => ({ name, models: [name], upstream: `chat-${name}` })),
-        ],
-      },
-    };
-  },
-);
+useNine((started) => {
+  nine = started;
+}, twinConfig);
 
 afterEach(() => nine.provider.reset());
 
@@ -139,15 +124,15 @@ async function lead(server: StatefulServer, client_kind: Forgetful, stream: bool
 const UNKNOWN = /nobody knows/;
 const IN_CONTENT = /parts of the content/;
 
-for (const client of FORGETFUL) {
+const WAYS = [false, true].flatMap((is_unique) => [false, true].map((stream) => ({ is_unique, stream })));
+for (const [at, client] of FORGETFUL.entries()) {
   describe(client.name, () => {
-    for (const server of STATEFUL_SERVERS) {
+    for (const [place, server] of STATEFUL_SERVERS.entries()) {
       if (UNKNOWN.test(server.name) || (client.spoken === 'chat' && IN_CONTENT.test(server.name))) continue;
-      test(`goes on at ${server.name}`, async () => {
-        for (const one of [server, withUniqueIds(server, mark())]) {
-          for (const stream of [false, true]) await lead(one, client, stream);
-        }
-      });
+      for (const { is_unique, stream } of inTurn(WAYS, at + place)) {
+        test(`goes on at ${server.name}`, () =>
+          lead(is_unique ? withUniqueIds(server, mark()) : server, client, stream));
+      }
     }
   });
 }

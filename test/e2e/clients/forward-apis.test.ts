@@ -5,12 +5,10 @@ import { bootGateway, type ConfigSections, type TestGateway, UPSTREAM_KEY } from
 import {
   answerBytes,
   answerJson,
-  EVENT_STREAM,
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { until } from '../../support/until.ts';
-import { bearer, open, type Response, send } from '../support/client.ts';
+import { bearer, type Response, send } from '../support/client.ts';
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
@@ -81,19 +79,6 @@ describe('an upstream of the same protocol as the client', () => {
       assert.equal(headers['x-api-key'], UPSTREAM_KEY);
       assert.equal(headers.authorization, `Bearer ${UPSTREAM_KEY}`);
     });
-
-    test(`gets ${path} without the version that its base URL has`, async () => {
-      await post(path, write('at-versioned'));
-      const { url, headers } = upstream.only();
-      assert.equal(url, `/openai/v1${path.slice('/v1'.length)}`);
-      assert.equal(headers.authorization, `Bearer ${UPSTREAM_KEY}`);
-      assert.equal(headers['x-api-key'], undefined);
-    });
-
-    test(`gets its own name for the model at ${path} where the client used an alias`, async () => {
-      await post(path, write('alias-plain'));
-      assert.equal(upstream.only().body.toString(), write('their-plain'));
-    });
   }
 
   test('sends its answer through byte for byte', async () => {
@@ -134,46 +119,4 @@ describe('an upstream of another protocol than the client', () => {
       );
     });
   }
-
-  test('is asked for a stream where the client asked for one', async () => {
-    upstream.script = answerJson({ error: { message: 'no', type: 'x' } }, 400);
-    await post(CHAT, '{"model":"at-vendor","stream":true,"messages":[{"role":"user","content":"hello"}]}');
-    assert.equal(upstream.only().headers.accept, 'text/event-stream');
-  });
-});
-
-describe('a stream of the same protocol that breaks off', () => {
-  /** Sends the text, and is gone when the client has it up to its last whole event. */
-  async function breakOff(path: string, body: string, text: string): Promise<string> {
-    const whole = text.slice(0, text.lastIndexOf('\n\n') + 2);
-    let received = '';
-    upstream.script = async ({ res, socket }) => {
-      res.writeHead(200, EVENT_STREAM as string[]);
-      res.write(text);
-      await until('the client has the whole events', () => received === whole);
-      socket.destroy();
-    };
-    const { head } = open(gateway.url, { path, body, headers: bearer(gateway.token) });
-    for await (const chunk of await head) received += chunk;
-    assert.ok(received.startsWith(whole));
-    return received.slice(whole.length);
-  }
-
-  test('ends in chat completions with an error that has no event name', async () => {
-    const body = '{"model":"at-plain","stream":true,"stream_options":{"include_usage":true},"messages":[]}';
-    const rest = await breakOff(CHAT, body, 'data: {"choices":[]}\n\ndata: {"choi');
-    const [, data = ''] = /^data: (.*)\n\n$/.exec(rest) ?? [];
-    assert.equal(JSON.parse(data).error.type, 'server_error', rest);
-  });
-
-  test('ends in Responses with an error and a failed response, numbered on', async () => {
-    const event =
-      'event: response.output_text.delta\ndata: {"sequence_number":41,"delta":"\\"sequence_number\\":7"}\n\n';
-    const rest = await breakOff(RESPONSES, '{"model":"at-plain","stream":true,"input":"x"}', `${event}event: resp`);
-    const [, error = '', failed = ''] =
-      /^event: error\ndata: (.*)\n\nevent: response\.failed\ndata: (.*)\n\n$/.exec(rest) ?? [];
-    assert.equal(JSON.parse(error).sequence_number, 42, rest);
-    assert.equal(JSON.parse(failed).sequence_number, 43);
-    assert.equal(JSON.parse(failed).response.status, 'failed');
-  });
 });

@@ -1,16 +1,20 @@
 /** What servers of chat completions want back with calls and thoughts, in conversations with clients of other protocols. */
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
-import type Anthropic from '@anthropic-ai/sdk';
 import fc from 'fast-check';
-import type OpenAI from 'openai';
 import { answerChunks, answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { inTurn, times } from '../../support/times.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
-import { askBody, modelVia, type Nine, nineConfig, post, useNine } from '../support/nine.ts';
+import { askBody, modelVia, type Nine, post, useNine } from '../support/nine.ts';
 import { lossesOf } from '../support/odd.ts';
-import { CITIES } from './agent-model.ts';
-import { chatDocument, chatStream, playing, STATEFUL_SERVERS, type StatefulServer } from './stateful-servers.ts';
+import {
+  chatDocument,
+  chatStream,
+  playing,
+  STATEFUL_SERVERS,
+  type StatefulServer,
+  twinConfig,
+} from './stateful-servers.ts';
 import { talkingClient } from './talking-client.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: a test asserts on whatever shape came
@@ -20,33 +24,9 @@ const CLIENTS = ['messages', 'responses'] as const;
 type Client = (typeof CLIENTS)[number];
 
 let nine: Nine;
-useNine(
-  (started) => {
-    nine = started;
-  },
-  (url) => {
-    const config = nineConfig(url);
-    const chat = (config.upstreams as Json[]).find(({ name }) => name === 'chat');
-    const models = config.models as Json[];
-    const rules = (config.routing as Json).rules as Json[];
-    return {
-      upstreams: [
-        ...(config.upstreams as Json[]),
-        { ...chat, name: 'chat-twin' },
-        { ...chat, name: 'chat-other', api_key_env: 'TEST_DATABASE_URL' },
-      ],
-      models: [...models, { ...models[0], id: 'twin', aliases: [] }, { ...models[0], id: 'other', aliases: [] }],
-      routing: {
-        ...(config.routing as Json),
-        rules: [
-          ...rules,
-          { name: 'twin', models: ['twin'], upstream: 'chat-twin' },
-          { name: 'other', models: ['other'], upstream: 'chat-other' },
-        ],
-      },
-    };
-  },
-);
+useNine((started) => {
+  nine = started;
+}, twinConfig);
 
 afterEach(() => nine.provider.reset());
 
@@ -98,18 +78,15 @@ const thoughtsIn = (spoken: Client, shown: Json): string =>
     ? shown.content.map(({ thinking = '' }) => thinking).join('')
     : shown.output.flatMap(({ summary = [] }) => summary.map(({ text }: Json) => text)).join('');
 
+const WAYS = CLIENTS.flatMap((spoken) => [false, true].map((stream) => ({ spoken, stream })));
 for (const [place, server] of STATEFUL_SERVERS.entries()) {
-  describe(server.name, () => {
-    for (const [turn, spoken] of CLIENTS.entries()) {
-      for (const stream of inTurn([false, true], place + turn)) {
-        test(`comes back from a ${spoken} client${stream ? ' that streams' : ''}`, async () => {
-          const [first] = await lead(server, spoken, stream);
-          const { reasoning_content, reasoning = reasoning_content } = server.turns[0]!.message;
-          if (!stream && reasoning !== undefined) assert.equal(thoughtsIn(spoken, first), reasoning);
-        });
-      }
-    }
-  });
+  for (const { spoken, stream } of inTurn(WAYS, place)) {
+    test(`${server.name} comes back from a ${spoken} client${stream ? ' that streams' : ''}`, async () => {
+      const [first] = await lead(server, spoken, stream);
+      const { reasoning_content, reasoning = reasoning_content } = server.turns[0]!.message;
+      if (!stream && reasoning !== undefined) assert.equal(thoughtsIn(spoken, first), reasoning);
+    });
+  }
 }
 
 test('state comes back however a stream is cut', async () => {
@@ -125,24 +102,6 @@ test('state comes back however a stream is cut', async () => {
     ),
     { numRuns: times(10), endOnFailure: true },
   );
-});
-
-test('a thought in thousands of pieces and an answer with thousands of calls lose nothing', async () => {
-  const detail = (more: Json) => ({ type: 'reasoning.text', format: 'f', index: 0, ...more });
-  const reasoning = 'ab '.repeat(3000);
-  const tool_calls = Array.from({ length: 900 }, (_, index) => ({
-    ...{ id: `c${index}`, type: 'function', function: { name: 'weather', arguments: '{}' } },
-    ...(index === 0 && { extra_content: { google: { thought_signature: 'first+/=' } } }),
-  }));
-  const reasoning_details = [detail({ text: reasoning, signature: 'signed' })];
-  const message = { role: 'assistant', content: null, reasoning, reasoning_details, tool_calls };
-  const deltas = [
-    ...Array.from({ length: 3000 }, () => ({ reasoning: 'ab ', reasoning_details: [detail({ text: 'ab ' })] })),
-    { reasoning_details: [detail({ signature: 'signed' })] },
-    { tool_calls: tool_calls.map((one, index) => ({ index, ...one })) },
-  ];
-  const done = { message: { role: 'assistant', content: 'Sunny.' }, deltas: [{ content: 'Sunny.' }] };
-  for (const spoken of CLIENTS) await lead({ name: '', turns: [{ message, deltas }, done] }, spoken, true);
 });
 
 test('pieces of thoughts make the thought that was cut, with its proof', async () => {
@@ -171,56 +130,6 @@ test('pieces of thoughts make the thought that was cut, with its proof', async (
     }),
     { numRuns: times(20), endOnFailure: true },
   );
-});
-
-describe('the official SDKs', () => {
-  const WEATHER = { name: 'weather', description: 'Tells the weather' };
-  const servers = STATEFUL_SERVERS.filter(({ name }) => /^(Gemini|OpenRouter|DeepSeek|LiteLLM)/.test(name));
-
-  for (const [place, server] of servers.entries()) {
-    for (const stream of inTurn([false, true], place)) {
-      test(`bring back the state of ${server.name}${stream ? ' while streaming' : ''}`, async () => {
-        const wrong: string[] = [];
-        nine.provider.upstream.script = playing(server, wrong);
-        const messages: Anthropic.MessageParam[] = [{ role: 'user', content: 'Weather?' }];
-        for (const _ of server.turns) {
-          const tools = [{ ...WEATHER, input_schema: { ...CITIES, required: ['city'] } }];
-          const params = { model: modelVia('chat'), max_tokens: 4000, messages, tools };
-          const { content } = stream
-            ? await nine.messages.messages.stream(params).finalMessage()
-            : await nine.messages.messages.create(params);
-          const results = content.flatMap((block) =>
-            block.type === 'tool_use'
-              ? [{ type: 'tool_result' as const, tool_use_id: block.id, content: 'sunny' }]
-              : [],
-          );
-          for (const block of content) if (block.type === 'tool_use') assert.match(block.id, /^[a-zA-Z0-9_-]{1,64}$/);
-          messages.push({ role: 'assistant', content }, { role: 'user', content: results });
-        }
-        const input: OpenAI.Responses.ResponseInputItem[] = [{ role: 'user', content: 'Weather?' }];
-        for (const _ of server.turns) {
-          const tools = [
-            { type: 'function' as const, ...WEATHER, parameters: { ...CITIES, required: ['city'] }, strict: false },
-          ];
-          const params = { model: modelVia('chat'), store: false, input, tools };
-          const { output } = stream
-            ? await nine.openai.responses.stream(params).finalResponse()
-            : await nine.openai.responses.create(params);
-          for (const item of JSON.parse(JSON.stringify(output))) {
-            delete item.parsed_arguments;
-            for (const part of item.content ?? []) delete part.parsed;
-            input.push(item);
-          }
-          for (const item of output) {
-            if (item.type !== 'function_call') continue;
-            assert.ok(item.call_id.length <= 64);
-            input.push({ type: 'function_call_output', call_id: item.call_id, output: 'sunny' });
-          }
-        }
-        assert.deepEqual(wrong, []);
-      });
-    }
-  }
 });
 
 /** What a client was answered by Gemini, and what it would send next to this model. */
@@ -253,15 +162,6 @@ describe('state at another upstream than the one that made it', () => {
       assert.equal(answer.status, 200, answer.text);
       assert.deepEqual(lastMessages()[1], STATEFUL_SERVERS[0]!.turns[0]!.message);
       assert.ok(!(await lossesOf(nine, answer)).includes('foreign_state'));
-    });
-
-    test(`leaves a conversation that goes on at a provider of the protocol ${spoken}`, async () => {
-      const body = await afterGemini(spoken, modelVia(spoken));
-      nine.provider.reset();
-      const answer = await post(nine.gateway, spoken, body);
-      assert.deepEqual(nine.provider.refused, []);
-      assert.equal(answer.status, 200, answer.text);
-      assert.ok(!nine.provider.upstream.requests.at(-1)!.body.includes('gw:'));
     });
   }
 

@@ -25,26 +25,15 @@ const TOLD: readonly (readonly [
   body: object,
   told: string | undefined,
 ])[] = [
-  ['whole seconds', { 'retry-after': '7' }, ERROR, '7'],
   ['a fraction', { 'retry-after': '0.5' }, ERROR, '1'],
-  ['a larger fraction', { 'retry-after': '1.7' }, ERROR, '2'],
-  ['a duration', { 'retry-after': '20s' }, ERROR, '20'],
-  ['milliseconds', { 'retry-after-ms': '1200' }, ERROR, '2'],
   [
     'a reset of what is used up',
     { 'x-ratelimit-remaining-tokens': '0', 'x-ratelimit-reset-tokens': '20ms' },
     ERROR,
     '1',
   ],
-  [
-    'a reset of what is left',
-    { 'x-ratelimit-remaining-tokens': '9', 'x-ratelimit-reset-tokens': '6m0s' },
-    ERROR,
-    undefined,
-  ],
   ['the error itself', {}, RETRY_INFO, '13'],
   ['nothing that can be read', { 'retry-after': 'soon' }, ERROR, undefined],
-  ['a date that is over', { 'retry-after': 'Wed, 21 Oct 2015 07:28:00 GMT' }, ERROR, '0'],
 ];
 
 for (const [spoken, upstream] of COMBINATIONS) {
@@ -69,16 +58,11 @@ for (const [spoken, upstream] of COMBINATIONS) {
       const got = await ask(headers, body);
       assert.deepEqual([got.status, got.headers['retry-after']], [429, told], how);
     }
-    const date = new Date(Date.now() + 30_000).toUTCString();
-    const at_date = Number((await ask({ 'retry-after': date }, ERROR)).headers['retry-after']);
-    assert.ok(Number.isInteger(at_date) && at_date >= 0 && at_date <= 30, String(at_date));
     // Clients of one protocol give up at what those of others would sleep out.
     const long = (await ask({ 'retry-after': '2h' }, ERROR)).headers;
     assert.equal(long['retry-after'], spoken === 'messages' ? '7200' : undefined);
-    assert.equal(
-      (await ask({ 'retry-after-ms': '7200000' }, ERROR)).headers['retry-after-ms'] === undefined,
-      spoken !== 'messages',
-    );
+    const long_ms = (await ask({ 'retry-after-ms': '7200000' }, ERROR)).headers['retry-after-ms'];
+    assert.equal(long_ms === undefined, spoken !== 'messages');
   });
 
   test(`tells ${spoken} clients whole seconds where a page stands in the place of a ${upstream} upstream's answer`, async () => {

@@ -47,77 +47,47 @@ async function ask(spoken: Protocol, upstream: Protocol, more: Schema): Promise<
 }
 
 /** What MCP servers and generators of schemas give; each as a whole had requests refused by one of the three APIs. */
-const SCHEMAS: Readonly<Record<string, unknown>> = {
-  'an object and nothing more': { type: 'object' },
-  'no schema': undefined,
-  'true instead of a schema': true,
-  'null instead of a schema': null,
-  'no type': { properties: { a: TEXT } },
-  'properties and required that are null': { type: 'object', properties: null, required: null },
-  'a list of types at the top': { type: ['object', 'null'], properties: { a: TEXT } },
-  'another type at the top': { type: 'string' },
-  'anyOf at the top': { anyOf: [closed({ a: TEXT }), closed({ b: TEXT })] },
-  'oneOf at the top, of references': {
-    oneOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/b' }],
-    $defs: { a: closed({ a: TEXT }), b: closed({ b: TEXT }) },
-  },
-  'allOf at the top': { type: 'object', allOf: [closed({ a: TEXT }), { properties: { b: TEXT }, required: ['b'] }] },
-  'a reference at the top': { $ref: '#/definitions/a', definitions: { a: closed({ a: TEXT }) } },
-  'a reference to nothing': { $ref: '#/$defs/none' },
-  'enum, const and not at the top': { type: 'object', properties: { a: TEXT }, not: { required: ['a'] }, enum: [{}] },
-  'the name of a draft': { $schema: 'http://json-schema.org/draft-07/schema#', ...closed({ a: TEXT }) },
-  'a list without items': { type: 'object', properties: { ids: { type: 'array' } } },
-  'a list of lists, or nothing': { type: 'object', properties: { ids: { type: ['array', 'null'] } } },
-  'items for each place, as until draft 7': {
+const SCHEMAS: readonly unknown[] = [
+  ...[undefined, true, null, { type: 'object' }, { properties: { a: TEXT } }, { type: 'string' }],
+  { type: ['object', 'null'], properties: null, required: null },
+  { anyOf: [closed({ a: TEXT }), closed({ b: TEXT })] },
+  { oneOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/none' }], $defs: { a: closed({ a: TEXT }) } },
+  { type: 'object', allOf: [closed({ a: TEXT }), { properties: { b: TEXT }, required: ['b'] }], enum: [{}] },
+  { $schema: 'http://json-schema.org/draft-07/schema#', ...closed({ a: {}, b: true }) },
+  // As in draft 4 and in draft 3.
+  { type: 'object', properties: { n: { type: 'number', minimum: 0, exclusiveMinimum: true } } },
+  {
     type: 'object',
-    properties: { range: { type: 'array', items: [{ type: 'integer' }, { type: 'integer' }], additionalItems: false } },
+    properties: { a: { type: 'string', required: true }, range: { type: 'array', items: [TEXT, TEXT] } },
   },
-  'bounds as in draft 4': {
+  {
     type: 'object',
-    properties: { n: { type: 'number', minimum: 0, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: false } },
+    properties: { a: { enum: ['x', 'x', null] }, b: { type: 'string', enum: [] } },
+    required: ['a', 'a'],
   },
-  'required as in draft 3': { type: 'object', properties: { a: { type: 'string', required: true }, b: TEXT } },
-  'names that occur twice': { type: 'object', properties: { a: { enum: ['x', 'x'] } }, required: ['a', 'a'] },
-  'an enum of nothing': { type: 'object', properties: { a: { type: 'string', enum: [] } } },
-  'an enum with null': { type: 'object', properties: { a: { type: 'string', enum: ['x', null] } } },
-  'types in capitals, and of other languages': {
+  {
     type: 'OBJECT',
-    properties: {
-      a: { type: 'STRING' },
-      b: { type: 'int' },
-      c: { type: 'list' },
-      d: { type: 'any' },
-      e: { type: 'file' },
-    },
+    properties: { a: { type: 'STRING' }, b: { type: 'int' }, c: { type: 'list' }, d: 'number', e: null },
   },
-  'properties that are the name of a type': { type: 'object', properties: { x: 'number', y: null } },
-  'keywords that are null': { type: 'object', properties: { a: { type: 'string', description: null, enum: null } } },
-  'a pattern of another language': { type: 'object', properties: { a: { type: 'string', pattern: '(?<!x' } } },
-  'names that one vendor refuses': {
-    type: 'object',
-    properties: { 'filter[id]': TEXT, $top: { type: 'integer' }, ['x'.repeat(65)]: TEXT, ok: TEXT },
-    required: ['filter[id]'],
-    additionalProperties: false,
-  },
-  'every constraint there is': closed({
+  { type: 'object', properties: { a: { type: 'string', pattern: '(?<!x', description: null, enum: null } } },
+  { ...closed({ 'filter[id]': TEXT, $top: { type: 'integer' }, ['x'.repeat(65)]: TEXT }), required: ['filter[id]'] },
+  closed({
     a: { type: 'string', minLength: 1, maxLength: 9, pattern: '^a', format: 'uri-reference', default: 'a' },
     b: { type: 'integer', minimum: 0, exclusiveMaximum: 9, multipleOf: 3 },
     c: { type: 'array', items: TEXT, minItems: 2, maxItems: 5, uniqueItems: true },
-    d: { ...closed({ e: TEXT }), minProperties: 1, maxProperties: 2 },
+    d: { type: 'object', additionalProperties: TEXT, minProperties: 1 },
   }),
-  'a tree': closed(
+  closed(
     { root: { $ref: '#/$defs/node' } },
-    { $defs: { node: closed({ name: TEXT, children: { type: 'array', items: { $ref: '#/$defs/node' } } }) } },
+    { $defs: { node: closed({ children: { items: { $ref: '#/$defs/node' } } }) } },
   ),
-  'a map': closed({ labels: { type: 'object', additionalProperties: TEXT } }),
-  'anything in a property': closed({ a: {}, b: true }),
-};
+];
 
 describe('tools with all of these schemas', () => {
   for (const [spoken, upstream] of TRANSLATED) {
     it(`are taken in one request, strict or not: ${spoken} to ${upstream}`, async () => {
-      for (const more of [{}, { strict: false }, { strict: true }, { strict: null, description: null }]) {
-        const tools = Object.values(SCHEMAS).map((schema, i) => toolOf(spoken, schema, { ...more, name: `tool_${i}` }));
+      for (const more of [{ strict: true }, { strict: null, description: null }]) {
+        const tools = SCHEMAS.map((schema, i) => toolOf(spoken, schema, { ...more, name: `tool_${i}` }));
         await ask(spoken, upstream, { tools });
         assert.equal(toolsSent().length, tools.length);
       }
@@ -143,13 +113,6 @@ const ROWS: Readonly<Record<string, Row>> = {
       messages: { type: 'object' },
       chat: { type: 'object', properties: {} },
       responses: { type: 'object', properties: {} },
-    },
-  },
-  'most keywords, where nobody is held to them': {
-    given: { ...OPEN, properties: { a: { type: 'string', minLength: 1, format: 'uri' } }, minProperties: 1 },
-    sent: {
-      messages: { ...OPEN, properties: { a: { type: 'string', minLength: 1, format: 'uri' } }, minProperties: 1 },
-      chat: { ...OPEN, properties: { a: { type: 'string', minLength: 1, format: 'uri' } }, minProperties: 1 },
     },
   },
   'a strict tool with constraints': {
@@ -265,16 +228,6 @@ function formatOf(spoken: Protocol, schema: Schema, strict?: boolean): Schema {
 describe('the schema of an answer, at a Messages upstream,', () => {
   const sent = () => (nine.provider.only().body as { output_config?: { format?: { schema: Schema } } }).output_config;
   const words = () => JSON.stringify((nine.provider.only().body as Schema).system ?? '');
-
-  for (const [name, schema] of Object.entries(SCHEMAS)) {
-    if (typeof schema !== 'object' || schema === null) continue;
-    it(`that has ${name} is taken, or told in words`, async () => {
-      const losses = await ask('chat', 'messages', formatOf('chat', schema as Schema));
-      const is_told = losses.includes('output_schema') || losses.includes('json_object_mode');
-      assert.equal(sent()?.format === undefined, is_told);
-      if (is_told) assert.match(words(), /and nothing else/);
-    });
-  }
 
   it('is closed, and its constraints are told', async () => {
     const schema = {

@@ -140,9 +140,9 @@ function assertCompacts(spoken: Protocol, stream: boolean, { server, says }: Ser
   assert.ok(failed!.data.response.error.message.includes(says), response.text);
 }
 
-/** Each row is for a third of the combinations, another one for each; in the deep tier for all. */
+/** Each row is for one combination, the next one for the next; in the deep tier for all. */
 const rowsFor = <T>(rows: readonly T[], combination: number): [number, T][] =>
-  [...rows.entries()].filter(([place]) => IS_DEEP || (place + combination) % 3 === 0);
+  [...rows.entries()].filter(([place]) => IS_DEEP || (place + combination) % COMBINATIONS.length === 0);
 
 for (const [combination, [spoken, protocol]] of COMBINATIONS.entries()) {
   const is_same = spoken === protocol;
@@ -222,12 +222,13 @@ const ODD_EVENTS: readonly string[] = [
   'data: {"object":"error","message":"Input is too long for requested model.","code":400}\n\n',
 ];
 
-for (const [spoken, protocol] of COMBINATIONS) {
+for (const [combination, [spoken, protocol]] of COMBINATIONS.entries()) {
   const which = `a ${spoken} client at a ${protocol} upstream`;
+  const events_for = [FIRST_EVENTS[protocol], ...rowsFor(ODD_EVENTS, combination).map(([, event]) => event)];
   const row = { server: '', status: 200, body: '', says: 'Input is too long for requested model.' };
 
   test(`${which} compacts its conversation when a stream begins with that error`, async () => {
-    for (const [place, event] of [FIRST_EVENTS[protocol], ...ODD_EVENTS].entries()) {
+    for (const [place, event] of events_for.entries()) {
       for (const stream of inTurn([true, false], place)) {
         upstream.script = answerChunks([event]);
         const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream }));
@@ -240,7 +241,7 @@ for (const [spoken, protocol] of COMBINATIONS) {
   test(`${which} is told so in a stream that has begun, whatever the event is like`, async () => {
     const events = eventsOf(protocol, { said: [{ kind: 'text', text: 'Hello, this is a text.' }], piece: 5 });
     const place = events.findIndex((event) => event.includes('Hello'));
-    for (const event of [FIRST_EVENTS[protocol], ...ODD_EVENTS]) {
+    for (const event of events_for) {
       upstream.script = answerChunks([...events.slice(0, place + 1), event]);
       const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream: true }));
       assert.equal(response.status, 200, response.text);
@@ -273,9 +274,9 @@ const IN_ANSWERS: readonly (readonly [server: string, body: object, says: string
   ['a proxy', { status: 'error', message: 'Something is off' }, 'Something is off'],
 ];
 
-for (const [spoken, protocol] of COMBINATIONS.filter(([one, other]) => one !== other)) {
+for (const [combination, [spoken, protocol]] of COMBINATIONS.filter(([one, other]) => one !== other).entries()) {
   test(`a ${spoken} client is told the error that a ${protocol} upstream sends as its answer, and nobody pays for it`, async () => {
-    for (const [server, body, says, compacts] of IN_ANSWERS) {
+    for (const [, [server, body, says, compacts]] of rowsFor(IN_ANSWERS, COMBINATIONS.length - combination)) {
       upstream.script = answerJson(body);
       const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol)));
       assert.ok(response.status >= 400, `${server}: ${response.text}`);
@@ -302,17 +303,15 @@ test('a conversation that is too long goes to no other upstream, and what is abo
     await post(gateway, 'chat', askBody('chat', model));
     return upstream.requests.length;
   };
-  for (const row of FULL_CONTEXTS) assert.equal(await asked('both-both', row), 1, row.server);
+  for (const row of FULL_CONTEXTS.slice(0, 2)) assert.equal(await asked('both-both', row), 1, row.server);
   for (const [n, row] of OTHER_MEANINGS.entries())
     assert.equal(await asked(`both-${n}`, row), 2, `${row.server}: ${row.means}`);
 });
 
 test('conversations that are too long open no breaker, with whatever status that is said', async () => {
   const ask = () => post(gateway, 'chat', askBody('chat', 'watched'));
-  for (const row of FULL_CONTEXTS.filter(({ status }) => status >= 500)) {
-    answers(row);
-    for (let i = 0; i < 6; i++) assert.equal((await ask()).status, 400);
-  }
+  answers(FULL_CONTEXTS.find(({ status }) => status >= 500)!);
+  for (let i = 0; i < 6; i++) assert.equal((await ask()).status, 400);
   upstream.script = answerJson({ error: { message: 'No.' } }, 422);
   assert.equal((await ask()).status, 422);
 });

@@ -1,23 +1,19 @@
 /** Clients of other APIs at a provider that refuses what the vendor of the Messages API refuses, however its address is written down. */
 import assert from 'node:assert/strict';
-import { mkdtemp, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { bootGateway, gatewayConfig, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
 import type { Response } from '../support/client.ts';
 import { PRICING, post } from '../support/nine.ts';
 import { auditRecord } from '../support/state.ts';
 
-/** The vendor names of an upstream, and the header by which it is told the version. */
+/** The vendor names of an upstream. */
 const UPSTREAMS = {
-  'at-a-known-path': { path: '/anthropic', takes: ['anthropic-version'] },
-  'with-a-profile': { profile: 'anthropic', takes: ['anthropic-version'] },
-  'with-a-file': { profile: 'names.yaml', takes: ['anthropic-version'] },
-  'nobody-knows': { takes: ['anthropic-version', 'vendor-version'] },
+  'at-a-known-path': { path: '/anthropic' },
+  'with-a-profile': { profile: 'anthropic' },
+  'with-a-file': { profile: 'names.yaml' },
+  'nobody-knows': {},
 };
 
 /** Upstreams that know one of the two, each called like it. */
@@ -34,7 +30,7 @@ before(async () => {
     upstream_url: provider.url,
     config: {
       upstreams: [
-        ...names.map(([name, { takes: _, ...upstream }]) => {
+        ...names.map(([name, upstream]) => {
           const { path = '', ...rest } = upstream as { path?: string; profile?: string };
           const profile =
             rest.profile === 'names.yaml'
@@ -81,18 +77,9 @@ function told(): Record<string, unknown> {
   return Object.fromEntries(entries.filter(([name]) => /^(?:vendor|anthropic)-(?:version|beta)$/.test(name)));
 }
 
-for (const [name, { takes }] of Object.entries(UPSTREAMS)) {
+for (const name of Object.keys(UPSTREAMS)) {
   describe(`an upstream ${name.replaceAll('-', ' ')}`, () => {
     const model = `via-${name}`;
-
-    test('answers clients of chat completions and Responses', async () => {
-      const chat = await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hi' }] });
-      assert.equal(chat.choices[0]!.message.content, 'Hello there, world.');
-      assert.deepEqual(told(), Object.fromEntries(takes.map((header) => [header, '2023-06-01'])));
-      const answer = await openai.responses.create({ model, input: 'Hi' });
-      assert.equal(answer.output_text, 'Hello there, world.');
-      assert.deepEqual(provider.refused, []);
-    });
 
     for (const prefix of ['anthropic', 'vendor']) {
       test(`is told the version and the betas that a client says in ${prefix}-version and ${prefix}-beta`, async () => {
@@ -107,43 +94,8 @@ for (const [name, { takes }] of Object.entries(UPSTREAMS)) {
         assert.deepEqual(provider.refused, []);
       });
     }
-
-    test('gets the headers of a client of its own protocol as they are', async () => {
-      const messages = new Anthropic({ baseURL: gateway.url, authToken: gateway.token, apiKey: null, maxRetries: 0 });
-      const ask = { model, max_tokens: 99, messages: [{ role: 'user' as const, content: 'Hi' }] };
-      await messages.messages.create(ask, {
-        headers: { 'vendor-version': 'x', 'anthropic-beta': 'skills-2025-10-02' },
-      });
-      assert.deepEqual(told(), {
-        'anthropic-version': '2026-10-21',
-        'anthropic-beta': 'skills-2025-10-02',
-        'vendor-version': 'x',
-      });
-      await post(gateway, 'messages', ask);
-      assert.deepEqual(told(), { 'anthropic-version': '2023-06-01' });
-    });
   });
 }
-
-test('a provider behind a gateway whose own names are others is told in the names in use as well', async () => {
-  const names = join(await mkdtemp(join(tmpdir(), 'names-')), 'names.yaml');
-  await writeFile(names, 'header_prefix: acme\n');
-  const { server } = gatewayConfig(provider.url) as { server: object };
-  const other = await bootGateway({
-    upstream_url: provider.url,
-    config: { server: { ...server, profile: names }, models: [{ id: 'known', pricing: PRICING }] },
-  });
-  const client = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: other.token, maxRetries: 0 });
-  const ask = { model: 'known', messages: [{ role: 'user' as const, content: 'Hi' }] };
-  try {
-    await client.chat.completions.create(ask, { headers: { 'acme-beta': 'skills-2025-10-02' } });
-    assert.deepEqual(provider.refused, []);
-    assert.equal(provider.upstream.requests.at(-1)!.headers['acme-version'], '2023-06-01');
-    assert.deepEqual(told(), { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'skills-2025-10-02' });
-  } finally {
-    await other.close();
-  }
-});
 
 test('a version that the provider does not have is its own to refuse', async () => {
   const headers = { 'anthropic-version': '2024-10-22' };
@@ -164,15 +116,6 @@ describe('an answer that nobody bounds', () => {
       );
     });
   }
-
-  test('has the bound of its client where there is one', async () => {
-    await openai.chat.completions.create({
-      model: 'untold-1',
-      max_completion_tokens: 77,
-      messages: [{ role: 'user', content: 'Hi' }],
-    });
-    assert.equal(provider.only().body.max_tokens, 77);
-  });
 });
 
 /** Fields that the gateway changed in a request, as its audit record says. */

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { describe, test } from 'node:test';
-import { programCaller } from '../../../engine/admin/caller.ts';
+import { programCaller } from '../../../engine/admin/calls.ts';
 import { operationOf } from '../../../engine/admin/description.ts';
 import { createRunOperation } from '../../../engine/admin/operations.ts';
-import { loadToRun } from '../../../engine/gateway/load-configuration.ts';
+import { loadToRun } from '../../../engine/gateway/reload.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
 import { stages } from '../../../stages/index.ts';

@@ -1,20 +1,22 @@
 /** What is around the pages: how little the first one takes, a lost connection, a session that ends, themes, the menu on a phone. */
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { PACKAGE_ROOT } from '../../../engine/kit/package-root.ts';
 import { openAs, openConsole } from '../../support/console.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { until } from '../../support/until.ts';
 import { useConsole } from './scene.ts';
 
 const FIRST_PAGE_BYTES_MAX = 150_000;
-const PAGES = 11;
-/** Pages are fetched when there is nothing else to do, each with a script and a style of its own. */
+/** Pages are fetched when there is nothing else to do, each with scripts of its own. */
 const ALL_PAGES_ARE_THERE = `(async () => {
   const names = performance.getEntriesByType('resource').map(({ name }) => name);
-  const pages = new Set(names.filter((name) => /\\/page-[^/]*\\.js$/.test(name)));
-  if (pages.size < ${PAGES}) return false;
-  await Promise.all([...pages].map((page) => import(page)));
-  return [...document.querySelectorAll('link[rel=stylesheet]')].every(({ sheet }) => sheet !== null);
+  const scripts = new Set(names.filter((name) => name.endsWith('.js')));
+  if (scripts.size < ${readdirSync(join(PACKAGE_ROOT, 'dist/console/assets')).filter((name) => name.endsWith('.js')).length}) return false;
+  await Promise.all([...scripts].map((script) => import(script)));
+  return true;
 })()`;
 const PHONE = { viewport: { width: 390, height: 844 } };
 

@@ -233,32 +233,32 @@ describe('a compressed body', () => {
   const requests = (model: string) =>
     JSON.stringify({ requests: [{ custom_id: 'a', params: { model, messages: [] } }] });
 
-  for (const [path, type, body, wrong] of [
-    ['/v1/embeddings', JSON_TYPE, '{"model":"chat-1"}', '{"model":"image-1"}'],
-    ['/v1/audio/transcriptions', FORM, form(field('model', 'chat-1')), form(field('model', 'image-1'))],
-    ['/v1/files', FORM, batch('chat-1'), batch('image-1')],
-    ['/v1/messages/batches', JSON_TYPE, requests('chat-1'), requests('image-1')],
+  for (const [path, type, body, wrong, encoding, compress] of [
+    ['/v1/embeddings', JSON_TYPE, '{"model":"chat-1"}', '{"model":"image-1"}', 'gzip', gzipSync],
+    [
+      '/v1/audio/transcriptions',
+      FORM,
+      form(field('model', 'chat-1')),
+      form(field('model', 'image-1')),
+      'gzip',
+      gzipSync,
+    ],
+    ['/v1/files', FORM, batch('chat-1'), batch('image-1'), 'br', brotliCompressSync],
+    ['/v1/messages/batches', JSON_TYPE, requests('chat-1'), requests('image-1'), 'zstd', zstdCompressSync],
   ] as const) {
     test(`of ${path} is read for its models, and goes on uncompressed`, async () => {
       const token = await gateway.newToken({ group: 'batch', user: 'packer@example.com' });
       upstream.script = answerJson({ id: 'x', object: 'x' });
-      for (const [encoding, compress] of [
-        ['gzip', gzipSync],
-        ['br', brotliCompressSync],
-        ['zstd', zstdCompressSync],
-      ] as const) {
-        const refused = await asked(path, type, compress(wrong), encoding, token);
-        assert.equal(refused.status, 404, refused.text);
-        assert.match(refused.text, /image-1/);
-        assert.equal(upstream.requests.length, 0);
-        const served = await asked(path, type, compress(body), encoding, token);
-        assert.equal(served.status, 200, served.text);
-        assert.equal(upstream.only().body.toString(), body);
-        assert.equal(upstream.only().headers['content-encoding'], undefined);
-        const { record } = await auditRecord(gateway.database, String(served.headers['x-gateway-request-id']));
-        assert.deepEqual((record as { rewrites: unknown }).rewrites, ['content-encoding']);
-        upstream.requests.length = 0;
-      }
+      const refused = await asked(path, type, compress(wrong), encoding, token);
+      assert.equal(refused.status, 404, refused.text);
+      assert.match(refused.text, /image-1/);
+      assert.equal(upstream.requests.length, 0);
+      const served = await asked(path, type, compress(body), encoding, token);
+      assert.equal(served.status, 200, served.text);
+      assert.equal(upstream.only().body.toString(), body);
+      assert.equal(upstream.only().headers['content-encoding'], undefined);
+      const { record } = await auditRecord(gateway.database, String(served.headers['x-gateway-request-id']));
+      assert.deepEqual((record as { rewrites: unknown }).rewrites, ['content-encoding']);
     });
   }
 

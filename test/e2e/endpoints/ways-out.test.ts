@@ -49,10 +49,7 @@ const asked: string[] = [];
 let ports: Readonly<Record<string, number>>;
 let gateway: TestGateway;
 let people = 0;
-const proxies = {} as Record<
-  'corporate' | 'open' | 'secure' | 'wants' | 'ntlm' | 'forbids' | 'broken' | 'away',
-  ForwardProxy
->;
+const proxies = {} as Record<'corporate' | 'open' | 'secure' | 'wants' | 'ntlm' | 'forbids' | 'away', ForwardProxy>;
 
 const MODEL = {
   context_window: 200_000,
@@ -72,8 +69,6 @@ interface Row {
 }
 
 const address = (name: keyof typeof proxies) => () => new URL(proxies[name].url).origin;
-const WANTS = /the proxy HOST answers with status 407: it wants a name and a password in its address/;
-const AWAY = /no way through the proxy HOST \(ECONNREFUSED\)/;
 
 const ROWS = {
   environment: { scheme: 'https', through: 'corporate' },
@@ -81,12 +76,14 @@ const ROWS = {
   loopback: { scheme: 'loopback' },
   none: { scheme: 'loopback', key: () => 'none' },
   'by key': { scheme: 'https', key: address('open'), through: 'open' },
-  'plain by key': { scheme: 'http', key: address('open'), through: 'open' },
   'by variable': { scheme: 'https', key: () => ({ url_env: 'OTHER_PROXY' }), through: 'corporate' },
   'over TLS': { scheme: 'https', key: address('secure'), through: 'secure' },
-  'plain over TLS': { scheme: 'http', key: address('secure'), through: 'secure' },
-  'no credential': { scheme: 'https', key: address('wants'), through: 'wants', refused: WANTS },
-  'plain without a credential': { scheme: 'http', key: address('wants'), through: 'wants', refused: WANTS },
+  'no credential': {
+    scheme: 'https',
+    key: address('wants'),
+    through: 'wants',
+    refused: /the proxy HOST answers with status 407: it wants a name and a password in its address/,
+  },
   'another credential': {
     scheme: 'https',
     key: () => ({ url_env: 'WRONG_PROXY' }),
@@ -105,14 +102,7 @@ const ROWS = {
     through: 'forbids',
     refused: /the proxy HOST answers with status 403: have the server allowed in it/,
   },
-  broken: {
-    scheme: 'https',
-    key: address('broken'),
-    through: 'broken',
-    refused: /the proxy HOST answers with status 502: look whether it can reach the server\./,
-  },
-  away: { scheme: 'https', key: address('away'), refused: AWAY },
-  'plain away': { scheme: 'http', key: address('away'), refused: AWAY },
+  away: { scheme: 'https', key: address('away'), refused: /no way through the proxy HOST \(ECONNREFUSED\)/ },
 } as const satisfies Readonly<Record<string, Row>>;
 const ROW_LIST = Object.entries(ROWS) as [string, Row][];
 
@@ -182,7 +172,6 @@ before(async () => {
   await start('wants', { credential: CREDENTIAL });
   await start('ntlm', { refuses: 407, authenticate: 'Negotiate, NTLM' });
   await start('forbids', { refuses: 403 });
-  await start('broken', { refuses: 502 });
   const host = `127.0.0.1:${await freePort()}`;
   proxies.away = { url: `http://${host}`, host, passed: [], open: new Set(), async close() {} };
 
@@ -200,6 +189,7 @@ before(async () => {
       NO_PROXY: 'intern.example',
       OIDC_SECRET: 'oidc-secret',
       SIGNING_KEY: 'k'.repeat(64),
+      OTEL_BSP_SCHEDULE_DELAY: '50',
     },
     config: {
       server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 } },
@@ -454,16 +444,12 @@ describe('addresses that are more than a root', () => {
 
   /** What a client asks for, with which model, and what the upstream is asked. */
   const PATHS: readonly (readonly [asked: string, model: string, sent: string])[] = [
-    ['/v1/chat/completions', 'gpt-5', '/inference/chat/completions?api-version=2024-10-21&team=a%26b'],
-    ['/v1/chat/completions?x=%41&y', 'gpt-5', '/inference/chat/completions?api-version=2024-10-21&team=a%26b&x=%41&y'],
     [
       '/v1/chat/completions?API-Version=1&x=1&api%2Dversion=2&team[]=3&te%61m=4;z&;team=5',
       'gpt-5',
       '/inference/chat/completions?api-version=2024-10-21&team=a%26b&x=1',
     ],
-    ['/v1/messages', 'claude-sonnet-4-5', '/api/v1/messages?beta=true'],
     ['/v1/messages?beta=false', 'claude-sonnet-4-5', '/api/v1/messages?beta=true'],
-    ['/v1/messages/count_tokens', 'claude-sonnet-4-5', '/api/v1/messages/count_tokens?beta=true'],
     ['/v1/chat/completions?a=1', 'gpt-4o', '/api/v3/v1/chat/completions?a=1'],
   ];
   for (const [path, model, sent] of PATHS) {

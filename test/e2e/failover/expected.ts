@@ -56,202 +56,104 @@ const ended = (what: string, play: Play, one: string, only?: Row['only']): Row =
   ...(only !== undefined && { only }),
 });
 
+/** How a row whose next upstream is asked goes on. */
+interface Goes extends Pick<Row, 'only' | 'is_alone' | 'takes_time'> {
+  /** Every attempt ends so. */
+  readonly ends: string;
+  readonly next: string;
+  /** What the client gets of one, and of three. */
+  readonly alone: string;
+  readonly all: string;
+  /** Whether the first one is asked once more after a wait: `alone`, where there is no other. */
+  readonly waits?: 'first' | 'alone';
+}
+
+/** A row whose next upstream is asked, as long as there is one. */
+function goesOn(what: string, play: Row['play'], { ends, next, alone, all, waits, ...more }: Goes): Row {
+  const again = `a ${ends} same_after_wait, `;
+  const first = `${waits === 'first' ? again : ''}a ${ends} ${next}`;
+  return {
+    ...{ what, play, ...more },
+    one: `${waits === undefined ? '' : again}a ${ends} exhausted => ${alone}`,
+    two: `${first}, b 200 served => 200 whole`,
+    three: `${first}, b ${ends} ${next}, c 200 served => 200 whole`,
+    all: `${first}, b ${ends} ${next}, c ${ends} exhausted => ${all}`,
+  };
+}
+
+const LIMITED = { ends: '429', next: 'next_limited', alone: '429 theirs', all: '429 theirs' };
+const UNKNOWN = { ends: 'unknown?', next: 'next_unconfirmed', alone: '502 ours', all: '502 ours' };
+const UNUSABLE = { next: 'next_failed', alone: '502 ours', all: '502 ours' };
+const overloaded = (ends: string, alone: string): Goes => ({
+  ...{ ends, next: 'next_overloaded', alone, all: '502 ours', waits: 'first' },
+});
+const NO_QUOTA = {
+  message: 'You exceeded your current quota.',
+  type: 'insufficient_quota',
+  code: 'insufficient_quota',
+};
+
 /** Everything an upstream can do before the first byte of an answer has gone to the client, and after. */
 export const ROWS: readonly Row[] = [
   ended('serves', serves, 'a 200 served => 200 whole'),
-  {
-    what: 'refuses the connection',
-    play: 'refuses',
-    is_alone: true,
-    one: 'a not_sent exhausted => 502 ours',
-    two: 'a not_sent next_unreachable, b 200 served => 200 whole',
-    three: 'a not_sent next_unreachable, b not_sent next_unreachable, c 200 served => 200 whole',
-    all: 'a not_sent next_unreachable, b not_sent next_unreachable, c not_sent exhausted => 502 ours',
-  },
-  {
-    what: 'answers 429 and says 1 second',
-    play: answers(429, { retry_after: '1' }),
-    one: 'a 429 same_after_wait, a 429 exhausted => 429 theirs',
-    two: 'a 429 next_limited, b 200 served => 200 whole',
-    three: 'a 429 next_limited, b 429 next_limited, c 200 served => 200 whole',
-    all: 'a 429 next_limited, b 429 next_limited, c 429 exhausted => 429 theirs',
-  },
-  {
-    what: 'answers 429 and says 30 seconds',
-    play: answers(429, { retry_after: '30' }),
-    one: 'a 429 exhausted => 429 theirs',
-    two: 'a 429 next_limited, b 200 served => 200 whole',
-    three: 'a 429 next_limited, b 429 next_limited, c 200 served => 200 whole',
-    all: 'a 429 next_limited, b 429 next_limited, c 429 exhausted => 429 theirs',
-  },
-  {
-    what: 'answers 429 and says nothing of when',
-    play: answers(429),
-    one: 'a 429 exhausted => 429 theirs',
-    two: 'a 429 next_limited, b 200 served => 200 whole',
-    three: 'a 429 next_limited, b 429 next_limited, c 200 served => 200 whole',
-    all: 'a 429 next_limited, b 429 next_limited, c 429 exhausted => 429 theirs',
-  },
-  {
-    what: 'is overloaded (529)',
-    play: answers(529),
-    one: 'a 529 same_after_wait, a 529 exhausted => 529 theirs',
-    two: 'a 529 same_after_wait, a 529 next_overloaded, b 200 served => 200 whole',
-    three: 'a 529 same_after_wait, a 529 next_overloaded, b 529 next_overloaded, c 200 served => 200 whole',
-    all: 'a 529 same_after_wait, a 529 next_overloaded, b 529 next_overloaded, c 529 exhausted => 502 ours',
-  },
-  {
-    what: 'is unavailable (503)',
-    play: answers(503),
-    one: 'a 503 same_after_wait, a 503 exhausted => 503 theirs',
-    two: 'a 503 same_after_wait, a 503 next_overloaded, b 200 served => 200 whole',
-    three: 'a 503 same_after_wait, a 503 next_overloaded, b 503 next_overloaded, c 200 served => 200 whole',
-    all: 'a 503 same_after_wait, a 503 next_overloaded, b 503 next_overloaded, c 503 exhausted => 502 ours',
-  },
-  {
-    what: 'fails with 500',
-    play: answers(500),
-    one: 'a 500? exhausted => 500 theirs',
-    two: 'a 500? next_failed, b 200 served => 200 whole',
-    three: 'a 500? next_failed, b 500? next_failed, c 200 served => 200 whole',
-    all: 'a 500? next_failed, b 500? next_failed, c 500? exhausted => 502 ours',
-  },
-  ...[502, 504].map((status) => ({
-    what: `answers ${status}, which a proxy may say`,
-    play: answers(status),
-    one: `a ${status}? exhausted => ${status} theirs`,
-    two: `a ${status}? next_unconfirmed, b 200 served => 200 whole`,
-    three: `a ${status}? next_unconfirmed, b ${status}? next_unconfirmed, c 200 served => 200 whole`,
-    all: `a ${status}? next_unconfirmed, b ${status}? next_unconfirmed, c ${status}? exhausted => 502 ours`,
-  })),
-  {
-    what: 'resets the connection when it has the request',
-    // On a connection that was used before it could be a stale one.
-    is_alone: true,
-    play: resets,
-    one: 'a unknown? exhausted => 502 ours',
-    two: 'a unknown? next_unconfirmed, b 200 served => 200 whole',
-    three: 'a unknown? next_unconfirmed, b unknown? next_unconfirmed, c 200 served => 200 whole',
-    all: 'a unknown? next_unconfirmed, b unknown? next_unconfirmed, c unknown? exhausted => 502 ours',
-  },
-  {
-    what: 'never answers',
-    takes_time: true,
-    play: hangs,
-    one: 'a unknown? exhausted => 504 ours',
-    two: 'a unknown? next_unconfirmed, b 200 served => 200 whole',
-    three: 'a unknown? next_unconfirmed, b unknown? next_unconfirmed, c 200 served => 200 whole',
-    all: 'a unknown? next_unconfirmed, b unknown? next_unconfirmed, c unknown? exhausted => 502 ours',
-  },
-  ...[401, 402, 403].map((status) => ({
-    what: `refuses the credential of the gateway with ${status}`,
-    is_alone: true,
-    play: answers(status),
-    one: `a ${status} exhausted => ${status} theirs`,
-    two: `a ${status} next_credential, b 200 served => 200 whole`,
-    three: `a ${status} next_credential, b ${status} next_credential, c 200 served => 200 whole`,
-    all: `a ${status} next_credential, b ${status} next_credential, c ${status} exhausted => ${status} theirs`,
-  })),
-  {
-    what: 'has no quota left for the account of the gateway',
-    is_alone: true,
-    play: answers(429, {
-      message: 'You exceeded your current quota.',
-      type: 'insufficient_quota',
-      code: 'insufficient_quota',
+  goesOn('refuses the connection', 'refuses', {
+    ...{ ends: 'not_sent', next: 'next_unreachable', alone: '502 ours', all: '502 ours', is_alone: true },
+  }),
+  goesOn('answers 429 and says 1 second', answers(429, { retry_after: '1' }), { ...LIMITED, waits: 'alone' }),
+  goesOn('answers 429 and says 30 seconds', answers(429, { retry_after: '30' }), LIMITED),
+  goesOn('answers 429 and says nothing of when', answers(429), LIMITED),
+  goesOn('is overloaded (529)', answers(529), overloaded('529', '529 theirs')),
+  goesOn('is unavailable (503)', answers(503), overloaded('503', '503 theirs')),
+  goesOn('fails with 500', answers(500), {
+    ...{ ends: '500?', next: 'next_failed', alone: '500 theirs', all: '502 ours' },
+  }),
+  ...[502, 504].map((status) =>
+    goesOn(`answers ${status}, which a proxy may say`, answers(status), {
+      ...{ ends: `${status}?`, next: 'next_unconfirmed', alone: `${status} theirs`, all: '502 ours' },
     }),
-    one: 'a 429 exhausted => 429 theirs',
-    two: 'a 429 next_credential, b 200 served => 200 whole',
-    three: 'a 429 next_credential, b 429 next_credential, c 200 served => 200 whole',
-    all: 'a 429 next_credential, b 429 next_credential, c 429 exhausted => 429 theirs',
-  },
-  ...[404, 501].map((status) => ({
-    what: `does not have the model (${status})`,
-    play: answers(status),
-    one: `a ${status} exhausted => ${status} theirs`,
-    two: `a ${status} next_model_missing, b 200 served => 200 whole`,
-    three: `a ${status} next_model_missing, b ${status} next_model_missing, c 200 served => 200 whole`,
-    all: `a ${status} next_model_missing, b ${status} next_model_missing, c ${status} exhausted => ${status} theirs`,
-  })),
+  ),
+  // On a connection that was used before it could be a stale one.
+  goesOn('resets the connection when it has the request', resets, { ...UNKNOWN, is_alone: true }),
+  goesOn('never answers', hangs, { ...UNKNOWN, alone: '504 ours', takes_time: true }),
+  ...[401, 402, 403].map((status) =>
+    goesOn(`refuses the credential of the gateway with ${status}`, answers(status), {
+      ...{ ends: `${status}`, next: 'next_credential', is_alone: true },
+      ...{ alone: `${status} theirs`, all: `${status} theirs` },
+    }),
+  ),
+  goesOn('has no quota left for the account of the gateway', answers(429, NO_QUOTA), {
+    ...{ ends: '429', next: 'next_credential', alone: '429 theirs', all: '429 theirs', is_alone: true },
+  }),
+  ...[404, 501].map((status) =>
+    goesOn(`does not have the model (${status})`, answers(status), {
+      ...{ ends: `${status}`, next: 'next_model_missing', alone: `${status} theirs`, all: `${status} theirs` },
+    }),
+  ),
   ...[400, 409, 413, 418, 422].map((status) =>
     ended(`refuses the request itself with ${status}`, answers(status), `a ${status} fail_caller => ${status} theirs`),
   ),
-  {
-    what: 'begins its stream with an error: overloaded',
-    only: 'stream',
-    play: beginsWithError(529, { type: 'overloaded_error', code: 'server_is_overloaded' }),
-    one: 'a overloaded same_after_wait, a overloaded exhausted => 200 error',
-    two: 'a overloaded same_after_wait, a overloaded next_overloaded, b 200 served => 200 whole',
-    three:
-      'a overloaded same_after_wait, a overloaded next_overloaded, b overloaded next_overloaded, c 200 served => 200 whole',
-    all: 'a overloaded same_after_wait, a overloaded next_overloaded, b overloaded next_overloaded, c overloaded exhausted => 502 ours',
-  },
-  {
-    what: 'begins its stream with an error: failed',
-    only: 'stream',
-    play: beginsWithError(500, { code: 'server_error' }),
-    one: 'a 500? exhausted => 200 error',
-    two: 'a 500? next_failed, b 200 served => 200 whole',
-    three: 'a 500? next_failed, b 500? next_failed, c 200 served => 200 whole',
-    all: 'a 500? next_failed, b 500? next_failed, c 500? exhausted => 502 ours',
-  },
-  {
-    what: 'begins its stream with an error: limited',
-    only: 'stream',
-    play: beginsWithError(429),
-    one: 'a 429 exhausted => 200 error',
-    two: 'a 429 next_limited, b 200 served => 200 whole',
-    three: 'a 429 next_limited, b 429 next_limited, c 200 served => 200 whole',
-    all: 'a 429 next_limited, b 429 next_limited, c 429 exhausted => 200 error',
-  },
+  goesOn(
+    'begins its stream with an error: overloaded',
+    beginsWithError(529, { type: 'overloaded_error', code: 'server_is_overloaded' }),
+    { ...overloaded('overloaded', '200 error'), only: 'stream' },
+  ),
+  goesOn('begins its stream with an error: failed', beginsWithError(500, { code: 'server_error' }), {
+    ...{ ends: '500?', next: 'next_failed', alone: '200 error', all: '502 ours', only: 'stream' },
+  }),
+  goesOn('begins its stream with an error: limited', beginsWithError(429), {
+    ...{ ...LIMITED, alone: '200 error', all: '200 error', only: 'stream' },
+  }),
   ended(
     'begins its stream with an error: the request is wrong',
     beginsWithError(400, { code: 'invalid_prompt' }),
     'a 400 fail_caller => 200 error',
     'stream',
   ),
-  {
-    what: 'ends its stream without an event',
-    only: 'stream',
-    play: endsWithoutEvent,
-    one: 'a 200? exhausted => 502 ours',
-    two: 'a 200? next_failed, b 200 served => 200 whole',
-    three: 'a 200? next_failed, b 200? next_failed, c 200 served => 200 whole',
-    all: 'a 200? next_failed, b 200? next_failed, c 200? exhausted => 502 ours',
-  },
-  {
-    what: 'answers 200 without a body',
-    only: 'document',
-    play: saysNothing,
-    one: 'a 200? exhausted => 502 ours',
-    two: 'a 200? next_failed, b 200 served => 200 whole',
-    three: 'a 200? next_failed, b 200? next_failed, c 200 served => 200 whole',
-    all: 'a 200? next_failed, b 200? next_failed, c 200? exhausted => 502 ours',
-  },
-  {
-    what: 'answers with a page and 200',
-    play: page(200),
-    one: 'a 200 exhausted => 502 ours',
-    two: 'a 200 next_failed, b 200 served => 200 whole',
-    three: 'a 200 next_failed, b 200 next_failed, c 200 served => 200 whole',
-    all: 'a 200 next_failed, b 200 next_failed, c 200 exhausted => 502 ours',
-  },
-  {
-    what: 'answers with a redirect',
-    play: redirects,
-    one: 'a 302 exhausted => 502 ours',
-    two: 'a 302 next_failed, b 200 served => 200 whole',
-    three: 'a 302 next_failed, b 302 next_failed, c 200 served => 200 whole',
-    all: 'a 302 next_failed, b 302 next_failed, c 302 exhausted => 502 ours',
-  },
-  {
-    what: 'answers with a page and 503',
-    play: page(503),
-    one: 'a 503 same_after_wait, a 503 exhausted => 503 ours',
-    two: 'a 503 same_after_wait, a 503 next_overloaded, b 200 served => 200 whole',
-    three: 'a 503 same_after_wait, a 503 next_overloaded, b 503 next_overloaded, c 200 served => 200 whole',
-    all: 'a 503 same_after_wait, a 503 next_overloaded, b 503 next_overloaded, c 503 exhausted => 502 ours',
-  },
+  goesOn('ends its stream without an event', endsWithoutEvent, { ...UNUSABLE, ends: '200?', only: 'stream' }),
+  goesOn('answers 200 without a body', saysNothing, { ...UNUSABLE, ends: '200?', only: 'document' }),
+  goesOn('answers with a page and 200', page(200), { ...UNUSABLE, ends: '200' }),
+  goesOn('answers with a redirect', redirects, { ...UNUSABLE, ends: '302' }),
+  goesOn('answers with a page and 503', page(503), overloaded('503', '503 ours')),
   ended('cuts its stream', cutsOff, 'a 200 served => 200 broken', 'stream'),
   { ...ended('falls silent in its stream', stalls, 'a 200 served => 200 broken', 'stream'), takes_time: true },
   ended('fails in the middle of its stream', failsLate, 'a 200 served => 200 broken', 'stream'),
@@ -269,103 +171,59 @@ export interface Mixture {
 const after = (status: number, then: number): Play[] => [answers(status), answers(then)];
 
 /** When all fail: the last 429, else 401 or 403, else 404, else 501, else 502. */
-export const MIXTURES: readonly Mixture[] = [
-  {
-    what: '429 before 500',
-    plays: after(429, 500),
-    expected: 'a 429 next_limited, b 500? exhausted => 429 theirs',
-  },
-  {
-    what: '429 after 500',
-    plays: after(500, 429),
-    expected: 'a 500? next_failed, b 429 exhausted => 429 theirs',
-  },
-  {
-    what: '429 rather than 401',
-    plays: after(429, 401),
-    expected: 'a 429 next_limited, b 401 exhausted => 429 theirs',
-  },
-  {
-    what: '403 rather than 404',
-    plays: after(403, 404),
-    expected: 'a 403 next_credential, b 404 exhausted => 403 theirs',
-  },
-  {
-    what: '401 after 500',
-    plays: after(500, 401),
-    expected: 'a 500? next_failed, b 401 exhausted => 401 theirs',
-  },
-  {
-    what: '404 rather than 501',
-    plays: after(404, 501),
-    expected: 'a 404 next_model_missing, b 501 exhausted => 404 theirs',
-  },
-  {
-    what: '404 after 500',
-    plays: after(500, 404),
-    expected: 'a 500? next_failed, b 404 exhausted => 404 theirs',
-  },
-  {
-    what: '501 rather than 500',
-    plays: after(501, 500),
-    expected: 'a 501 next_model_missing, b 500? exhausted => 501 theirs',
-  },
-  {
-    what: '502 where nothing else is left',
-    plays: [answers(500), resets],
-    expected: 'a 500? next_failed, b unknown? exhausted => 502 ours',
-  },
-  {
-    what: 'a refusal of the request itself after a failure',
-    plays: after(500, 400),
-    expected: 'a 500? next_failed, b 400 fail_caller => 400 theirs',
-  },
-  {
-    what: 'a refusal of the request itself after a limit',
-    plays: after(429, 413),
-    expected: 'a 429 next_limited, b 413 fail_caller => 413 theirs',
-  },
-  {
-    what: 'four attempts and no fifth',
-    plays: [answers(500), answers(500), answers(500), answers(500), serves],
-    expected: 'a 500? next_failed, b 500? next_failed, c 500? next_failed, d 500? exhausted => 502 ours',
-  },
-  {
-    what: 'an upstream that is overloaded for a moment',
-    plays: [inTurn(answers(529), serves), serves],
-    expected: 'a 529 same_after_wait, a 200 served => 200 whole',
-  },
-  {
-    what: 'an upstream that is limited for a moment, and no other',
-    plays: [inTurn(answers(429, { retry_after: '1' }), serves)],
-    expected: 'a 429 same_after_wait, a 200 served => 200 whole',
-  },
-  {
-    what: 'an upstream that is overloaded, and says for longer than one waits',
-    plays: [answers(529, { retry_after: '30' }), serves],
-    expected: 'a 529 next_overloaded, b 200 served => 200 whole',
-  },
-  {
-    what: 'a client that tries again itself',
-    headers: ['x-stainless-retry-count', '1'],
-    plays: [answers(529), serves],
-    expected: 'a 529 next_overloaded, b 200 served => 200 whole',
-  },
-  {
-    what: 'a client that tries again itself, at one upstream',
-    headers: ['x-stainless-retry-count', '2'],
-    plays: [answers(529)],
-    expected: 'a 529 exhausted => 529 theirs',
-  },
-  {
-    what: 'a client that tries for the first time',
-    headers: ['x-stainless-retry-count', '0'],
-    plays: [answers(529), serves],
-    expected: 'a 529 same_after_wait, a 529 next_overloaded, b 200 served => 200 whole',
-  },
-  {
-    what: 'an error of overload that says it has no capacity with 500',
-    plays: [answers(500, { type: 'overloaded_error', code: 'server_is_overloaded' }), serves],
-    expected: 'a 500 same_after_wait, a 500 next_overloaded, b 200 served => 200 whole',
-  },
-];
+export const MIXTURES: readonly Mixture[] = Object.entries<
+  readonly [plays: readonly Play[], expected: string, headers?: readonly string[]]
+>({
+  '429 before 500': [after(429, 500), 'a 429 next_limited, b 500? exhausted => 429 theirs'],
+  '429 after 500': [after(500, 429), 'a 500? next_failed, b 429 exhausted => 429 theirs'],
+  '429 rather than 401': [after(429, 401), 'a 429 next_limited, b 401 exhausted => 429 theirs'],
+  '403 rather than 404': [after(403, 404), 'a 403 next_credential, b 404 exhausted => 403 theirs'],
+  '401 after 500': [after(500, 401), 'a 500? next_failed, b 401 exhausted => 401 theirs'],
+  '404 rather than 501': [after(404, 501), 'a 404 next_model_missing, b 501 exhausted => 404 theirs'],
+  '404 after 500': [after(500, 404), 'a 500? next_failed, b 404 exhausted => 404 theirs'],
+  '501 rather than 500': [after(501, 500), 'a 501 next_model_missing, b 500? exhausted => 501 theirs'],
+  '502 where nothing else is left': [[answers(500), resets], 'a 500? next_failed, b unknown? exhausted => 502 ours'],
+  'a refusal of the request itself after a failure': [
+    after(500, 400),
+    'a 500? next_failed, b 400 fail_caller => 400 theirs',
+  ],
+  'a refusal of the request itself after a limit': [
+    after(429, 413),
+    'a 429 next_limited, b 413 fail_caller => 413 theirs',
+  ],
+  'four attempts and no fifth': [
+    [answers(500), answers(500), answers(500), answers(500), serves],
+    'a 500? next_failed, b 500? next_failed, c 500? next_failed, d 500? exhausted => 502 ours',
+  ],
+  'an upstream that is overloaded for a moment': [
+    [inTurn(answers(529), serves), serves],
+    'a 529 same_after_wait, a 200 served => 200 whole',
+  ],
+  'an upstream that is limited for a moment, and no other': [
+    [inTurn(answers(429, { retry_after: '1' }), serves)],
+    'a 429 same_after_wait, a 200 served => 200 whole',
+  ],
+  'an upstream that is overloaded, and says for longer than one waits': [
+    [answers(529, { retry_after: '30' }), serves],
+    'a 529 next_overloaded, b 200 served => 200 whole',
+  ],
+  'a client that tries again itself': [
+    [answers(529), serves],
+    'a 529 next_overloaded, b 200 served => 200 whole',
+    ['x-stainless-retry-count', '1'],
+  ],
+  'a client that tries again itself, at one upstream': [
+    [answers(529)],
+    'a 529 exhausted => 529 theirs',
+    ['x-stainless-retry-count', '2'],
+  ],
+  'a client that tries for the first time': [
+    [answers(529), serves],
+    'a 529 same_after_wait, a 529 next_overloaded, b 200 served => 200 whole',
+    ['x-stainless-retry-count', '0'],
+  ],
+  'an error of overload that says it has no capacity with 500': [
+    [answers(500, { type: 'overloaded_error', code: 'server_is_overloaded' }), serves],
+    'a 500 same_after_wait, a 500 next_overloaded, b 200 served => 200 whole',
+  ],
+}).map(([what, [plays, expected, headers = []]]) => ({ what, plays, expected, headers }));

@@ -25,6 +25,7 @@ export default defineStage({
       const is = (what) => fault === as + ' ' + what + ' ' + upstream;
       if (is('refuses') || fault === as + ' refuses all') throw new StageError('forbidden', 'Not there.');
       if (is('raises')) throw new StageError('not_found', 'Not declared.');
+      if (is('writes')) ctx.body.replace('{oops');
       if (is('throws')) throw new Error('thrown on purpose');
       if (is('hangs')) {
         globalThis.onOwnStageHangs();
@@ -119,7 +120,7 @@ describe('a stage of your own that acts before each attempt', () => {
     assert.deepEqual((await record(got)).dropped, ['a: stage', 'b: stage']);
   });
 
-  for (const what of ['throws', 'hangs', 'raises what it does not declare']) {
+  for (const what of ['throws', 'hangs', 'raises what it does not declare', 'writes what is no JSON']) {
     const [word] = what.split(' ');
     test(`ends the request when it ${what}, and is named`, async () => {
       const got = await ask(`strict ${word} b`);

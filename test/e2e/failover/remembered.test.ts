@@ -6,7 +6,6 @@ import { serverSection } from '../../support/gateway.ts';
 import {
   answers,
   cutsOff,
-  eventsBy,
   failsLate,
   hangs,
   inTurn,
@@ -17,7 +16,7 @@ import {
 } from '../../support/model-provider/fault-server.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
-import { bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
+import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { auditRecord, ledgerRow, nothingReserved } from '../support/state.ts';
 import { openSeveral, type Several } from './several.ts';
@@ -47,15 +46,6 @@ describe('what an upstream told is remembered', () => {
     assert.equal(servedIn(await several.ask('s3', { model: 'other-1' })), servedBy('a'));
     several.advance(21);
     assert.equal(servedIn(await several.ask('s4')), servedBy('a'));
-  });
-
-  test('a limit, for as long as it said in other words than seconds', async () => {
-    several.faults[0]!.plays.set('a coder-1', inTurn(answers(429, { retry_after: '0m20s' }), serves));
-    assert.equal(servedIn(await several.ask('d1')), servedBy('b'));
-    several.advance(15);
-    assert.equal(servedIn(await several.ask('d2')), servedBy('b'));
-    several.advance(6);
-    assert.equal(servedIn(await several.ask('d3')), servedBy('a'));
   });
 
   test('a credential it refused, for all models, for a minute', async () => {
@@ -98,13 +88,6 @@ describe('what an upstream told is remembered', () => {
     assert.equal(again.status, 429);
     assert.deepEqual(several.counts(), [1, 2], 'the one whose time ends first');
   });
-
-  test('nobody is told to wait for longer than a minute', async () => {
-    several.faults[0]!.plays.set('a', answers(429, { retry_after: '4000' }));
-    several.faults[1]!.plays.set('b', answers(429, { retry_after: '3000' }));
-    const got = await several.ask('s14');
-    assert.deepEqual([got.status, got.headers['retry-after']], [429, '60']);
-  });
 });
 
 describe('an upstream that begins to answer', () => {
@@ -132,22 +115,6 @@ describe('an upstream that begins to answer', () => {
       assert.equal(textIn('messages', eventsIn(got.text)), servedBy('b'), got.text);
     });
   }
-
-  test('late, and then says nothing for a while, has its head passed on: proxies wait for it no longer than before', async () => {
-    several.advance(100);
-    several.faults[0]!.plays.set('a', async ({ res }) => {
-      several.advance(2 * COMMIT_SECONDS);
-      res.writeHead(200, { 'content-type': 'text/event-stream' });
-      res.flushHeaders();
-      await head_is_there.promise;
-      res.end(eventsBy('messages', 'a').join(''));
-    });
-    const head_is_there = Promise.withResolvers<void>();
-    const { url, token } = several.gateway;
-    const { head } = open(url, { headers: bearer(token), body: messagesBody({ stream: true }) });
-    const response = await head.finally(head_is_there.resolve);
-    assert.equal(textIn('messages', eventsIn((await readAll(response)).text)), servedBy('a'));
-  });
 });
 
 describe('what one caller can bring about', () => {
@@ -199,8 +166,6 @@ describe('an upstream that is alone and fails on the requests of one caller', ()
 
   for (const [how, play] of [
     ['status 500', answers(500)],
-    ['status 502', answers(502)],
-    ['a reset', resets],
     ['an answer that breaks off', cutsOff],
   ] as const) {
     test(`serves all others, with ${how} for a request that is sent again and again`, async () => {
@@ -280,7 +245,7 @@ describe('an upstream that is alone', () => {
       several.forget();
       several.advance(80);
       several.faults[0]!.plays.set('a', play);
-      const asked = Array.from({ length: 40 }, (_, i) => several.ask(`caller-${i}`, { model }));
+      const asked = Array.from({ length: 12 }, (_, i) => several.ask(`caller-${i}`, { model }));
       const refusals = asked.map((one) => one.then(({ status }) => status === 503));
       if (play === slowly) {
         await until('all others are answered', async () => {

@@ -197,12 +197,6 @@ describe('a credential', () => {
     });
   }
 
-  test('in the Authorization header decides over a key left over from another login', async () => {
-    const response = await asking(['x-api-key', 'sk-left-over', 'authorization', `Bearer ${gateway.token}`]);
-    assert.equal(response.status, 200, response.text);
-    assert.doesNotMatch(upstream.only().raw_headers.join(' '), /left-over/);
-  });
-
   test('that was revoked is refused, also one that was in use', async () => {
     const token = await gateway.newToken({ name: 'to-revoke' });
     assert.equal((await ask(gateway.url, token)).status, 200);
@@ -248,20 +242,6 @@ describe('the model list', () => {
     assertRefused(upstream, await listing(['accept', 'text/html']), { status: 401, type: 'authentication_error' });
   });
 
-  test('takes the credential in either header', async () => {
-    for (const headers of [
-      ['authorization', `Bearer ${gateway.token}`],
-      ['x-api-key', gateway.token],
-    ]) {
-      const response = await listing(headers);
-      assert.equal(response.status, 200, response.text);
-      assert.deepEqual(
-        response.json().data.map(({ id }: { id: string }) => id),
-        ['coder-1', 'mapped-1'],
-      );
-    }
-  });
-
   for (const limit of ['0', '-1', '1001', 'abc', '1.5', '']) {
     test(`with limit=${limit} is answered with JSON`, async () => {
       const path = `/v1/models?limit=${limit}`;
@@ -290,33 +270,12 @@ describe('a method or path', () => {
     });
   }
 
-  test('HEAD where only POST is taken is not allowed, without a body', async () => {
-    const response = await authorised({ method: 'HEAD', path: '/v1/messages' });
-    assert.equal(response.status, 405);
-    assert.equal(response.body.length, 0);
-  });
-
-  for (const path of [
-    '/v1',
-    '/v1/',
-    '/v1/message',
-    '/v1/messages/',
-    '/V1/Messages',
-    '//v1/messages',
-    '/v1//messages',
-    '/v1/./messages',
-    '/v1/x/../messages',
-    '/v1/%6dessages',
-    '/v1/messages%2F',
-    '/v1/messages;x=1',
-    '/login',
-    '/index.html',
-    '/__proto__',
-    '/v1/messages/../../etc/passwd',
-    '/%00',
-    '/%zz',
-    `/${'a'.repeat(8000)}`,
-  ]) {
+  const PATHS = [
+    '/v1 /v1/ /v1/message /v1/messages/ /V1/Messages //v1/messages /v1//messages /v1/./messages /v1/x/../messages',
+    '/v1/%6dessages /v1/messages%2F /v1/messages;x=1 /login /index.html /__proto__ /v1/messages/../../etc/passwd',
+    `/%00 /%zz /${'a'.repeat(8000)}`,
+  ];
+  for (const path of PATHS.flatMap((line) => line.split(' '))) {
     test(`${path.slice(0, 40)} is not found, as JSON`, async () => {
       const response = await authorised({ path, body: messagesBody() });
       assertRefused(upstream, response, { status: 404, type: 'not_found_error' });

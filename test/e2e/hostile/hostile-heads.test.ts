@@ -8,7 +8,7 @@ import {
   type Script,
   type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { times } from '../../support/times.ts';
+import { inTurn, times } from '../../support/times.ts';
 import { bearer, messagesBody, parseRaw, sendRaw } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
@@ -77,8 +77,8 @@ describe('a reason phrase of the upstream', () => {
     'of ten kilobytes': 'O'.repeat(10_000),
     'that is empty': '',
   };
-  for (const [what, phrase] of Object.entries(PHRASES)) {
-    for (const status of [200, 429]) {
+  for (const [place, [what, phrase]] of Object.entries(PHRASES).entries()) {
+    for (const status of inTurn([200, 429], place)) {
       test(`${what} beside ${status} changes nothing for the caller`, async () => {
         const raw = await exchange(answerRaw(head(`HTTP/1.1 ${status} ${phrase}`)));
         assert.equal(parseRaw(raw).body, BODY);

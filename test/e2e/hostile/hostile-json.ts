@@ -43,15 +43,15 @@ export const HOSTILE: Readonly<Record<string, (size: number) => string>> = {
   'few lists, 100 levels each': (size) =>
     `"x":[${counted(Math.min(size, 990_000), () => `${'['.repeat(100)}${']'.repeat(100)}`)}]`,
   'few empty lists': (size) => `"x":[${counted(Math.min(size, 1_490_000), () => '[]')}]`,
-  'few distinct keys': (size) => counted(size, (index) => `"k${pad(index, size / 249_000)}":0`),
+  'few distinct keys': (size) => counted(Math.min(size, 9_000_000), (index) => `"k${pad(index, 100)}":0`),
   'few objects with distinct keys': (size) =>
-    `"x":[${counted(size, (index) => `{"a${index}":0,"b${pad(index, size / 99_000)}":1}`)}]`,
+    `"x":[${counted(Math.min(size, 6_000_000), (index) => `{"a${index}":0,"b${pad(index, 100)}":1}`)}]`,
   'few objects with ten distinct keys': (size) => {
     const object = (index: number) => `{${Array.from({ length: 10 }, (_, key) => `"k${index}_${key}":0`).join(',')}}`;
-    return `"x":[${counted(Math.min(size, 2_500_000), object)}]`;
+    return `"x":[${counted(Math.min(size, 1_850_000), object)}]`;
   },
-  'few keys with escapes': (size) => counted(size, (index) => `"\\u0061${pad(index, size / 249_000)}":0`),
-  'few keys with accents': (size) => counted(size, (index) => `"\u00e9${pad(index, size / 249_000)}":0`),
+  'few keys with escapes': (size) => counted(Math.min(size, 9_000_000), (index) => `"\\u0061${pad(index, 100)}":0`),
+  'few keys with accents': (size) => counted(Math.min(size, 9_000_000), (index) => `"\u00e9${pad(index, 100)}":0`),
   'few long numbers': (size) => `"x":[${counted(size, () => `1.${'7'.repeat(size / 480_000)}e-3`)}]`,
   'one string': (size) => `"x":"${filled(size, 'a')}"`,
   'one string of escapes': (size) => `"x":"${filled(size, '\\u4e2d')}"`,

@@ -10,6 +10,7 @@ import { type Response, send } from '../support/client.ts';
 
 /** The request names the stage that misbehaves, and how. */
 const FAULTY = `
+import { inspect } from 'node:util';
 import { defineStage, StageError } from 'appscli';
 
 const later = () => new Promise((resolve) => { globalThis.letGo = () => { resolve(); globalThis.letGo = undefined; }; });
@@ -28,32 +29,27 @@ export default defineStage({
         case 'throws-text': throw 'the text of a prompt';
         case 'throws-null': throw null;
         case 'rejects': return Promise.reject(new Error('thrown on purpose'));
-        case 'rejects-later': return new Promise((_, reject) => setImmediate(reject, new Error('thrown on purpose')));
         case 'hangs': return new Promise(() => {});
-        case 'hangs-as-thenable': return { then() {} };
         case 'hangs-behind-a-thenable': return { then(resolve) { resolve(new Promise(() => {})); } };
         case 'writes-undeclared': return ctx.set('principal.id', 'root');
-        case 'writes-unknown': return ctx.set('principal.idd', 'root');
         case 'writes-engine-fact': return ctx.set('request.id', 'mine');
         case 'writes-twice': ctx.set('principal.roles', ['a']); return ctx.set('principal.roles', ['b']);
         case 'writes-wrong-kind': return ctx.set('principal.roles', 'admin');
-        case 'writes-nothing': return ctx.set('principal.roles', undefined);
         case 'reads-undeclared': ctx.get('principal.email'); return undefined;
+        case 'peeks': ctx.peek('principal.email'); return undefined;
+        case 'takes-over': ctx.replaceFacts({ 'principal.id': 'somebody' }); return undefined;
+        case 'hides': ctx.stage = undefined; return undefined;
+        case 'looks-through': throw new Error('sees ' + inspect([ctx, Object.getPrototypeOf(ctx), Object.getOwnPropertyNames(ctx), 'peek' in ctx], { depth: 9 }));
+        case 'puts-bytes': return ctx.readBody().then((body) => { body.restore({ bytes: Buffer.from('mine') }, true); });
         case 'changes-headers': ctx.headers['x-fault'] = 'changed'; return undefined;
         case 'changes-facts': services.facts(ctx).request.path = '/elsewhere'; return undefined;
-        case 'changes-config': services.config.upstreams.length = 0; return undefined;
-        case 'returns-true': return true;
-        case 'returns-null': return null;
         case 'returns-response': return new Response('hello');
         case 'answers': return { kind: 'answer', status: 200, headers: {}, body: 'mine' };
         case 'uses-call': ctx.call.res.end('mine'); return undefined;
-        case 'uses-reservation': ctx.reservation?.release(); return undefined;
         case 'uses-ledger': return services.ledger.release('x');
         case 'rewrites': return ctx.readBody().then((body) => { body.rewrite('model', 'other'); });
-        case 'replaces': return ctx.readBody().then((body) => { body.replace('{}'); });
         case 'converts': ctx.convertResponse(() => undefined); return undefined;
         case 'raises-undeclared': throw new StageError('model_not_found', 'No.');
-        case 'raises-unknown': throw new StageError('nothing_of_the_kind', 'No.');
         case 'raises-bad-header': throw new StageError('forbidden', 'No.', { headers: { 'x-a': 'b\\r\\nc: d' } });
         case 'raises-what-the-engine-would': throw new StageError('stage_failed', 'Words of its own.', { status: 200 });
         case 'raises-framing-header': throw new StageError('forbidden', 'No.', { headers: { 'Content-Length': '3' } });
@@ -155,32 +151,27 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'throws-text': /it threw a value of type string, which is no error/,
   'throws-null': /it threw null/,
   rejects: /thrown on purpose/,
-  'rejects-later': /thrown on purpose/,
   hangs: /did not finish within 0\.05 seconds/,
-  'hangs-as-thenable': /did not finish within 0\.05 seconds/,
   'hangs-behind-a-thenable': /did not finish within 0\.05 seconds/,
   'writes-undeclared': /"principal\.id" is not declared in "writes"/,
-  'writes-unknown': /there is no fact "principal\.idd"/,
   'writes-engine-fact': /"request\.id" is not declared in "writes"/,
   'writes-twice': /"principal\.roles" was already written/,
   'writes-wrong-kind': /"principal\.roles" is not given a value of its kind, strings/,
-  'writes-nothing': /"principal\.roles" is not given a value of its kind, strings/,
   'reads-undeclared': /"principal\.email" is not declared/,
+  peeks: /ctx\.peek is not a function/,
+  'takes-over': /ctx\.replaceFacts is not a function/,
+  hides: /trap returned falsish for property 'stage'/,
+  'looks-through': /sees \[ \{\}, \[Object: null prototype\] \{\}, \[\], false \]/,
+  'puts-bytes': /body\.restore is not a function/,
   'changes-headers': /read only/,
   'changes-facts': /read only/,
-  'changes-config': /read only/,
-  'returns-true': /returned something else/,
-  'returns-null': /returned something else/,
   'returns-response': /returned something else/,
   answers: /answering needs the capability "respond"/,
   'uses-call': /call needs the capability "network"/,
-  'uses-reservation': /reservation needs the capability "database"/,
   'uses-ledger': /services\.ledger needs the capability "database"/,
   rewrites: /rewriting the body needs the capability "rewrite-body"/,
-  replaces: /replacing the body needs the capability "rewrite-body"/,
-  converts: /convertResponse needs the capability "convert-response"/,
+  converts: /converting the response needs the capability "convert-response"/,
   'raises-undeclared': /./,
-  'raises-unknown': /./,
   'raises-what-the-engine-would': /Words of its own/,
 };
 

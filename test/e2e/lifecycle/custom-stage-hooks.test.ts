@@ -28,7 +28,6 @@ export default defineStage({
         if (is(ctx, 'header')) head.set('x-broken', 'a\\r\\nb: c');
         if (is(ctx, 'framing header')) head.set('content-length', '3');
         if (is(ctx, 'replaced header')) head.replaceAll('x-', { 'x-fine': 'a', 'x-broken': 'a\\r\\nb: c' });
-        if (is(ctx, 'replaced framing header')) head.replaceAll('x-', { 'transfer-encoding': 'chunked' });
         if (is(ctx, 'everything replaced')) head.replaceAll('', {});
         if (is(ctx, 'status')) head.status = 999;
         if (is(ctx, 'async response')) return Promise.reject(new Error('thrown on purpose'));
@@ -53,6 +52,7 @@ export default defineStage({
   options: { type: 'object', additionalProperties: false, properties: {} }, examples: [],
   create: () => ({
     finally(ctx) {
+      if (ctx.headers['x-fault'] === 'last looks') globalThis.seenByAStage = JSON.stringify(ctx.headers);
       if (ctx.headers['x-fault'] === 'last throws') throw new Error('thrown on purpose');
       if (ctx.headers['x-fault'] === 'last throws an error nobody can read') {
         throw Object.defineProperty(new Error('odd'), 'stack', { get() { throw new Error('thrown by a getter'); } });
@@ -61,8 +61,6 @@ export default defineStage({
       if (ctx.headers['x-fault'] === 'last strays') {
         void Promise.reject(new Error('a stray promise'));
         setTimeout(() => { throw new Error('a stray timer'); }, 1);
-        setTimeout(() => process.exit(3), 1);
-        setTimeout(() => process.abort(), 1);
       }
     },
   }),
@@ -134,8 +132,8 @@ async function auditOf(response: Response): Promise<Record<string, unknown>> {
 }
 
 describe('a failing response hook', () => {
-  const replacing = ['replaced header', 'replaced framing header', 'everything replaced'];
-  for (const what of ['response', 'header', 'framing header', ...replacing, 'status', 'trap', 'async response']) {
+  const odd = ['framing header', 'replaced header', 'everything replaced', 'status', 'trap'];
+  for (const what of ['response', 'header', ...odd, 'async response']) {
     test(`(${what}) fails the request, and nothing of the response gets out`, async () => {
       const response = await fault(`strict ${what}`);
       assert.equal(response.status, 500);
@@ -183,6 +181,13 @@ describe('a failure that comes after the answer', () => {
       assert.equal((await auditOf(response)).status, 200);
     });
   }
+});
+
+test('a stage sees the headers that the client sent, never the credential of the upstream', async () => {
+  assert.equal((await fault('last looks')).status, 200);
+  const seen = await until('the stage has looked', () => (globalThis as { seenByAStage?: string }).seenByAStage);
+  assert.ok(!seen.includes(UPSTREAM_KEY));
+  assert.equal(JSON.parse(seen).host, new URL(gateway.url).host);
 });
 
 test('a stage that changes an event changes it for itself only', async () => {
@@ -236,12 +241,12 @@ finally:
   try {
     await send(running.url, { method: 'GET', path: '/stray', headers: ['x-fault', 'last strays'] });
     await until('all failures are in the log', () =>
-      [/stray promise/, /stray timer/, /process\.exit/, /process\.abort/].every((one) => one.test(running.output())),
+      [/stray promise/, /stray timer/].every((one) => one.test(running.output())),
     );
     for (const line of running
       .output()
       .split('\n')
-      .filter((text) => /stray |process\.(?:exit|abort)/.test(text))) {
+      .filter((text) => /stray /.test(text))) {
       const record = JSON.parse(line);
       assert.equal(record.stage, 'last');
       assert.equal(record.msg, 'a stage failed in something it left running');

@@ -4,7 +4,6 @@ import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, serverSection, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
@@ -117,11 +116,4 @@ test('with --watch a change is in force by itself, a bad one is told, and a file
   await says('I am a kettle.');
   rmSync(join(config.directory, 'pipelines/kettle.yaml'));
   assert.deepEqual(await end('SIGTERM'), { code: 0, signal: null }, output());
-});
-
-test('a bad file at the start is refused, also when the gateway would watch it', async () => {
-  writeFileSync(teapot, 'pipeline: teapot\n');
-  const { exit_code, stderr } = await cli(['gateway', '--watch', '--config', config.config_file], { env });
-  assert.equal(exit_code, 78);
-  assert.match(stderr, /C3002/);
 });

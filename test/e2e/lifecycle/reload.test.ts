@@ -178,15 +178,6 @@ test('what is secret in a bad file is not logged, and neither is a secret a good
   for (const secret of ['planted', 'p4ssw0rd', SPARE_KEY, UPSTREAM_KEY]) assert.ok(!said.includes(secret), secret);
 });
 
-test('a variable that is not set keeps the old configuration, and is named', async () => {
-  const { upstreams } = gatewayConfig(main.url) as { upstreams: readonly object[] };
-  await reloadWith({ upstreams: [{ ...upstreams[0], api_key_env: 'NOT_SET_ANYWHERE' }] });
-  assert.equal(logged('error')[0].code, 'C4011');
-  assert.match(logged('error')[0].text, /NOT_SET_ANYWHERE/);
-  assert.equal((await ask(gateway.url, gateway.token)).status, 200);
-  assert.equal(main.only().headers['x-api-key'], UPSTREAM_KEY);
-});
-
 test('what only a restart can change keeps its value, one warning per key, and the rest applies', async () => {
   const server = {
     listen: '127.0.0.1:1',
@@ -222,26 +213,6 @@ test('limits, timeouts, prices, token groups and the time zone apply to the next
     resets.push(refused.json().error.resets_at.slice(11, 16));
   }
   assert.deepEqual(resets, ['15:00', '04:00'], 'midnight there');
-});
-
-test("pipelines and the options of their stages are the new files'", async () => {
-  await mkdir(join(directory, 'pipelines'), { recursive: true });
-  const file = join(directory, 'pipelines/teapot.yaml');
-  const pipeline = (message: string) => `pipeline: teapot
-version: 1
-summary: Always says no.
-match: { methods: [GET], paths: [/teapot], protocol: none }
-stages:
-  - { stage: fail, options: { error: path_not_found, message: ${message} } }
-`;
-  const teapot = async () => (await send(gateway.url, { method: 'GET', path: '/teapot' })).json().error.message;
-  await writeFile(file, pipeline('Short and stout.'));
-  await reloadWith({ pipelines: 'pipelines' });
-  assert.equal(await teapot(), 'Short and stout.');
-  await writeFile(file, pipeline('Here is my handle.'));
-  await gateway.reload();
-  assert.equal(await teapot(), 'Here is my handle.');
-  assert.deepEqual(logged('info').at(-1).changed, [file]);
 });
 
 test('a stage module is imported again when its text changes, or that of a file it imports', async () => {

@@ -4,12 +4,13 @@ import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { IS_DEEP } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { ask } from '../support/client.ts';
 
 /** After how many pieces from the database server all connections are cut: from the greeting to the first request. */
 const NEW_DATABASE = [5, 30];
-const OLD_DATABASE = [1, 3, 4, 5, 6, 7, 9, 12, 16, 22];
+const OLD_DATABASE = IS_DEEP ? [1, 3, 4, 5, 6, 7, 9, 12, 16, 22] : [1, 4, 7, 16];
 
 let upstream: ScriptedUpstream;
 let database: Awaited<ReturnType<typeof createTestDatabase>>;

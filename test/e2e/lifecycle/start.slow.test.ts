@@ -18,7 +18,7 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { open as openTestDatabase, outside } from '../../support/open-database.ts';
+import { outside } from '../../support/open-database.ts';
 import { onMachineClock } from '../../support/suite-clock.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, readAll, send } from '../support/client.ts';
@@ -53,7 +53,6 @@ async function config(name: string, sections: ConfigSections = {}): Promise<stri
 }
 
 const AWAY = { ...env, AWAY_URL: 'postgres://app:pw@127.0.0.1:1/app' };
-const awayConfig = () => config('away', { database: { postgres: { url_env: 'AWAY_URL' } } });
 
 /** Starts a gateway and waits until it says where it listens. */
 async function startGateway(file: string, with_env = env): Promise<{ gateway: RunningCommand; url: string }> {
@@ -133,16 +132,6 @@ test('Ctrl-C ends an idle gateway and its PostgreSQL; the next start finds the d
   assert.equal(JSON.parse(usage.stdout)[0].requests, 1, usage.stderr);
 });
 
-test('with its database away the gateway starts, answers 503, and says so at /readyz', async () => {
-  const { gateway, url } = await startGateway(await awayConfig(), AWAY);
-  const ready = await send(url, { method: 'GET', path: '/readyz' });
-  assert.equal(ready.status, 503);
-  const answer = await send(url, { headers: bearer(`gw_${'x'.repeat(49)}`), body: messagesBody() });
-  assert.ok([401, 503].includes(answer.status), answer.text);
-  assert.equal((await send(url, { method: 'GET', path: '/healthz' })).status, 200);
-  await stop(gateway, 'SIGTERM');
-});
-
 test('a port in use is one line with the remedy and exit code 69', async () => {
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
@@ -184,25 +173,32 @@ test('a missing environment variable is found at the start, by name', async () =
   assert.match(ended.stderr, /\nappscli: [^\n]*one error to correct\n$/);
 });
 
-test('a database of a later version is named at start and by the check, with what to do', async () => {
-  const { url, drop } = await createTestDatabase({ migrated: false });
-  await (await openTestDatabase(url)).close();
-  await outside(url, `insert into schema_migrations (name) values ('9999_later')`);
-  const { host, pathname, password } = new URL(url);
-  const file = await config('later', { database: { postgres: { url_env: 'LATER_URL' } } });
-  const later = { ...env, LATER_URL: url };
-  const started = await cli(['gateway', '--config', file], { env: later });
-  assert.equal(started.exit_code, 69);
-  assert.ok(
-    started.stderr.includes(`cannot use the database at ${host}${pathname}: it was migrated by a newer version`),
-  );
-  assert.match(started.stderr, /9999_later\); run that version or a later one, or restore a backup from before the up/);
-  const checked = await cli(['check', file, '--live'], { env: later });
-  assert.equal(checked.exit_code, 1);
-  const said = checked.stdout.replaceAll(/\s+/g, ' ');
-  assert.ok(said.includes(`${host}${pathname}, migrated by a newer version`), said);
-  assert.match(said, /does not know 9999_later: run that version or a later one, or restore a backup/);
-  const words = started.stderr + checked.stdout + checked.stderr;
-  assert.ok(password === '' || !words.includes(password));
-  await drop();
-});
+const FOREIGN = [
+  [
+    '9999_later',
+    'by a newer version of this program (it has 9999_later)',
+    'run that version or a later one, or restore',
+  ],
+  ['0001_baseline', 'by a version from before the first release', 'use an empty database'],
+] as const;
+for (const [name, what, remedy] of FOREIGN) {
+  test(`a database migrated ${what} is named at start and by the check, with what to do`, async () => {
+    const { url, drop } = await createTestDatabase();
+    await outside(url, `insert into schema_migrations (name) values ('${name}')`);
+    const { host, pathname, password } = new URL(url);
+    const file = await config('foreign', { database: { postgres: { url_env: 'FOREIGN_URL' } } });
+    const foreign = { ...env, FOREIGN_URL: url };
+    const started = await cli(['gateway', '--config', file], { env: foreign });
+    assert.equal(started.exit_code, 69);
+    assert.ok(started.stderr.includes(`cannot use the database at ${host}${pathname}: it was migrated ${what}`));
+    assert.ok(started.stderr.includes(`; ${remedy}`));
+    const checked = await cli(['check', file, '--live'], { env: foreign });
+    assert.equal(checked.exit_code, 1);
+    const said = checked.stdout.replaceAll(/\s+/g, ' ');
+    assert.ok(said.includes(`${host}${pathname}, migrated ${what}`), said);
+    assert.ok(said.includes(`help: ${remedy}`), said);
+    const words = started.stderr + checked.stdout + checked.stderr;
+    assert.ok(password === '' || !words.includes(password));
+    await drop();
+  });
+}

@@ -9,7 +9,6 @@ import {
   mainUpstream,
   type TestGateway,
 } from '../../support/gateway.ts';
-import { REFUSING } from '../../support/model-provider/fault-server.ts';
 import {
   answerJson,
   EVENT_STREAM,
@@ -179,21 +178,5 @@ describe('an upstream that fails', () => {
     await until('the other replica has heard of it', () => told(replica).length > 0);
     assert.equal((await ask(replica, { model: FAILING })).status, 200);
     assert.deepEqual(served(), [7, 7]);
-  });
-
-  test('alone cannot be reached: requests are not sent any more, and are told why and until when', async () => {
-    const upstreams = [{ ...mainUpstream(REFUSING), breaker: { open_seconds: 60 } }];
-    const alone = await bootGateway({ upstream_url: REFUSING, config: { upstreams } });
-    try {
-      for (let n = 0; n < 5; n++) assert.equal((await ask(alone)).status, 502);
-      const refused = await ask(alone);
-      assert.equal(refused.status, 503);
-      const { message } = ((await refused.json()) as { error: { message: string } }).error;
-      assert.match(message, /The upstream "main" is not asked: it failed too often \(no connection \(ECONNREFUSED\)\)/);
-      const seconds = Number(refused.headers.get('retry-after'));
-      assert.ok(seconds >= 1 && seconds <= 73, `${seconds}`);
-    } finally {
-      await alone.close();
-    }
   });
 });

@@ -220,8 +220,6 @@ describe('a gateway without a section `models`', () => {
 
   const BROKEN: Readonly<Record<string, Script>> = {
     'a page': answerBytes(200, { 'content-type': 'text/html' }, '<html>sign in</html>'),
-    'a list of another form': answerJson({ data: 'claude-opus-4-6' }),
-    'a redirect': answerBytes(302, { location: '/v1/other' }, ''),
     'no list at all': answerJson({ error: {} }, 404),
   };
   for (const [what, script] of Object.entries(BROKEN)) {

@@ -1,6 +1,6 @@
 /** What an answer is billed as, and what a request holds for it, where more than one model, tier or run is in it. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, before, beforeEach, describe, test } from 'node:test';
 import { cli } from '../../cli/support.ts';
 import { bootGateway } from '../../support/gateway.ts';
 import {
@@ -26,6 +26,11 @@ const TIERED = {
   inference_geos: { us: { multiplier: 1.1 } },
 };
 
+/** Prices by which the USD of a reservation tell what it is made of: a window of input is 0.2, the longest answer 6.4. */
+const TELLING = { input: 1, output: 100 };
+const WINDOW = 0.2;
+const LONGEST = 6.4;
+
 let opened: Surroundings;
 const compat = (url: string) => ({ type: 'compat', base_url: `${url}/v1`, api_key_env: 'TEST_UPSTREAM_KEY' });
 
@@ -42,6 +47,7 @@ const CONFIG = (url: string) => ({
       supports: { max_tokens_0: true },
     },
     { name: 'chat', ...compat(url) },
+    { name: 'strict', type: 'vendor', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' },
     { name: 'newer', ...compat(url), honours: ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] },
   ],
   models: [
@@ -51,12 +57,14 @@ const CONFIG = (url: string) => ({
     { ...SIZES, id: 'chat-1', pricing: CHEAP },
     { ...SIZES, id: 'newer-1', pricing: CHEAP },
     { ...SIZES, id: 'open-1', pricing: CHEAP, supports: { thinking: 'none' } },
+    ...['small-1', 'strict-1', 'small-chat-1'].map((id) => ({ ...SIZES, id, pricing: TELLING })),
   ],
   token_groups: [{ name: 'all', models: ['*'] }],
   routing: {
     default_upstream: 'main',
     rules: [
-      { models: ['chat-1'], upstream: 'chat' },
+      { models: ['chat-1', 'small-chat-1'], upstream: 'chat' },
+      { models: ['strict-1'], upstream: 'strict' },
       { models: ['newer-1'], upstream: 'newer' },
     ],
   },
@@ -186,44 +194,6 @@ test('a tier, a speed and a region cost what they were served as, by the word of
   }
 });
 
-test('what was billed by tier, model and run is the same when it is priced again', async () => {
-  const { gateway, upstream } = opened;
-  const used = { input_tokens: 1000, output_tokens: 10 };
-  const token = await gateway.newToken({ user: 'kept@example.com' });
-  const answers: [model: string, answer: object][] = [
-    ['cheap-1', { ...message(used), model: 'expensive-latest' }],
-    ['tiered-1', message({ ...used, service_tier: 'priority' })],
-    ['tiered-1', message({ ...used, speed: 'fast', server_tool_use: { web_search_requests: 3 } })],
-    ['cheap-1', message({ ...used, iterations: [run('advisor_message', 999, 333, { model: 'expensive-1' })] })],
-  ];
-  for (const [model, answer] of answers) {
-    upstream.script = answerJson(answer);
-    await rowOf(await ask(gateway.url, token, { model }));
-  }
-  const { exit_code, stdout, stderr } = await cli(
-    ['ledger', 'reprice', '--since', '2020-01-01', '--config', gateway.config_file],
-    { env: gateway.env },
-  );
-  assert.equal(exit_code, 0, stderr);
-  assert.match(stdout, /nothing differs/);
-  const by_tier = await cli(
-    [
-      'usage',
-      '--by',
-      'answered_model,service_tier,speed',
-      '--csv',
-      '--user',
-      'kept@example.com',
-      '--config',
-      gateway.config_file,
-    ],
-    { env: gateway.env },
-  );
-  assert.match(by_tier.stdout, /^expensive-latest,,,1,/m);
-  assert.match(by_tier.stdout, /^[^,]*,priority,,1,/m);
-  assert.match(by_tier.stdout, /^[^,]*,,fast,1,/m);
-});
-
 test('usage beyond what is possible is booked at the most that is, marked and logged', async () => {
   for (const [tokens, mark] of [
     [100_000_000, 'clamped'],
@@ -300,46 +270,6 @@ test('bounds of 0 or less, of parts and in quotes are refused', async () => {
   }
 });
 
-test('a bound of 0 passes where the upstream is said to take it, and is reserved as no bound at all', async () => {
-  opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 64_000 }));
-  const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', max_tokens: 0 }));
-  assert.equal(row.provenance.cost, 'upstream');
-  const expensive = await ask(opened.gateway.url, await smallToken(), { model: 'expensive-1', max_tokens: 0 });
-  assert.equal(expensive.status, 429, expensive.text);
-});
-
-test('every run of a model that may use tools of its provider is reserved', async () => {
-  const search = { type: 'web_search_20250305', name: 'web_search' };
-  const reserved = async (more: object) =>
-    (await ask(opened.gateway.url, await smallToken(), { model: 'cheap-1', ...more })).status;
-  // A window of input costs 0.20 USD for each run.
-  assert.equal(await reserved({ tools: [{ ...search, max_uses: 1 }] }), 429, 'a use that is refused is a run as well');
-  assert.equal(await reserved({ tools: [search] }), 429);
-  assert.equal(await reserved({ mcp_servers: [{ type: 'url', url: 'https://example.com', name: 'x' }] }), 429);
-  assert.equal(await reserved({ tools: [{ type: 'bash_20250124', name: 'bash' }] }), 200, 'the client runs that one');
-  const responses = (more: object) =>
-    smallToken().then((token) =>
-      chat(
-        token,
-        { model: 'chat-1', input: 'Hi', max_output_tokens: 10, messages: undefined, ...more },
-        '/v1/responses',
-      ),
-    );
-  assert.equal((await responses({ tools: [{ type: 'web_search' }] })).status, 429);
-  assert.equal((await responses({ tools: [{ type: 'web_search' }], max_tool_calls: 0 })).status, 200);
-});
-
-test('models that a request may use beside its own are reserved, and so is the most expensive way it can be served', async () => {
-  const reserved = async (body: object) => (await ask(opened.gateway.url, await smallToken(), body)).status;
-  assert.equal(await reserved({ model: 'cheap-1' }), 200);
-  assert.equal(await reserved({ model: 'cheap-1', fallbacks: [{ model: 'expensive-1' }] }), 429);
-  assert.equal(await reserved({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only' }), 200);
-  assert.equal(
-    await reserved({ model: 'tiered-1', max_tokens: 20_000, service_tier: 'standard_only', speed: 'fast' }),
-    429,
-  );
-});
-
 test('more runs of other models than the request allows are not believed', async () => {
   const aside = run('advisor_message', 200_000, 64_000, { model: 'expensive-1' });
   const iterations = [run('message', 10, 10), ...Array.from({ length: 500 }, () => aside)];
@@ -354,4 +284,122 @@ test('more runs of other models than the request allows are not believed', async
     { env: opened.gateway.env },
   );
   assert.match(told.stdout, /^clamped,1,/m);
+});
+
+const PATHS = { messages: '/v1/messages', chat: '/v1/chat/completions', responses: '/v1/responses' } as const;
+type Api = keyof typeof PATHS;
+const PROMPT: Record<Api, object> = {
+  messages: { model: 'small-1', max_tokens: 1, messages: [{ role: 'user', content: 'Hi' }] },
+  chat: { model: 'small-chat-1', max_tokens: 1, messages: [{ role: 'user', content: 'Hi' }] },
+  responses: { model: 'small-chat-1', max_output_tokens: 1, input: 'Hi' },
+};
+
+async function reserved(api: Api, fields: object): Promise<number> {
+  if (api !== 'messages') opened.upstream.script = answerJson({ id: 'x' });
+  const body = JSON.stringify({ ...PROMPT[api], ...fields });
+  const response = await send(opened.gateway.url, { path: PATHS[api], body, headers: bearer(opened.gateway.token) });
+  assert.equal(response.status, 200, response.text);
+  const { record } = await auditRecord(opened.gateway.database, String(response.headers['x-gateway-request-id']));
+  return (record as { reserved_usd: number }).reserved_usd;
+}
+
+async function holds(api: Api, least: number, fields: object): Promise<void> {
+  const usd = await reserved(api, fields);
+  assert.ok(usd >= least, `reserved ${usd} of ${least} USD for ${JSON.stringify(fields)}`);
+}
+
+async function reservesLess(api: Api, most: number, fields: object): Promise<void> {
+  const usd = await reserved(api, fields);
+  assert.ok(usd < most, `reserved ${usd} USD for ${JSON.stringify(fields)}`);
+}
+
+const SEARCH = { type: 'web_search_20250305', name: 'web_search' };
+const addition = (definition: object) => ({ type: 'tool_addition', tool: { type: 'tool_definition', definition } });
+const says = (...content: object[]) => ({ messages: [{ role: 'user', content }] });
+const RUNS = 10;
+
+describe('the output that is reserved', () => {
+  test('is the longest where max_tokens is 0, whatever is said about thinking', async () => {
+    const thinking = { type: 'enabled', budget_tokens: 1024 };
+    await holds('messages', LONGEST, { max_tokens: 0, thinking });
+  });
+
+  test('is not asked for by a bound of 0 where the upstream is not said to take it', async () => {
+    const body = JSON.stringify({ ...PROMPT.messages, model: 'strict-1', max_tokens: 0 });
+    const response = await send(opened.gateway.url, { body, headers: bearer(opened.gateway.token) });
+    assert.equal(response.status, 400, response.text);
+    assert.match(response.json().error.message, /supports\.max_tokens_0/);
+  });
+
+  test('has room for thinking that has a budget of its own', async () => {
+    const budgets = [
+      { thinking: { budget_tokens: 9000 } },
+      { reasoning: { max_tokens: 9000 } },
+      { thinking_budget: 9000 },
+    ];
+    for (const budget of budgets) await holds('chat', 0.9, budget);
+    await holds('responses', 0.9, { reasoning: { max_tokens: 9000 } });
+  });
+
+  test('is the largest of the bounds that a server may read, where it keeps to one of them', async () => {
+    for (const other of ['max_completion_tokens', 'max_new_tokens', 'n_predict']) {
+      await holds('chat', 0.9, { max_tokens: 1, [other]: 9000 });
+      await reservesLess('chat', 0.01, { max_tokens: 2, [other]: 1 });
+    }
+    await holds('chat', LONGEST, { max_tokens: 1, n_predict: -1 });
+    const body = JSON.stringify({ ...PROMPT.chat, n_predict: 9000 }).replace(/}$/, ',"n_predict":1}');
+    const twice = await send(opened.gateway.url, { path: PATHS.chat, body, headers: bearer(opened.gateway.token) });
+    assert.equal(twice.status, 400, twice.text);
+    await holds('responses', 0.9, { max_output_tokens: 1, max_tokens: 9000 });
+  });
+
+  test('has no bound where text is predicted: what is rejected of it is billed beyond the bound', async () => {
+    await holds('chat', LONGEST, { prediction: { type: 'content', content: 'abc' } });
+  });
+});
+
+describe('the runs that are reserved', () => {
+  test('are those of tools that are defined in the middle of a conversation, too', async () => {
+    await holds('messages', RUNS * WINDOW, says(addition(SEARCH)));
+    await holds(
+      'messages',
+      RUNS * WINDOW,
+      says({ type: 'compaction', content: 'x', tool_changes: [addition(SEARCH)] }),
+    );
+    await holds('messages', RUNS * WINDOW, { messages: [{ role: 'user', content: 'Hi', tools: [SEARCH] }] });
+    await holds('messages', RUNS * WINDOW, says(addition({ type: 'mcp_toolset', mcp_server_name: 's' })));
+    const builtin = { type: 'builtin_function', function: { name: '$web_search' } };
+    await holds('chat', RUNS * WINDOW, { messages: [{ role: 'system', tools: [builtin] }] });
+  });
+
+  test('are as many as the provider makes, though a tool may be used less often: refused uses are runs as well', async () => {
+    await holds('messages', RUNS * WINDOW, { tools: [{ ...SEARCH, max_uses: 1 }] });
+    await holds('messages', 21 * WINDOW, { tools: [{ ...SEARCH, max_uses: 20 }] });
+  });
+
+  test('are those of a search for tools at the provider, and of searches that are switched on by a field', async () => {
+    await holds('responses', 100 * WINDOW, { tools: [{ type: 'tool_search' }] });
+    await reservesLess('responses', WINDOW, { tools: [{ type: 'tool_search', execution: 'client' }] });
+    for (const key of ['web_search_options', 'enable_search']) await holds('chat', RUNS * WINDOW, { [key]: {} });
+  });
+
+  test('are one for tools of the client, and a window of input is not reserved for them', async () => {
+    const types = ['bash_20250124', 'text_editor_20250728', 'computer_toolset_20260801', 'memory_20250818'];
+    await reservesLess('messages', WINDOW / 2, { tools: types.map((type) => ({ type, name: 'x' })) });
+    await reservesLess('messages', WINDOW / 2, says(addition({ name: 'own', input_schema: { type: 'object' } })));
+    await reservesLess(
+      'messages',
+      WINDOW / 2,
+      says({ type: 'tool_addition', tool: { type: 'tool_reference', name: 'own' } }),
+    );
+    const result = { type: 'tool_result', tool_use_id: 't', content: [{ type: 'tool_reference', tool_name: 'own' }] };
+    await reservesLess('messages', WINDOW / 2, says(result));
+  });
+});
+
+test('what an advisor keeps in its cache is reserved at the price of an hour', async () => {
+  const advisor = { type: 'advisor_20260301', name: 'advisor', model: 'small-1', max_uses: 1 };
+  const plain = await reserved('messages', { tools: [advisor] });
+  const kept = await reserved('messages', { tools: [{ ...advisor, caching: { type: 'ephemeral', ttl: '1h' } }] });
+  assert.ok(kept - plain >= RUNS * WINDOW, `${kept} is no more than ${plain}`);
 });

@@ -1,4 +1,7 @@
-/** Clients that go away early: the answer is read on for its bill, whichever moment they choose, or settled at no less. */
+/**
+ * Clients that go away early: the answer is read on for its bill, whichever moment they choose, or settled at no less. Failures of the
+ * upstream meanwhile are the upstream's.
+ */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
@@ -36,7 +39,18 @@ let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 before(async () => {
   upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, config: nineConfig(upstream.url) });
+  const nine = nineConfig(upstream.url) as { upstreams: object[]; routing: { rules: object[] } };
+  const cancelling = { ...nine.upstreams[1], name: 'cancel-chat', on_client_abort: 'cancel' };
+  const rules = [{ name: 'cancelled', models: ['budget-1'], upstream: 'cancel-chat' }, ...nine.routing.rules];
+  gateway = await bootGateway({
+    upstream_url: upstream.url,
+    config: {
+      ...nine,
+      server: serverSection({ timeouts: { commit_seconds: 0 } }),
+      upstreams: [...nine.upstreams, cancelling],
+      routing: { ...nine.routing, rules },
+    },
+  });
 });
 after(async () => {
   await gateway?.close();
@@ -73,7 +87,7 @@ function inParts(steps: readonly Promise<unknown>[], encoding?: 'gzip'): Script 
 }
 
 /** The row that is new once `act` is through. */
-async function newRow(act: () => Promise<void>): Promise<LedgerRow> {
+async function newRow(act: () => Promise<unknown>): Promise<LedgerRow> {
   const known = new Set((await ledgerRows(gateway.database)).map(({ request_id }) => request_id));
   await act();
   return await until('the request is settled', async () =>
@@ -168,17 +182,6 @@ describe('a client that leaves', () => {
     });
     await assertDrained(row);
   });
-
-  test('while it still sends its request costs nothing and leaves no row', async () => {
-    const before = (await ledgerRows(gateway.database)).length;
-    const socket = await connect(gateway.url);
-    const { path, headers } = sending('messages', gateway.token, '');
-    const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
-    socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines}content-length: 100\r\n\r\n{"model":`);
-    socket.destroy();
-    await nothingReserved(gateway.database);
-    assert.deepEqual([upstream.requests.length, (await ledgerRows(gateway.database)).length], [0, before]);
-  });
 });
 
 test('an answer that begins after the first-byte limit is 504 for the client and on its bill in full', async () => {
@@ -199,4 +202,86 @@ test('an answer that begins after the first-byte limit is 504 for the client and
     late.resolve();
     await impatient.close();
   }
+});
+
+const asking = (model: string, stream: boolean) =>
+  sending('chat', gateway.token, JSON.stringify(askBody('chat', model, 'Hi', { stream })));
+
+function assertOwedByNobody({ cost_nano_usd, provenance }: LedgerRow): void {
+  assert.equal(cost_nano_usd, 0);
+  assert.ok(Number(provenance.possibly_billed_nano_usd) > 0, JSON.stringify(provenance));
+}
+
+describe('an upstream that fails while nobody waits for it', () => {
+  const failures: [string, boolean, (exchange: Exchange, left: Promise<void>) => Promise<void>][] = [
+    [
+      'before it answers',
+      false,
+      async ({ socket }, left) => {
+        await left;
+        socket.resetAndDestroy();
+      },
+    ],
+    [
+      'in the middle of a stream',
+      true,
+      async ({ res, socket }, left) => {
+        res.writeHead(200, [...EVENT_STREAM]);
+        res.write(': working\n\n');
+        await left;
+        socket.resetAndDestroy();
+      },
+    ],
+    [
+      'by ending a stream in which it said nothing',
+      true,
+      async ({ res }, left) => {
+        res.writeHead(200, [...EVENT_STREAM]);
+        res.write(': working\n\n');
+        await left;
+        res.end();
+      },
+    ],
+  ];
+  for (const [when, stream, fail] of failures) {
+    test(`${when} costs who left nothing, and is kept apart`, async () => {
+      const left = Promise.withResolvers<void>();
+      upstream.script = (exchange) => fail(exchange, left.promise);
+      const row = await newRow(async () => {
+        const seen = upstream.requests.length;
+        const asked = open(gateway.url, asking(modelVia('chat'), stream));
+        if (stream) for await (const _ of await asked.head) break;
+        else await upstream.arrived(seen + 1);
+        asked.abort();
+        await asked.head.catch(() => {});
+        await until('it is reserved', async () => (await reserved(gateway.database)).reservations === 1);
+        left.resolve();
+      });
+      assert.equal(row.aborted, true);
+      assertOwedByNobody(row);
+    });
+  }
+});
+
+test('a stream of comments and nothing else costs who stayed nothing', async () => {
+  upstream.script = ({ res }) => {
+    res.writeHead(200, [...EVENT_STREAM]);
+    res.end(': working\n\n: working\n\n');
+  };
+  assertOwedByNobody(await newRow(() => send(gateway.url, asking(modelVia('chat'), true))));
+});
+
+test('who leaves a cancelled chat behind its last word, before its usage, pays what such requests cost', async () => {
+  upstream.script = async ({ res }) => {
+    res.writeHead(200, [...EVENT_STREAM]);
+    const choices = [{ index: 0, delta: { content: 'Hi' }, finish_reason: 'stop' }];
+    res.write(`data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', model: 'm', choices })}\n\n`);
+  };
+  const row = await newRow(async () => {
+    const asked = open(gateway.url, asking('budget-1', true));
+    for await (const _ of await asked.head) break;
+    asked.abort();
+  });
+  assert.equal(row.provenance.cost, 'most');
+  assert.ok(row.cost_nano_usd > 100_000_000, String(row.cost_nano_usd));
 });

@@ -2,15 +2,15 @@
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { programCaller } from '../../../engine/admin/caller.ts';
+import { programCaller } from '../../../engine/admin/calls.ts';
 import { operationOf } from '../../../engine/admin/description.ts';
 import { createRunOperation } from '../../../engine/admin/operations.ts';
-import { loadToRun } from '../../../engine/gateway/load-configuration.ts';
+import { loadToRun } from '../../../engine/gateway/reload.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
 import { stages } from '../../../stages/index.ts';
+import { assertNarrow } from '../../cli/at-gateway.ts';
 import { cli } from '../../cli/support.ts';
-import { assertNarrow } from '../../cli/tokens/backend-at-gateway.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { keepRequests } from '../streams/kept-requests.ts';
@@ -199,48 +199,6 @@ describe('a limit with a condition', () => {
     const team = ana.limits.find(({ scope }: { scope: string }) => scope === 'team');
     assert.deepEqual([team.of, team.limit], [{ team: 'search' }, 500]);
     assert.equal(team.rules[1].condition, 'request.model is "coder-1"');
-  });
-
-  test('counts those whom it is for, and is among the nearest to their end', async () => {
-    const month = `${new Date().toISOString().slice(0, 7)}-01T00:00:00Z`;
-    const counted = {
-      scope: 'team',
-      window_kind: 'month',
-      window_start: month,
-      unit: 'nano_usd',
-      reserved: 0,
-      most: 0,
-    };
-    for (const [key, usd] of [
-      ['search', 490],
-      ['platform', 900],
-      ['sales', 5000],
-    ] as const) {
-      await gateway.database.knex('spend_counters').insert({ ...counted, key, spent: usd * 1e9, in_flight: 0 });
-    }
-    const { rules } = await operation(gateway, 'listLimitRules', {});
-    const counts = rules
-      .filter(({ rule }: { rule: string }) => rule.startsWith('of-') && !['of-website', 'of-bots'].includes(rule))
-      .map(
-        ({
-          rule,
-          limits: [limit],
-        }: {
-          rule: string;
-          limits: { counted: number; none_left: number; nearly_none: number }[];
-        }) => [rule, limit!.counted, limit!.none_left, limit!.nearly_none],
-      );
-    assert.deepEqual(counts, [
-      ['of-search', 1, 0, 1],
-      ['of-platform', 1, 1, 0],
-      ['of-contractors', 0, 0, 0],
-      ['of-members', 0, 0, 0],
-      ['of-cleo', 0, 0, 0],
-    ]);
-    const glance = await command(gateway, 'limits', 'list');
-    assert.match(glance, /Nearest to their limit: team platform per month: 900 USD .* team search per month: 500 USD/);
-    assert.ok(!glance.includes('team sales'), glance);
-    assert.match(glance, /of-search: 500 USD, each team per month, for requests where principal\.team is "search"/);
   });
 });
 

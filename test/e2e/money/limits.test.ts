@@ -4,23 +4,20 @@ import { after, before, beforeEach, describe, test } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import {
-  answerBytes,
   answerJson,
   message,
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { until } from '../../support/until.ts';
 import { keepRequests } from '../streams/kept-requests.ts';
-import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
+import { ask, bearer, messagesBody, send } from '../support/client.ts';
 import { auditRecord, nothingReserved } from '../support/state.ts';
 import { answerDollar, DOLLAR_TOKENS, dollarModel } from './dollar-models.ts';
-
-const UNIFIED = 'vendor-ratelimit-unified-';
 
 /** It goes on only where a test says so: no test sees two minutes. */
 const clock = frozenClock('2026-11-25T10:00:00Z');
 let upstream: ScriptedUpstream;
+const USD = 1_000_000_000;
 const gateways: TestGateway[] = [];
 
 async function boot(spend_limits: object): Promise<TestGateway> {
@@ -31,6 +28,7 @@ async function boot(spend_limits: object): Promise<TestGateway> {
       models: [dollarModel('coder-1'), dollarModel('coder-2')],
       token_groups: ['all', 'contractors'].map((name) => ({ name, models: ['*'] })),
       spend_limits: { reserve: 'worst_case', ...spend_limits },
+      rules: { 'is-contractor': { in: ['contractors', { var: 'principal.groups' }] } },
     },
   });
   gateways.push(gateway);
@@ -57,11 +55,6 @@ async function next(gateway: TestGateway, token?: string, model?: string): Promi
   await nothingReserved(gateway.database);
   const response = await dollar(gateway, token, model);
   return response.status === 200 ? 'ok' : response.json().error.rule;
-}
-
-function told({ headers }: Response): Record<string, unknown> {
-  const ours = Object.entries(headers).filter(([name]) => name.startsWith(UNIFIED));
-  return Object.fromEntries(ours.map(([name, value]) => [name.slice(UNIFIED.length), value]));
 }
 
 describe('requests at once', () => {
@@ -93,29 +86,6 @@ describe('requests at once', () => {
     const { record } = await auditRecord(gateway.database, String(refused[0]!.headers['x-gateway-request-id']));
     const { error, spend_rule } = record as Record<string, unknown>;
     assert.deepEqual([error, spend_rule], ['rate_limit_exceeded', 'parallel']);
-  });
-
-  test('one that the client gave up makes room, too', async () => {
-    const gateway = await boot({ rules: [{ name: 'single', scope: 'user', concurrency: 1 }] });
-    upstream.script = () => {};
-    const { abort } = open(gateway.url, {
-      headers: bearer(gateway.token),
-      body: messagesBody({ max_tokens: 1000 }),
-    });
-    await upstream.arrived(1);
-    assert.equal((await dollar(gateway)).status, 429);
-    abort();
-    upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 1 }));
-    let is_served = false;
-    const served = until('there is room', async () => (await dollar(gateway)).status === 200).then(() => {
-      is_served = true;
-    });
-    // The answer that nobody waits for may be read on for a second.
-    await until('it is served', () => {
-      clock.advance(1000);
-      return is_served;
-    });
-    await served;
   });
 
   test('counting tokens is a request like any other', async () => {
@@ -194,132 +164,95 @@ describe('money', () => {
     const contractor = await gateway.newToken({ user: 'cy@example.com', group: 'contractors' });
     assert.deepEqual([await next(gateway, contractor), await next(gateway, contractor)], ['ok', 'groups']);
   });
+});
 
-  test('with several limits exceeded, the one that resets last is told first and all are listed', async () => {
-    const gateway = await boot({
-      defaults: { user_daily_usd: 0.5, user_monthly_usd: 0.5 },
-      rules: [{ name: 'parallel', scope: 'user', concurrency: 1 }],
-      advice: 'Ask in #ai-platform.',
-    });
-    const { error } = (await dollar(gateway)).json();
-    assert.equal(error.rule, 'defaults.user_monthly_usd');
-    assert.deepEqual(
-      error.exceeded.map(({ rule }: { rule: string }) => rule),
-      ['defaults.user_monthly_usd', 'defaults.user_daily_usd'],
-    );
-    assert.match(error.message, /\. Ask in #ai-platform\. Spend rule /);
+/** Spends a dollar, or is refused by the rule that is returned. */
+async function spend(gateway: TestGateway, token: string, model = 'coder-1'): Promise<string> {
+  const response = await dollar(gateway, token, model);
+  if (response.status === 200) return 'spent';
+  const { error } = response.json();
+  assert.deepEqual([response.status, error.code], [429, 'spend_limit_exceeded'], response.text);
+  assert.ok(error.message.includes(`Spend rule ${error.rule}`), error.message);
+  return `${error.rule}: ${error.scope} ${error.window} ${error.limit_usd}`;
+}
+
+/** Spends dollars one after the other and tells what happened to each. */
+async function dollars(gateway: TestGateway, token: string, count: number, model?: string): Promise<string[]> {
+  const results: string[] = [];
+  while (results.length < count) results.push(await spend(gateway, token, model));
+  return results;
+}
+
+async function spent(gateway: TestGateway): Promise<Record<string, number>> {
+  await nothingReserved(gateway.database);
+  const rows: Record<string, unknown>[] = await gateway.database.knex('spend_counters').select('*');
+  const name = (row: Record<string, unknown>) => `${row.scope} ${row.key} ${row.window_kind}`;
+  return Object.fromEntries(rows.map((row) => [name(row), Number(row.spent) / USD]));
+}
+
+test('a rule limits those it is for beside the limit of everybody, and the refusal names it', async () => {
+  const rule = { name: 'contractors', when: { rule: 'is-contractor' }, scope: 'user', window: 'day', limit_usd: 2 };
+  const gateway = await boot({ rules: [rule], defaults: { user_daily_usd: 3 } });
+  const contractor = await gateway.newToken({ user: 'cy@example.com', group: 'contractors' });
+  const refused = 'contractors: user day 2';
+  assert.deepEqual(await dollars(gateway, contractor, 3), ['spent', 'spent', refused]);
+  const everybody = 'defaults.user_daily_usd: user day 3';
+  assert.deepEqual(await dollars(gateway, gateway.token, 4), ['spent', 'spent', 'spent', everybody]);
+});
+
+test('what others spend counts against the limit of a model, and only those the rule is for are refused', async () => {
+  const rule = { name: 'share', when: { rule: 'is-contractor' }, scope: 'model', window: 'month', limit_usd: 2 };
+  const gateway = await boot({ rules: [rule] });
+  const contractor = await gateway.newToken({ user: 'cy@example.com', group: 'contractors' });
+  assert.deepEqual(await dollars(gateway, gateway.token, 2), ['spent', 'spent']);
+  assert.equal(await spend(gateway, contractor), 'share: model month 2');
+  assert.equal(await spend(gateway, contractor, 'coder-2'), 'spent');
+  assert.equal(await spend(gateway, gateway.token), 'spent');
+  assert.deepEqual(await spent(gateway), {
+    'user dev@example.com day': 3,
+    'user cy@example.com day': 1,
+    'model coder-1 month': 3,
+    'model coder-2 month': 1,
   });
 });
 
-describe('what a caller is told', () => {
-  test('on every answer how its limits stand, instead of what the upstream says about its own', async () => {
-    const gateway = await boot({ defaults: { user_daily_usd: 4, user_monthly_usd: 1000 } });
-    upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 1000 }), 200, {
-      'vendor-ratelimit-unified-status': 'rejected',
-      'Vendor-RateLimit-Requests-Remaining': '3',
-    });
-    const answers: Record<string, unknown>[] = [];
-    for (let i = 0; i < 4; i++) {
-      await nothingReserved(gateway.database);
-      const answer = await dollar(gateway);
-      assert.equal(answer.headers['vendor-ratelimit-requests-remaining'], undefined);
-      answers.push(told(answer));
-    }
-    assert.deepEqual(
-      answers.map((each) => [each.status, each['overage-utilization'], each['overage-surpassed-threshold']]),
-      [
-        ['allowed', '0.25', undefined],
-        ['allowed', '0.50', undefined],
-        ['allowed_warning', '0.75', '0.75'],
-        ['allowed_warning', '0.99', '0.95'],
-      ],
-    );
-    await nothingReserved(gateway.database);
-    const refused = await dollar(gateway);
-    const midnight = Date.parse(refused.json().error.resets_at) / 1000;
-    assert.deepEqual(told(refused), {
-      status: 'rejected',
-      reset: String(midnight),
-      'overage-reset': String(midnight),
-      'overage-utilization': '1',
-      'overage-surpassed-threshold': '1',
-      'overage-period': 'daily',
-      'overage-disabled-reason': 'org_spend_cap_reached',
-    });
-    assert.equal(answers[0]!.reset, String(midnight));
-  });
-
-  test('without a limit nothing, and what the upstream says when it refuses is passed on', async () => {
-    const gateway = await boot({});
-    const from_upstream = { 'content-type': 'application/json', 'vendor-ratelimit-unified-status': 'rejected' };
-    upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 1 }), 200, from_upstream);
-    assert.deepEqual(told(await dollar(gateway)), {});
-    upstream.script = answerBytes(429, from_upstream, '{"type":"error","error":{}}');
-    assert.deepEqual(told(await dollar(gateway)), { status: 'rejected' });
-  });
-
-  test('when it asks, what it has spent and which limits it comes under', async () => {
-    const gateway = await boot({ defaults: { user_daily_usd: 4, user_monthly_usd: 100, team_monthly_usd: 50 } });
-    const ada = await gateway.newToken({ user: 'ada@example.com', team: 'search' });
-    const usage = async (token: string) => {
-      const answer = await send(gateway.url, { method: 'GET', path: '/api/oauth/usage', headers: bearer(token) });
-      assert.equal(answer.status, 200, answer.text);
-      const { extra_usage, limits } = answer.json();
-      return { extra_usage, limits: limits.map((each: Record<string, unknown>) => [each.rule, each.percent]) };
-    };
-    assert.deepEqual((await usage(ada)).limits, [
-      ['defaults.user_daily_usd', 0],
-      ['defaults.team_monthly_usd', 0],
-      ['defaults.user_monthly_usd', 0],
-    ]);
-    await dollar(gateway, ada);
-    await dollar(gateway);
-    await nothingReserved(gateway.database);
-    const { extra_usage, limits } = await usage(ada);
-    assert.deepEqual(limits, [
-      ['defaults.user_daily_usd', 25],
-      ['defaults.team_monthly_usd', 2],
-      ['defaults.user_monthly_usd', 1],
-    ]);
-    const { daily } = extra_usage;
-    assert.deepEqual([daily.limit, daily.used_credits, daily.utilization], [400, 100, 25]);
-    assert.deepEqual([extra_usage.monthly_limit, extra_usage.used_credits, extra_usage.currency], [400, 100, 'USD']);
-    assert.equal((await send(gateway.url, { method: 'GET', path: '/api/oauth/usage', headers: [] })).status, 401);
-  });
-
-  test('when it asks without having a limit, what it has spent this month all the same', async () => {
-    const gateway = await boot({});
-    await dollar(gateway);
-    await nothingReserved(gateway.database);
-    const path = '/api/oauth/usage';
-    const { extra_usage, limits } = (
-      await send(gateway.url, { method: 'GET', path, headers: bearer(gateway.token) })
-    ).json();
-    assert.deepEqual([limits, extra_usage.monthly_limit, extra_usage.utilization], [[], null, null]);
-    assert.deepEqual(
-      [extra_usage.used_credits, extra_usage.weekly.used_credits, extra_usage.daily.used_credits],
-      [100, 100, 100],
-    );
-  });
+test('a request over the limit of its model is refused, and sent neither as it is nor to a model that has room', async () => {
+  const gateway = await boot({ rules: [{ name: 'expensive', scope: 'model', window: 'day', limit_usd: 1 }] });
+  assert.deepEqual(await dollars(gateway, gateway.token, 2), ['spent', 'expensive: model day 1']);
+  assert.deepEqual(
+    upstream.requests.map(({ body }) => JSON.parse(body.toString()).model),
+    ['coder-1'],
+  );
+  assert.equal(await spend(gateway, gateway.token, 'coder-2'), 'spent');
 });
 
-test('a typical reservation lets more through at once than the worst case would, and none that could pass the bound', async () => {
-  const gateway = await boot({ defaults: { user_daily_usd: 100 }, reserve: 'typical', overshoot_percent: 10 });
-  // What is typical is known from twenty requests on.
-  upstream.script = answerJson(message({ input_tokens: 5, output_tokens: 10 }));
-  const askLittle = async () => (await ask(gateway.url, gateway.token, { max_tokens: 1000 })).status;
-  for (let i = 0; i < 20; i++) assert.equal(await askLittle(), 200);
-  await nothingReserved(gateway.database);
-  // What the database has settled the gateway has heard of by the time it holds money again.
-  assert.equal(await askLittle(), 200);
-  await nothingReserved(gateway.database);
-  const { letGo } = keepRequests(upstream, answerDollar);
-  const all = Array.from({ length: 8 }, () => ask(gateway.url, gateway.token, { max_tokens: 20_000 }));
-  const statuses: number[] = [];
-  for (const each of all) void each.then(({ status }) => statuses.push(status));
-  await until('those without room are refused', () => statuses.length >= 3);
-  assert.deepEqual(statuses, [429, 429, 429], 'five times 20 dollars fit into 110, and no sixth');
-  await letGo(5);
-  await Promise.all(all);
-  await nothingReserved(gateway.database);
+test('projects and upstreams have limits too, and who has no project is under none of a project', async () => {
+  const gateway = await boot({
+    rules: [
+      { name: 'per-project', scope: 'project', window: 'day', limit_usd: 1 },
+      { name: 'provider', scope: 'upstream', window: 'day', limit_usd: 4 },
+    ],
+  });
+  const apollo = await gateway.newToken({ user: 'ann@example.com', project: 'apollo' });
+  const gemini = await gateway.newToken({ user: 'ann@example.com', project: 'gemini' });
+  assert.deepEqual(await dollars(gateway, apollo, 2), ['spent', 'per-project: project day 1']);
+  assert.deepEqual(await dollars(gateway, gemini, 1), ['spent']);
+  assert.deepEqual(await dollars(gateway, gateway.token, 3), ['spent', 'spent', 'provider: upstream day 4']);
+});
+
+test('a rule in shadow mode refuses nobody, and audit rows say whom it would have refused', async () => {
+  const trial = { name: 'trial', scope: 'user', window: 'day', limit_usd: 1, mode: 'shadow' };
+  const gateway = await boot({ rules: [trial], defaults: { user_daily_usd: 2 } });
+  const shadows: unknown[] = [];
+  for (let round = 0; round < 3; round++) {
+    const response = await ask(gateway.url, gateway.token, { max_tokens: DOLLAR_TOKENS });
+    const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
+    const { shadow, spend_rule } = record as { shadow?: string[]; spend_rule: string | null };
+    shadows.push([response.status, shadow, spend_rule]);
+  }
+  assert.deepEqual(shadows, [
+    [200, undefined, null],
+    [200, ['spend:trial'], null],
+    [429, undefined, 'defaults.user_daily_usd'],
+  ]);
 });

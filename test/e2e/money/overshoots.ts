@@ -1,5 +1,5 @@
 /** A witness inside the database: it sees every state of the counters that was ever committed, and notes the bad ones. */
-import { loadToRun } from '../../../engine/gateway/load-configuration.ts';
+import { loadToRun } from '../../../engine/gateway/reload.ts';
 import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { stages } from '../../../stages/index.ts';

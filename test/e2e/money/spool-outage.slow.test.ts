@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { chmod, rename, rm, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import { readRequestAttempts } from '../../../engine/money/reports/request-attempts.ts';
+import { readRequestAttempts } from '../../../engine/money/reports/request-ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { readMetrics } from '../../support/telemetry/read-metrics.ts';

@@ -53,22 +53,4 @@ describe('a scope that the provider lists and nobody asks for', () => {
     await refuse(mended, 'ben');
     assert.doesNotMatch(await printed(mended, 'sessions', 'explain', 'ben@example.com'), /the scope/);
   });
-
-  it('is found where it brings the address, which is then not known to sessions explain', async () => {
-    const gateway = await boot({ scopes: ['openid', 'groups'] });
-    const scope =
-      /lists the scope email, which brings the claims? email(?:, email_verified)? and is not asked for: set auth\.oidc\.scopes to \[openid, groups, email\]/;
-    assert.match(await printed(gateway, 'check', '--live'), scope);
-    await refuse(gateway, 'anna');
-    const explained = await printed(gateway, 'sessions', 'explain', 'anna@example.com');
-    assert.match(explained, /perhaps .* refused without an address: neither the ID token nor/);
-    assert.match(explained, scope);
-  });
-
-  it('is where to look when somebody may sign in and is in no group', async () => {
-    const gateway = await boot({ allowed_groups: undefined });
-    await signIn(gateway.url, 'anna');
-    const explained = await printed(gateway, 'sessions', 'explain', 'anna@example.com');
-    assert.match(explained, /groups none came: .*"appscli check --live" says where a scope for them is missing/);
-  });
 });

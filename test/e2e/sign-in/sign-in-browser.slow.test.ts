@@ -172,19 +172,6 @@ describe('signing in with a browser', () => {
     await until('the session is over', async () => (await models(refreshed.body.access_token ?? '')) === 401);
   });
 
-  it('submits nothing by itself when the link holds the code', async () => {
-    const { page, requested } = await browser.open();
-    const grant = await begin();
-    await page.goto(grant.verification_uri_complete);
-    await arrive(page, 'Is this you signing in?');
-    assert.equal((await poll(grant)).body.error, 'authorization_pending');
-    assert.deepEqual(
-      requested.filter((text) => !text.startsWith('data:')),
-      [grant.verification_uri_complete],
-    );
-    assert.equal(provider.requests.filter(({ endpoint }) => endpoint === 'authorization').length, 0);
-  });
-
   it('needs no mouse, and takes the code in small letters without its dash', async () => {
     const { page } = await browser.open();
     const grant = await begin();
@@ -202,15 +189,6 @@ describe('signing in with a browser', () => {
     await arrive(page, 'You are signed in');
     assert.equal((await poll(grant)).status, 200);
   });
-
-  it('asks for the code again when nothing waits for it, and keeps what was typed', async () => {
-    const { page } = await browser.open();
-    await page.goto(`${url}/device`);
-    await page.getByLabel('Code').fill('bcdf ghjk');
-    await press(page, 'Continue');
-    assert.match(await told(page, 'alert'), /not known/);
-    assert.equal(await page.getByLabel('Code').inputValue(), 'bcdf ghjk');
-  });
 });
 
 describe('somebody who may not sign in is told so in the browser, and the terminal too', () => {
@@ -221,35 +199,6 @@ describe('somebody who may not sign in is told so in the browser, and the termin
     await arrive(page, 'Access denied');
     assert.match(await told(page, 'alert'), /group/);
     assert.equal((await poll(grant)).body.error, 'access_denied');
-  });
-
-  it('because their e-mail address is not verified', async () => {
-    const { page } = await browser.open();
-    const grant = await begin();
-    await signIn(page, grant, 'cleo');
-    await arrive(page, 'Access denied');
-    assert.match(await told(page, 'alert'), /verified/);
-    assert.equal((await poll(grant)).body.error, 'access_denied');
-  });
-
-  it('because they said no at the identity provider', async () => {
-    const { page } = await browser.open();
-    const grant = await begin();
-    await page.goto(grant.verification_uri_complete);
-    await press(page, 'Continue to sign in');
-    await press(page, 'Deny');
-    await arrive(page, 'Access denied');
-    assert.equal((await poll(grant)).body.error, 'access_denied');
-  });
-
-  it('because it was not them', async () => {
-    const { page } = await browser.open();
-    const grant = await begin();
-    await page.goto(grant.verification_uri_complete);
-    await press(page, 'This was not me');
-    await arrive(page, 'The sign-in was refused');
-    assert.equal((await poll(grant)).body.error, 'access_denied');
-    assert.equal(provider.requests.filter(({ endpoint }) => endpoint === 'authorization').length, 0);
   });
 });
 

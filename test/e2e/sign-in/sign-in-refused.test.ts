@@ -25,6 +25,7 @@ before(async () => {
   gateway = await bootSignIn({
     provider,
     oidc: { allowed_groups: ['engineering', 'research'] },
+    config: { branding: { name: 'Acme AI', support_url: 'https://help.example.com/ai' } },
     auth: {
       admin_groups: ['admins'],
       limits: { device_authorizations: 1000, code_submissions: 1000, window_seconds: 600 },
@@ -54,39 +55,12 @@ const pathOfGroup = () => {
 };
 
 describe('somebody in no group that may use the gateway', () => {
-  it('hears why in the terminal', async () => {
-    const { device_code, user_code } = await begin();
-    const page = await confirmInBrowser(gateway.url, user_code, 'ben');
-    assert.equal(page.status, 403);
-    const { status, body } = await askForToken(gateway.url, pollWith(device_code));
-    assert.deepEqual([status, body.error], [400, 'access_denied']);
-    assert.match(body.error_description ?? '', /^You are signed in as ben@example\.com, who is in none of the groups/);
-    const again = await askForToken(gateway.url, pollWith(device_code));
-    assert.equal(again.body.error_description, body.error_description);
-  });
-
   it('hears it in the Messages client, too, which has a sentence of its own for access_denied', async () => {
     const { device_code, user_code } = await begin({ surface: 'claude_code' });
     await confirmInBrowser(gateway.url, user_code, 'ben');
     const { status, body } = await askForToken(gateway.url, pollWith(device_code));
     assert.deepEqual([status, body.error], [403, 'invalid_grant']);
     assert.match(body.error_description ?? '', /in none of the groups/);
-  });
-
-  it('is told apart from somebody who declined', async () => {
-    for (const form of [{}, { surface: 'claude_code' }]) {
-      const { device_code, user_code } = await begin(form);
-      await fetch(`${gateway.url}/device`, {
-        method: 'POST',
-        body: new URLSearchParams({ user_code, action: 'deny' }),
-        headers: { origin: gateway.url },
-      });
-      const { body } = await askForToken(gateway.url, pollWith(device_code));
-      assert.deepEqual(
-        [body.error, body.error_description],
-        ['access_denied', 'The person declined it in the browser.'],
-      );
-    }
   });
 
   it('is in the log and in a list for administrators, with the groups that came and those expected', async () => {
@@ -190,29 +164,30 @@ describe('the page of somebody who is refused', () => {
     assert.equal(late.status, 400);
     assert.match(await late.text(), /Your terminal has stopped waiting.*Use another account/s);
   });
-
-  it('gives nobody who declined another try', async () => {
-    const { device_code, user_code } = await begin();
-    const form = new URLSearchParams({ user_code, action: 'deny' });
-    await fetch(`${gateway.url}/device`, { method: 'POST', body: form, headers: { origin: gateway.url } });
-    assert.equal((await other(user_code)).status, 400);
-    assert.equal((await askForToken(gateway.url, pollWith(device_code))).body.error, 'access_denied');
-  });
 });
 
-describe('the program that asks is named on the pages', () => {
-  const cases: [Record<string, string>, string, string][] = [
-    [{ surface: 'claude_code' }, 'axios/1.15.2', 'Claude Code'],
-    [{ surface: 'claude_code' }, 'claude-code/2.1.330 (external)', 'Claude Code 2.1.330'],
-    [{ surface: 'some-editor' }, 'node', 'Some Editor'],
-    [{}, 'appscli/1.2.3 node', 'appscli/1.2.3'],
-    [{ surface: '<b>' }, 'coder/1', 'coder/1'],
+it('every page has the name and the help of the operator: sign-in, refusal, error, and the root in a browser', async () => {
+  const browse = async (path: string) =>
+    (await fetch(gateway.url + path, { headers: { accept: 'text/html,*/*;q=0.8' } })).text();
+  const { user_code } = await begin();
+  const pages = [
+    await browse('/'),
+    await browse('/device'),
+    await browse(`/device?user_code=${user_code}`),
+    await browse('/oauth/callback?state=nobody'),
+    (await confirmInBrowser(gateway.url, user_code, 'ben')).text,
   ];
-  for (const [form, agent, shown] of cases) {
-    it(`${JSON.stringify(form)} from ${agent}`, async () => {
-      const { user_code } = await begin(form, agent);
-      const page = await (await fetch(`${gateway.url}/device?user_code=${user_code}`)).text();
-      assert.ok(page.includes(`<dt>Program</dt><dd>${shown}</dd>`), page.slice(page.indexOf('<dl>')));
-    });
+  for (const page of pages) {
+    assert.match(page, / · Acme AI<\/title>/);
+    assert.match(page, /<a href="https:\/\/help\.example\.com\/ai" rel="noreferrer">Get help<\/a>/);
   }
+  assert.match(pages[0]!, /gateway to language models/);
+  assert.match(pages.at(-1)!, /Access denied/);
+});
+
+it('the root is JSON for programs', async () => {
+  const answer = await fetch(`${gateway.url}/`);
+  assert.equal(answer.status, 200);
+  const { name, base_urls } = (await answer.json()) as { name: string; base_urls: { messages: string } };
+  assert.deepEqual([name, base_urls.messages.startsWith('http://127.0.0.1:')], ['Acme AI', true]);
 });

@@ -141,37 +141,6 @@ describe('a stream that breaks off', () => {
     await until('the upstream request is cancelled', () => upstream.only().cancelled);
   });
 
-  test('because the upstream resets the connection ends with one error event', async () => {
-    const all_is_there = Promise.withResolvers<void>();
-    upstream.script = async ({ res, socket }) => {
-      res.writeHead(200, EVENT_STREAM as string[]);
-      res.write(opening.join(''));
-      await all_is_there.promise;
-      socket.resetAndDestroy();
-    };
-    const response = await readWhile(async (received) => {
-      await until('the client has what was sent', () => received() === opening.join(''));
-      all_is_there.resolve();
-    });
-    await assertEndsWithErrorEvent(response, 'api_error');
-  });
-
-  test('because the upstream ends in the middle of an event still ends with a readable error event', async () => {
-    upstream.script = async ({ res, socket }) => {
-      res.writeHead(200, EVENT_STREAM as string[]);
-      await new Promise<void>((resolve) =>
-        res.write(`${opening.join('')}event: content_block_delta\ndata: {"ty`, () => resolve()),
-      );
-      socket.end();
-    };
-    const response = await ask(gateway.url, gateway.token, { stream: true });
-    const last = eventsOf(response.text).at(-1)!;
-    assert.equal(last.name, 'error', response.text);
-    assert.equal(JSON.parse(last.data).type, 'error');
-    await rowOf(response);
-    await nothingReserved(gateway.database);
-  });
-
   test('because a JSON answer is cut off is a broken connection, not half an answer that looks whole', async () => {
     upstream.script = ({ res, socket }) => {
       res.writeHead(200, { 'content-type': 'application/json', 'content-length': '5000' });

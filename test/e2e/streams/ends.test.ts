@@ -55,7 +55,7 @@ interface Sections {
 }
 
 /** The upstreams of the models that fail, in the order of `OPENING`. */
-const FAILING: readonly Protocol[] = ['chat', 'chat', 'chat', 'chat', 'messages', 'messages', 'responses'];
+const FAILING: readonly Protocol[] = ['chat', 'chat', 'messages', 'responses'];
 const failing = (index: number): string => `failing-${index}`;
 
 const HALF = 'export function half() {';
@@ -184,19 +184,11 @@ type Told = 'whole' | 'cut' | 'full' | 'refused' | 'broken';
 /** Words of real servers, and how the answer is told; in Responses only an answer that is incomplete has a word. */
 const WORDS: readonly (readonly [word: string, told: Told, loss?: string])[] = [
   ['stop', 'whole'],
-  ['END_TURN', 'whole'],
-  ['eos_token', 'whole'],
   ['length', 'cut'],
   ['MAX_TOKENS', 'cut'],
-  ['max_output_tokens', 'cut'],
   ['model_context_window_exceeded', 'full'],
-  ['sensitive', 'refused'],
   ['SAFETY', 'refused'],
-  ['content_filter: RECITATION', 'refused'],
-  ['guardrail_intervened', 'refused'],
   ['insufficient_system_resource', 'broken'],
-  ['network_error', 'broken'],
-  ['ERROR', 'broken'],
   ['function_call_filter: MALFORMED_FUNCTION_CALL', 'broken'],
   ['word_of_2031', 'cut', 'unknown_stop_reason:word_of_2031'],
 ];
@@ -264,24 +256,9 @@ async function heal(upstream: Protocol): Promise<void> {
 
 /** What a server does time and again that has to be kept from callers, each with a model of its own. */
 const OPENING: readonly (readonly [what: string, Protocol, Protocol, Script, stream: boolean])[] = [
-  [
-    'runs out of resources',
-    'messages',
-    'chat',
-    answerChunks(ENDED_WITH.chat('insufficient_system_resource').stream),
-    true,
-  ],
-  [
-    'runs out of resources',
-    'messages',
-    'chat',
-    answerJson(ENDED_WITH.chat('insufficient_system_resource').whole),
-    false,
-  ],
+  ['loses its network', 'messages', 'chat', answerJson(ENDED_WITH.chat('network_error').whole), false],
   ['loses its network', 'chat', 'chat', answerChunks(ENDED_WITH.chat('network_error').stream), true],
-  ['loses its network', 'chat', 'chat', answerJson(ENDED_WITH.chat('network_error').whole), false],
   ['ends in the middle', 'messages', 'messages', answerChunks([...STARTED, BLOCK_STOP]), true],
-  ['ends in the middle', 'chat', 'messages', answerChunks([...STARTED, BLOCK_STOP]), true],
   ['ends in the middle', 'responses', 'responses', answerChunks(SAID), true],
 ];
 
@@ -314,17 +291,6 @@ describe('the word with which a server ends its answer', () => {
       });
     }
   }
-
-  test('passes untouched where both sides speak the same protocol', async () => {
-    for (const upstream of ['messages', 'chat'] as const) {
-      for (const word of ['SAFETY', 'word_of_2031', 'network_error']) {
-        const { stream, whole } = ENDED_WITH[upstream](word);
-        assert.equal((await ask(upstream, upstream, answerChunks(stream), { stream: true })).text, stream.join(''));
-        assert.equal((await ask(upstream, upstream, answerJson(whole), { stream: false })).text, JSON.stringify(whole));
-        await heal(upstream);
-      }
-    }
-  });
 
   test('that says nothing leaves a whole answer whole, and one that holds nothing broken', async () => {
     const call = { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{"a":1}' } };
@@ -372,8 +338,6 @@ const WHOLE: readonly (readonly [Protocol, how: string, events: readonly string[
     'with a later delta that has no reason',
     [...STARTED, BLOCK_STOP, messageDelta('end_turn'), messageDelta(null)],
   ],
-  ['messages', 'without the last blank line', withoutLast([...STARTED, BLOCK_STOP, messageDelta('end_turn')])],
-  ['messages', 'with other ends of lines', CRLF([...STARTED, BLOCK_STOP, messageDelta('end_turn')])],
   [
     'messages',
     'without names of events',
@@ -400,8 +364,6 @@ const WHOLE: readonly (readonly [Protocol, how: string, events: readonly string[
   ['responses', 'with response.completed', [...SAID, responseEnd('completed', 'completed')]],
   ['responses', 'with response.done', [...SAID, responseEnd('done', 'completed')]],
   ['responses', 'with [DONE] behind it', [...SAID, responseEnd('completed', 'completed'), DONE]],
-  ['responses', 'without the last blank line', withoutLast([...SAID, responseEnd('completed', 'completed')])],
-  ['responses', 'with other ends of lines', CRLF([...SAID, responseEnd('completed', 'completed')])],
 ];
 
 /** Streams that lack something. */
@@ -459,14 +421,6 @@ describe('a stream', () => {
       }
     });
   }
-
-  test('of a Responses server that calls every end completed says what its status says', async () => {
-    const cut = [...SAID, responseEnd('completed', 'incomplete', { incomplete_details: null })];
-    for (const stream of [true, false]) {
-      const got = await ask('messages', 'responses', answerChunks(cut), { stream });
-      assert.deepEqual(endOf('messages', got), { end: 'max_tokens' });
-    }
-  });
 
   test('whose connection breaks behind its last word is whole, and one that breaks before it is not', async () => {
     const whole: Readonly<Record<Protocol, readonly string[]>> = {
@@ -565,8 +519,9 @@ describe('an error in an answer of a chat upstream', () => {
       const said = JSON.parse(JSON.stringify(answer).replace('"message":{"role"', '"delta":{"role"'));
       const chunks = [chunk({ role: 'assistant', content: HALF }), data(said)];
       for (const spoken of ['messages', 'responses'] as const) {
-        for (const script of [answerJson(answer), answerChunks(chunks), answerChunks([...chunks, DONE])]) {
-          for (const stream of [true, false]) {
+        const scripts = [answerJson(answer), answerChunks(chunks), answerChunks([...chunks, DONE])];
+        for (const [turn, script] of scripts.entries()) {
+          for (const stream of inTurn([true, false], turn + spoken.length + where.length)) {
             const got = await ask(spoken, 'chat', script, { stream });
             const { end, message } = endOf(spoken, got);
             assert.match(String(end), /^broken(?: 502)?$/, got.text);

@@ -11,7 +11,6 @@ import {
   message,
   messageEvents,
   type ScriptedUpstream,
-  sse,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { times } from '../../support/times.ts';
 import { ask, bearer, messagesBody, open, type Response } from '../support/client.ts';
@@ -125,14 +124,6 @@ describe('a JSON response', () => {
     assert.equal(response.headers['content-length'], String(Buffer.byteLength(odd)));
     await assertMetered(response);
   });
-
-  test('of several megabytes passes whole', async () => {
-    const large = JSON.stringify({ ...message(), content: [{ type: 'text', text: 'large '.repeat(900_000) }] });
-    upstream.script = answerBytes(200, JSON_TYPE, large);
-    const response = await ask(gateway.url, gateway.token);
-    assert.ok(response.text === large, 'the bytes differ');
-    await assertMetered(response);
-  });
 });
 
 describe('headers that act on the host they come from', () => {
@@ -218,18 +209,6 @@ describe('an event stream', () => {
     for await (const chunk of head) text += chunk;
     assert.equal(text, messageEvents().join(''));
   });
-
-  test('that ends with an error event of the upstream is passed on and settled', async () => {
-    const failing = [
-      messageEvents()[0]!,
-      sse({ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }),
-    ];
-    upstream.script = answerChunks(failing);
-    const response = await ask(gateway.url, gateway.token, { stream: true });
-    assert.equal(response.text, failing.join(''));
-    const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
-    assert.equal(row.input_tokens, 100);
-  });
 });
 
 const ENCODERS = [
@@ -269,14 +248,6 @@ describe('a compressed response', () => {
     const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
     assert.ok(row.cost_nano_usd > 0, 'a response that cannot be read is not free');
     assert.match(JSON.stringify(row.provenance), /estimate/);
-  });
-
-  test('in an encoding nobody knows passes as it is, and costs what was estimated', async () => {
-    upstream.script = answerBytes(200, [...JSON_TYPE, 'content-encoding', 'x-future'], 'opaque bytes');
-    const response = await ask(gateway.url, gateway.token);
-    assert.equal(response.text, 'opaque bytes');
-    const row = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
-    assert.ok(row.cost_nano_usd > 0);
   });
 });
 

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
+import { inTurn } from '../../support/times.ts';
 import { askBody, COMBINATIONS, modelVia, type Nine, post, useNine } from '../support/nine.ts';
 import { auditRecord } from '../support/state.ts';
 
@@ -66,8 +66,8 @@ async function readWith(spoken: Protocol, model: string, stream: boolean): Promi
 }
 
 describe('answers in which addresses are replaced', () => {
-  for (const [spoken, upstream] of COMBINATIONS) {
-    for (const stream of [true, false]) {
+  for (const [place, [spoken, upstream]] of COMBINATIONS.entries()) {
+    for (const stream of inTurn([true, false], place)) {
       it(`reach a client of ${spoken} from an upstream of ${upstream}${stream ? ', streamed' : ''}`, async () => {
         nine.provider.model = () => ({
           said: [
@@ -90,20 +90,6 @@ describe('answers in which addresses are replaced', () => {
       });
     }
   }
-});
-
-it('an error inside of an answer that is translated is told without addresses', async () => {
-  const { script } = nine.provider.upstream;
-  const error = { error: { message: 'nobody is ann@example.com', type: 'server_error' } };
-  for (const upstream of ['chat', 'responses'] as const) {
-    nine.provider.upstream.script = answerJson(
-      upstream === 'chat' ? error : { ...error, status: 'failed', output: [] },
-    );
-    const { status, text } = await post(nine.gateway, 'messages', askBody('messages', modelVia(upstream)));
-    assert.ok(status >= 500, text);
-    assert.match(text, /nobody is \[e-mail address\]/);
-  }
-  nine.provider.upstream.script = script;
 });
 
 it('a signed thought in which an address was replaced is left out of the next request, which would be refused with it', async () => {

@@ -131,28 +131,6 @@ describe('texts of an answer', () => {
     assert.deepEqual((await recordOf(answer)).replaced, { redact: 2 });
   });
 
-  test('that were thoughts do not go back to the provider that signed them, by no API', async () => {
-    const thought = { type: 'thinking', thinking: 'Ask ann@example.com', signature: 'c2ln' };
-    const call = { type: 'tool_use', id: 'toolu_1', name: 'mail', input: {} };
-    const headers = bearer(gateway.token, ['x-redact', 'yes']);
-    const sentBack = () => JSON.parse(upstream.requests.at(-1)!.body.toString()).messages[1].content;
-    upstream.script = answerJson({ ...message(), content: [thought, call], stop_reason: 'tool_use' });
-
-    const { content } = (await askAt('/v1/messages')).json() as { content: readonly unknown[] };
-    assert.match(JSON.stringify(content), /Ask \[address\]/);
-    const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'ok' }] };
-    const question = { role: 'user', content: 'x' };
-    await askAt('/v1/messages', 'yes', { messages: [question, { role: 'assistant', content }, result] });
-    assert.deepEqual(sentBack(), [call]);
-
-    const ask = (input: readonly unknown[]) =>
-      send(gateway.url, { path: '/v1/responses', headers, body: JSON.stringify({ model: 'coder-1', input }) });
-    const { output } = (await ask([question])).json() as { output: readonly unknown[] };
-    assert.match(JSON.stringify(output), /Ask \[address\]/);
-    await ask([question, ...output, { type: 'function_call_output', call_id: 'toolu_1', output: 'ok' }]);
-    assert.deepEqual(sentBack(), [call]);
-  });
-
   test('pass byte for byte where there is nothing to replace, and leave no mark', async () => {
     for (const wish of ['yes', 'no']) {
       const events = messageEvents(['Hello ', 'there. ']);
@@ -214,17 +192,6 @@ describe('a stage that fails to replace', () => {
       });
     }
   }
-
-  test('ends a stream', async () => {
-    upstream.script = answerChunks(messageEvents(['Write to ', 'ann@example.com now']));
-    const answer = await askAt('/v1/messages', 'breaks late', { stream: true });
-    assert.match(answer.text, /event: error\ndata: .*\n\n$/);
-    assert.doesNotMatch(answer.text, /ann@/);
-  });
-
-  test('fails where what it returns says nothing', async () => {
-    assert.equal((await askAt('/contained', 'nonsense')).status, 500);
-  });
 
   test('is left out where the pipeline says so', async () => {
     for (const wish of ['breaks', 'breaks late', 'nonsense']) {

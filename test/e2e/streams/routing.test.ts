@@ -112,24 +112,6 @@ test('requests are grouped by who asks, from where, how much and for how much', 
   assert.deepEqual([main.requests.length, spare.requests.length], [3, 5]);
 });
 
-test('a rule is for a user, a team, a group or a model, and what none is for goes to the default', async () => {
-  const gateway = await boot([
-    { name: 'of-ann', user: 'ann@example.com', upstream: 'spare' },
-    { name: 'of-search', team: 'search', upstream: 'spare' },
-    { name: 'of-group', group: 'mapped-only', upstream: 'spare', models: ['mapped-1'] },
-    { name: 'of-model', models: ['mapped-*'], upstream: 'spare' },
-  ]);
-  const ann = await gateway.newToken({ user: 'ann@example.com' });
-  const search = await gateway.newToken({ user: 'bob@example.com', team: 'search' });
-  const mapped = await gateway.newToken({ user: 'cy@example.com', group: 'mapped-only' });
-  assert.deepEqual(await routed(gateway, {}, [], ann), { upstream: 'spare', rule: 'of-ann', shadow: undefined });
-  assert.equal((await routed(gateway, {}, [], search)).rule, 'of-search');
-  assert.equal((await routed(gateway, { model: 'mapped-1' }, [], mapped)).rule, 'of-group');
-  assert.equal((await routed(gateway, { model: 'mapped-1' })).rule, 'of-model');
-  assert.deepEqual(await routed(gateway), { upstream: 'main', rule: 'default', shadow: undefined });
-  assert.deepEqual([main.requests.length, spare.requests.length], [1, 4]);
-});
-
 test('what a client says about itself is not believed when no trusted proxy passed it on', async () => {
   const gateway = await boot(
     [
@@ -145,18 +127,4 @@ test('what a client says about itself is not believed when no trusted proxy pass
   const headers = ['x-client-region', 'eu', 'x-forwarded-for', '192.0.2.1'];
   assert.equal((await routed(gateway, {}, headers)).rule, 'default');
   assert.equal(spare.requests.length, 0);
-});
-
-test('a rule in shadow mode sends nothing elsewhere, and the audit row says what it would have done', async () => {
-  const gateway = await boot([
-    { name: 'trial', group: 'all', upstream: 'spare', mode: 'shadow' },
-    { name: 'writers', models: ['mapped-*'], upstream: 'spare' },
-  ]);
-  assert.deepEqual(await routed(gateway), { upstream: 'main', rule: 'default', shadow: ['routing:trial'] });
-  assert.deepEqual(await routed(gateway, { model: 'mapped-1' }), {
-    upstream: 'spare',
-    rule: 'writers',
-    shadow: undefined,
-  });
-  assert.deepEqual([main.requests.length, spare.requests.length], [1, 1]);
 });

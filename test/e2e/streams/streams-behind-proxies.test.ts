@@ -1,10 +1,8 @@
 /** What reverse proxies in front of the gateway need of a stream, so that it arrives as it is written. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { gzipSync } from 'node:zlib';
 import type { TestGateway } from '../../support/gateway.ts';
 import {
-  answerBytes,
   answerChunks,
   answerJson,
   EVENT_STREAM,
@@ -14,7 +12,7 @@ import {
   type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
-import { ask, bearer, connect, messagesBody, type Response, send } from '../support/client.ts';
+import { bearer, connect, messagesBody, type Response, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -62,24 +60,6 @@ describe('a stream tells proxies not to keep it until it is complete', () => {
       assert.deepEqual(buffering(broken), ['no']);
     });
   }
-
-  test('whatever the upstream says about proxies of its own', async () => {
-    for (const [name, value] of [
-      ['X-Accel-Buffering', 'yes'],
-      ['x-accel-buffering', 'no'],
-    ] as const) {
-      upstream.script = answerChunks(messageEvents(), ['content-type', 'text/event-stream', name, value, name, value]);
-      assert.deepEqual(buffering(await ask(gateway.url, gateway.token, { stream: true })), ['no']);
-    }
-  });
-
-  test('also when it is compressed or has a length', async () => {
-    const bytes = gzipSync(messageEvents().join(''));
-    upstream.script = answerBytes(200, { 'content-type': 'text/event-stream', 'content-encoding': 'gzip' }, bytes);
-    const answer = await ask(gateway.url, gateway.token, { stream: true }, ['accept-encoding', 'gzip']);
-    assert.deepEqual(answer.body, bytes);
-    assert.deepEqual(buffering(answer), ['no']);
-  });
 });
 
 test('a proxy that speaks HTTP/1.0 to the gateway gets each event when it is written, and the end by the connection', async () => {

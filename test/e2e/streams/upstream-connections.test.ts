@@ -1,18 +1,13 @@
 /** Connections to upstreams: kept ones that break in the moment they are used, and such that cannot be made at all. */
 import assert from 'node:assert/strict';
 import { createServer as createHttpsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { createServer, type Socket } from 'node:net';
-import { after, before, describe, test } from 'node:test';
-import { PROBE_MS } from '../../../engine/upstreams/transports/reachability.ts';
+import type { AddressInfo, Socket } from 'node:net';
+import { describe, test } from 'node:test';
 import { CERTIFICATES } from '../../support/certificates.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { until } from '../../support/until.ts';
-import { startDeafServer } from '../lifecycle/deaf-server.ts';
 import { ask } from '../support/client.ts';
-import { movableClock } from '../support/movable-clock.ts';
-import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+import { auditRecord, ledgerRow } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
@@ -52,17 +47,6 @@ describe('a kept connection that the upstream closes in the moment it is used', 
     });
   }
 
-  test('is tried once more and not twice', async () => {
-    assert.equal((await ask(gateway.url, gateway.token)).status, 200);
-    upstream.requests.length = 0;
-    upstream.script = ({ socket }) => void socket.resetAndDestroy();
-    const response = await ask(gateway.url, gateway.token);
-    assert.equal(response.status, 502, response.text);
-    assert.equal(upstream.requests.length, 2);
-    const record = await recordOf(response);
-    assert.deepEqual([record.sends, record.retry, record.certainty], [2, 'stale_socket', 'possibly_accepted']);
-  });
-
   test('is not tried again once a byte was answered, nor on a new connection', async () => {
     for (const begin of ['HTTP/1.1 200', 'H']) {
       upstream.script = answerJson(message());
@@ -82,70 +66,6 @@ describe('a kept connection that the upstream closes in the moment it is used', 
     const record = await recordOf(response);
     assert.deepEqual([record.sends, record.retry], [1, undefined]);
   });
-});
-
-/** Nothing else waits for so long. */
-const CONNECT_MS = 41_000;
-const server = serverSection({ timeouts: { connect_seconds: CONNECT_MS / 1000 } });
-
-describe('an upstream that swallows connections', () => {
-  const clock = movableClock({ stands: true });
-  let deaf: Awaited<ReturnType<typeof startDeafServer>>;
-  let other: TestGateway;
-  before(async () => {
-    deaf = await startDeafServer();
-    const upstreams = [{ name: 'main', type: 'vendor', base_url: deaf.url, api_key_env: 'TEST_UPSTREAM_KEY' }];
-    other = await bootGateway({ upstream_url: upstream.url, config: { upstreams, server }, clock });
-  });
-  after(async () => {
-    deaf?.close();
-    await other?.close();
-  });
-
-  const fail = async () => {
-    const response = await ask(other.url, other.token);
-    assert.equal(response.json().error.code, 'upstream_unreachable', response.text);
-  };
-
-  test('costs the first caller the whole wait, then one caller at a time a second, and all others nothing', async () => {
-    const first = fail();
-    await until('it tries to connect', () => clock.begun(CONNECT_MS) === 1);
-    clock.advance(CONNECT_MS);
-    await first;
-    const probes = clock.begun(PROBE_MS);
-    const probe = fail();
-    await until('it tries again', () => clock.begun(PROBE_MS) > probes);
-    // For them no time passes.
-    await Promise.all([fail(), fail(), fail(), fail()]);
-    clock.advance(PROBE_MS);
-    await probe;
-    await nothingReserved(other.database);
-    assert.deepEqual(await ledgerRows(other.database), [], 'nothing was sent');
-  });
-});
-
-test('TLS that is never finished is a connection that cannot be made', async () => {
-  const sockets: Socket[] = [];
-  const silent = createServer((socket) => void sockets.push(socket));
-  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
-  const { port } = silent.address() as AddressInfo;
-  const base_url = `https://127.0.0.1:${port}`;
-  const upstreams = [{ name: 'main', type: 'vendor', base_url, api_key_env: 'TEST_UPSTREAM_KEY' }];
-  const clock = movableClock();
-  const other = await bootGateway({ upstream_url: upstream.url, config: { upstreams, server }, clock });
-  try {
-    const asking = ask(other.url, other.token);
-    await until('it is connected', () => sockets.length === 1);
-    clock.advance(CONNECT_MS);
-    const response = await asking;
-    assert.equal(response.status, 502, response.text);
-    assert.equal(response.json().error.code, 'upstream_unreachable');
-    await nothingReserved(other.database);
-  } finally {
-    for (const socket of sockets) socket.destroy();
-    silent.close();
-    await other.close();
-  }
 });
 
 test('a certificate that is not accepted is told as what it is: no connection, and nothing was sent', async () => {

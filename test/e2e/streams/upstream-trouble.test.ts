@@ -121,13 +121,6 @@ describe('an upstream that does not answer', () => {
     await assertPossiblyBilled(response);
   });
 
-  test('because it hangs up without a word is 502 with a row', async () => {
-    upstream.script = ({ socket }) => void socket.end();
-    const response = await ask(gateway.url, gateway.token);
-    await assertGatewayError(response, 502, 'api_error', 'upstream_failed');
-    await assertPossiblyBilled(response);
-  });
-
   test('because it speaks no HTTP is 502 with a row', async () => {
     upstream.script = answerRaw('220 mail.example ESMTP\r\n');
     const response = await ask(gateway.url, gateway.token);
@@ -184,17 +177,12 @@ describe('an upstream that answers with something that is not the API', () => {
 
 describe("an upstream's own error", () => {
   const ERRORS: readonly (readonly [status: number, body: string])[] = [
-    [529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}'],
     [
       400,
-      '{ "type":"error",\n"error":{"message":"prompt is too long: 201000 tokens > 200000 maximum","type":"invalid_request_error","zz":1,"zz":2}}',
+      '{ "type":"error",\n"error":{"message":"prompt is too long: 201000 tokens","type":"invalid_request_error","zz":1,"zz":2}}',
     ],
-    [401, '{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'],
-    [404, '{"detail":"Not Found"}'],
     [422, '["odd",12345678901234567890]'],
-    [429, '{"type":"error","error":{"type":"rate_limit_error","message":"Number of request tokens has exceeded"}}'],
-    [500, '{"error":"boom"}'],
-    [503, '{"type":"error","error":{"type":"api_error","message":"Service Unavailable"}}'],
+    [529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}'],
   ];
   for (const [status, body] of ERRORS) {
     test(`with status ${status} reaches the client byte for byte with its headers, has a row and costs nothing`, async () => {
@@ -273,12 +261,4 @@ describe('counting tokens', () => {
       await other.close();
     }
   });
-});
-
-test('an upstream connection that died while idle is not a failed request', async () => {
-  upstream.script = answerJson(message());
-  assert.equal((await ask(gateway.url, gateway.token)).status, 200);
-  await upstream.pause();
-  await upstream.resume();
-  assert.equal((await ask(gateway.url, gateway.token)).status, 200);
 });

@@ -62,30 +62,12 @@ export function nineConfig(url: string): ConfigSections {
   };
 }
 
-/** The same upstreams, whose answers are cancelled when their client has gone. */
-export function cancelling(url: string): ConfigSections {
-  const upstreams = nineConfig(url).upstreams as readonly object[];
-  return { upstreams: upstreams.map((upstream) => ({ ...upstream, on_client_abort: 'cancel' })) };
-}
-
 /** What a test of combinations works with. */
 export interface Nine {
   readonly provider: ModelProvider;
   readonly gateway: TestGateway;
   readonly messages: Anthropic;
   readonly openai: OpenAI;
-}
-
-/** The official SDKs with this token; retries only where asked for. */
-export function clientsOf(
-  gateway: TestGateway,
-  token = gateway.token,
-  maxRetries = 0,
-): Pick<Nine, 'messages' | 'openai'> {
-  return {
-    messages: new Anthropic({ baseURL: gateway.url, authToken: token, apiKey: null, maxRetries }),
-    openai: new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: token, maxRetries }),
-  };
 }
 
 /**
@@ -96,7 +78,12 @@ export function useNine(take: (nine: Nine) => void, more?: (url: string) => Conf
   let provider: ModelProvider;
   openForFile(more === undefined ? lendNine : () => openNine(more), (opened) => {
     provider = opened.provider;
-    take({ ...opened, ...clientsOf(opened.gateway) });
+    const { url, token } = opened.gateway;
+    take({
+      ...opened,
+      messages: new Anthropic({ baseURL: url, authToken: token, apiKey: null, maxRetries: 0 }),
+      openai: new OpenAI({ baseURL: `${url}/v1`, apiKey: token, maxRetries: 0 }),
+    });
   });
   beforeEach(() => provider.reset());
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { parse } from '@decimalturn/toml-patch';
-import { codingCli } from '../../../engine/cli/client/client.ts';
+import { codingCli } from '../../cli/client/set-up.ts';
 import { createBackend } from '../../client/scripted-gateway.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { startCollector, type TestCollector } from '../../support/telemetry/collector.ts';

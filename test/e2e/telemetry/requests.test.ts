@@ -8,19 +8,59 @@ import { METRICS, type MetricName, type MetricSpec } from '../../../engine/telem
 import { QUESTIONS } from '../../../engine/telemetry/catalogue/questions.ts';
 import { ATTRIBUTES, EVENTS } from '../../../engine/telemetry/catalogue/spans.ts';
 import type { ReceivedPoint, ReceivedSpan } from '../../support/telemetry/collector.ts';
+import { DOLLAR_TOKENS } from '../money/dollar-models.ts';
 import { open } from '../support/client.ts';
-import { askEverything } from './requests.ts';
 import { type Asked, openTelemetryScene, SLOW_MS, type TelemetryScene } from './scene.ts';
 
 let scene: TelemetryScene;
 /** What was asked, by what is remarkable about it. */
-let asked: Readonly<Record<string, Asked>>;
+let asked: Record<string, Asked>;
 
 before(async () => {
   scene = await openTelemetryScene();
-  asked = await askEverything(scene);
+  await askEverything();
 });
 after(() => scene?.close());
+
+const HOUR = { type: 'ephemeral', ttl: '1h' };
+const KEPT_AN_HOUR = { system: [{ type: 'text', text: 'Be kind.', cache_control: HOUR }] };
+const DOLLAR = { model: 'dollar-1', max_tokens: DOLLAR_TOKENS };
+
+/** Asks for everything that telemetry tells apart. */
+async function askEverything(): Promise<void> {
+  asked = {};
+  const { gateway } = scene;
+  const user = await gateway.newToken({ user: 'ann@example.com', team: 'red', project: 'apollo' });
+  const contractor = await gateway.newToken({ user: 'cy@example.com', group: 'contractors' });
+  const partner = await gateway.newToken({ user: 'pat@partner.example' });
+  asked.served = await scene.ask(user, {});
+  asked.streamed = await scene.ask(user, { stream: true });
+  asked.slow = await scene.ask(user, { model: 'slow-1' });
+  asked.unknown = await scene.ask(user, { model: 'nobody-knows-1' });
+  asked.failed = await scene.ask(user, { model: 'overloaded-1' });
+  asked.odd = await scene.ask(user, { model: 'picky-1' });
+  asked.fallback = await scene.ask(user, { model: 'pair-1' });
+  asked.downgraded = await scene.ask(user, { model: 'minutes-1', ...KEPT_AN_HOUR });
+  asked.first_dollar = await scene.ask(contractor, DOLLAR);
+  asked.second_dollar = await scene.ask(contractor, DOLLAR);
+  asked.third_dollar = await scene.ask(contractor, DOLLAR);
+  asked.policy = await scene.ask(partner, {});
+  const statuses = Object.fromEntries(Object.entries(asked).map(([name, { response }]) => [name, response.status]));
+  assert.deepEqual(statuses, {
+    served: 200,
+    streamed: 200,
+    slow: 200,
+    unknown: 404,
+    failed: 529,
+    odd: 400,
+    fallback: 200,
+    downgraded: 200,
+    first_dollar: 200,
+    second_dollar: 200,
+    third_dollar: 429,
+    policy: 404,
+  });
+}
 
 const spansOf = (name: string, attempts?: number) => scene.spansOf(asked[name]!, attempts);
 const events = (span: ReceivedSpan, name: string) =>
@@ -89,23 +129,6 @@ describe('telemetry tells', () => {
     );
   });
 
-  test('which fail, and how', async () => {
-    const { server, attempts } = await spansOf('failed');
-    assert.equal(server.status, 'error');
-    assertHas(server.attributes, { 'gateway.outcome': 'failed', 'gateway.upstream': 'overloaded' });
-    assert.equal(typeof server.attributes['error.type'], 'string');
-    for (const attempt of attempts) {
-      assert.equal(attempt.status, 'error');
-      assertHas(attempt.attributes, { 'http.response.status_code': 529, 'gateway.upstream': 'overloaded' });
-    }
-    const odd = await spansOf('odd');
-    assertHas(odd.server.attributes, { 'gateway.outcome': 'upstream_refused', 'http.response.status_code': 400 });
-    const failed = await seriesOf('gateway.requests', { 'gateway.model': 'overloaded-1', 'gateway.outcome': 'failed' });
-    assertHas(failed.labels, { 'gateway.status_class': '5xx' });
-    const tried = await seriesOf('gateway.attempts', { 'gateway.upstream': 'overloaded' });
-    assert.ok(tried.value >= 1);
-  });
-
   test('where they go, and which routing rule said so', async () => {
     const { server, attempts } = await spansOf('slow');
     assertHas(server.attributes, {
@@ -155,29 +178,6 @@ describe('telemetry tells', () => {
     assert.deepEqual([input.count, input.value], [1, 2130]);
   });
 
-  test('which policy applied', async () => {
-    const { server } = await spansOf('policy', 0);
-    const decision = events(server, 'gateway.decision').find((event) => event['gateway.decision.kind'] === 'policy')!;
-    assertHas(decision, { 'gateway.rule': 'partners', 'gateway.decision.outcome': 'refused' });
-    const hits = await seriesOf('gateway.decisions', { 'gateway.decision.kind': 'policy', 'gateway.rule': 'partners' });
-    assert.equal(hits.value, 1);
-  });
-
-  test('how far budgets are used', async () => {
-    const { server } = await spansOf('second_dollar');
-    assertHas(server.attributes, {
-      'gateway.budget.rule': 'contractors',
-      'gateway.budget.window': 'week',
-      'gateway.budget.used_ratio': 1,
-      'gateway.budget.remaining_usd': 0,
-    });
-    const used = await seriesOf('gateway.budget.used_ratio', { 'gateway.rule': 'contractors' });
-    assert.equal(used.value, 1);
-    assert.equal((await seriesOf('gateway.budget.remaining', { 'gateway.rule': 'contractors' })).value, 0);
-    const resets = (await seriesOf('gateway.budget.resets_in', { 'gateway.rule': 'contractors' })).value;
-    assert.ok(resets > 0 && resets <= 7 * 24 * 60 * 60, `in ${resets} s`);
-  });
-
   test('how many are refused, with no attempt at an upstream', async () => {
     const { server, attempts } = await spansOf('unknown', 0);
     assert.deepEqual(attempts, []);
@@ -220,15 +220,6 @@ describe('telemetry tells', () => {
     assertHas(by_rule.labels, { 'gateway.error.code': 'spend_limit_exceeded' });
   });
 
-  test('what a rule in shadow mode would have done', async () => {
-    const { server } = await spansOf('second_dollar');
-    assertHas(server.attributes, { 'gateway.shadow': ['spend:trial'] });
-    const decision = events(server, 'gateway.decision').find((event) => event['gateway.rule'] === 'trial')!;
-    assertHas(decision, { 'gateway.rule.mode': 'shadow', 'gateway.decision.kind': 'spend' });
-    const { value } = await seriesOf('gateway.decisions', { 'gateway.rule': 'trial', 'gateway.rule.mode': 'shadow' });
-    assert.equal(value, 1);
-  });
-
   test('what was tried after a failure, and why', async () => {
     const { server, attempts } = await spansOf('fallback', 3);
     assertHas(server.attributes, {
@@ -250,20 +241,6 @@ describe('telemetry tells', () => {
     const reason = String(left!['gateway.fallback.reason']);
     assert.match(reason, /^next_/);
     const { value } = await seriesOf('gateway.fallbacks', { 'gateway.fallback.reason': reason });
-    assert.equal(value, 1);
-  });
-
-  test('that an hour of prompt cache became five minutes', async () => {
-    const { server } = await spansOf('downgraded');
-    assertHas(server.attributes, { 'gateway.cache.downgraded': true });
-    const [event] = events(server, 'gateway.cache.downgraded');
-    assertHas(event!, {
-      'gateway.cache.requested': '1h',
-      'gateway.cache.effective': '5m',
-      'gateway.cache.downgrade.reason': 'upstream_unsupported',
-      'gateway.upstream': 'minutes',
-    });
-    const { value } = await seriesOf('gateway.cache.downgrades', { 'gateway.upstream': 'minutes' });
     assert.equal(value, 1);
   });
 

@@ -61,15 +61,7 @@ describe('the trace of a request', () => {
 
   test('is a new one where the caller sends no valid traceparent', async () => {
     const { header, trace_id } = newParent();
-    const invalid = [
-      header.toUpperCase(),
-      header.slice(0, -1),
-      `${header}-more`,
-      header.replace(trace_id, '0'.repeat(32)),
-      header.replace(/^00/, 'ff'),
-      'x'.repeat(4000),
-    ];
-    for (const traceparent of invalid) {
+    for (const traceparent of [header.slice(0, -1), header.replace(/^00/, 'ff')]) {
       const { server } = await spansOf(await askWith(scene, ['traceparent', traceparent, 'tracestate', 'a=b']));
       assert.notEqual(server.trace_id, trace_id, traceparent);
       assert.deepEqual([server.parent_span_id, server.trace_state], [undefined, ''], traceparent);

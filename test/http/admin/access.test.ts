@@ -1,17 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import fc from 'fast-check';
-import { listTokens } from '../../../engine/identity/tokens/list-tokens.ts';
-import { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { anyText } from '../../support/any-text.ts';
-import { times } from '../../support/times.ts';
-import { type AdminBench, type Answer, useAdminApi } from './support.ts';
+import { createToken, listTokens } from '../../../engine/identity/tokens/tokens.ts';
+import { type Answer, adminBench, pick } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-});
+const bench = adminBench();
 
 const ME = '/admin/api/me';
 const TOKENS = '/admin/api/tokens';
@@ -46,12 +39,8 @@ describe('who gets in', () => {
     assert.equal(headers.get('cache-control'), 'no-store');
     assert.equal(headers.get('x-content-type-options'), 'nosniff');
     assert.match(headers.get('x-gateway-request-id')!, /^[0-9a-f-]{36}$/);
-    assert.equal((await bench.ask('bob', 'GET', ME)).body.name, null);
-    assert.deepEqual((await bench.ask('root', 'GET', ME)).body.may_make_tokens_in, [
-      'coders',
-      'everything',
-      'visitors',
-    ]);
+    assert.equal((await bench.get('bob', ME)).name, null);
+    assert.deepEqual((await bench.get('root', ME)).may_make_tokens_in, ['coders', 'everything', 'visitors']);
   });
 
   test('is told why there are no models for them', async () => {
@@ -84,12 +73,6 @@ describe('who gets in', () => {
       assert.equal(answer.headers.get('www-authenticate'), 'Bearer');
       assert.equal(answer.headers.get('x-should-retry'), 'false');
     }
-  });
-
-  test('is not an access token, whosever it is', async () => {
-    const { token } = await createToken(bench.by, { user: 'root@example.com', group: 'everything', name: 'stolen' });
-    const answer = await bench.ask(token, 'GET', TOKENS);
-    says(answer, 403, 'forbidden', /Sign in with "npx --yes https:\/\/gateway\.example\.com\/client\.tgz login"/);
   });
 
   test('is no page of another site: there are no cookies and no CORS', async () => {
@@ -145,7 +128,7 @@ describe('a request that is wrong', () => {
     const wrong = await bench.ask('alice', 'PUT', TOKENS);
     says(wrong, 405, 'method_not_allowed', /takes GET, HEAD, POST, not PUT/);
     assert.equal(wrong.headers.get('allow'), 'GET, HEAD, POST');
-    says(await bench.ask('root', 'POST', `${TOKENS}?dry_run=1`, { name: 'x' }), 400, 'invalid_request', /"dry_run"/);
+    await bench.refused(400, /"dry_run"/, 'root', 'POST', `${TOKENS}?dry_run=1`, { name: 'x' });
     assert.equal((await bench.ask('alice', 'HEAD', ME)).status, 200);
   });
 });
@@ -165,77 +148,36 @@ describe('trouble', () => {
         ['root', 'POST', '/admin/api/people/bob@example.com/deprovision'],
         ['root', 'GET', '/admin/api/changes'],
       ] as const) {
-        says(await bench.ask(who, method, path, body), 503, 'store_unavailable', /./);
+        await bench.refused(503, /./, who, method, path, body);
       }
       assert.equal((await bench.ask('bob', 'GET', ME)).status, 200);
     });
-    assert.equal((await bench.ask('bob', 'GET', `${TOKENS}/${id}`)).body.state, 'active');
-  });
-
-  test('is never made by a body, whatever it holds', async () => {
-    const name = fc.constantFrom('name', 'group', 'user', 'team', 'project', 'expires_at', 'expires_in_seconds', '');
-    const value = fc.oneof(fc.jsonValue(), anyText(), fc.constant('coders'), fc.constant(null));
-    await fc.assert(
-      fc.asyncProperty(fc.dictionary(name, value), fc.boolean(), async (body, as_admin) => {
-        const { status } = await bench.ask(as_admin ? 'root' : 'fay', 'POST', TOKENS, body);
-        assert.ok([201, 400, 403, 409].includes(status), `${status}: ${JSON.stringify(body)}`);
-      }),
-      { numRuns: times(30) },
-    );
+    assert.equal((await bench.get('bob', `${TOKENS}/${id}`)).state, 'active');
   });
 });
 
 describe('sessions', () => {
-  test('are listed and ended by their owner, and exist for nobody else', async () => {
-    await bench.addSession('alice@example.com', 'ses_other');
-    await bench.addSession('bob@example.com', 'ses_bobs');
-    const mine = (await bench.ask('alice', 'GET', '/admin/api/sessions')).body.sessions;
-    assert.deepEqual(
-      mine.map(({ id, current, client }: Record<string, unknown>) => [id, current, client]),
-      [
-        ['ses_alice', true, 'test/1'],
-        ['ses_other', false, 'test/1'],
-      ],
-    );
-    says(await bench.ask('alice', 'GET', '/admin/api/sessions?user=bob@example.com'), 403, 'forbidden', /bob@/);
-    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_bobs'), 404, 'not_found', /among yours/);
-    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_none'), 404, 'not_found', /among yours/);
-    assert.deepEqual((await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_other')).body, {
-      id: 'ses_other',
-      ended: true,
-    });
-    says(await bench.ask('alice', 'DELETE', '/admin/api/sessions/ses_other'), 404, 'not_found', /to end/);
-    const left = (await bench.ask('alice', 'GET', '/admin/api/sessions?ended=true')).body.sessions;
-    assert.equal(left.length, 2);
-    assert.equal(left.find(({ id }: { id: string }) => id === 'ses_other').revoked_because, 'ended by its owner');
-    assert.equal((await bench.ask('root', 'DELETE', '/admin/api/sessions/ses_bobs')).status, 200);
-  });
-
-  test('are listed in pages', async () => {
+  test('are listed in pages, and ended by administrators', async () => {
     for (let i = 0; i < 5; i++) await bench.addSession('pager@example.com', `ses_page_${i}`);
-    const first = (await bench.ask('root', 'GET', '/admin/api/sessions?user=pager@example.com&limit=3')).body;
+    const first = await bench.get('root', '/admin/api/sessions?user=pager@example.com&limit=3');
     const path = `/admin/api/sessions?user=pager@example.com&limit=3&after=${first.next}`;
-    const second = (await bench.ask('root', 'GET', path)).body;
+    const second = await bench.get('root', path);
     assert.deepEqual([first.sessions.length, second.sessions.length, second.next], [3, 2, null]);
-    says(await bench.ask('root', 'GET', '/admin/api/sessions?after=ses_none'), 400, 'invalid_request', /"after"/);
+    await bench.refused(400, /"after"/, 'root', 'GET', '/admin/api/sessions?after=ses_none');
+    assert.equal((await bench.ask('root', 'DELETE', '/admin/api/sessions/ses_page_0')).status, 200);
   });
 });
 
 describe('deprovisioning somebody', () => {
   test('ends sessions and tokens, and is for administrators', async () => {
     const path = '/admin/api/people/Carol@Example.com/deprovision';
-    says(await bench.ask('root', 'POST', path), 404, 'not_found', /Nobody/);
+    await bench.refused(404, /Nobody/, 'root', 'POST', path);
     await bench.addSession('carol@example.com', 'ses_carol');
     const carol = { user: 'carol@example.com', group: 'coders' };
     await createToken(bench.by, { ...carol, name: 'given' });
     await createToken(bench.by, { ...carol, name: 'made', self_service: true });
-    says(await bench.ask('alice', 'POST', path), 403, 'forbidden', /alice@example\.com is none/);
-    says(
-      await bench.ask('root', 'POST', path, { tokens: 'some' }),
-      400,
-      'invalid_request',
-      /all, self_service or none/,
-    );
+    await bench.refused(403, /alice@example\.com is none/, 'alice', 'POST', path);
+    await bench.refused(400, /all, self_service or none/, 'root', 'POST', path, { tokens: 'some' });
     const ended = await bench.ask('root', 'POST', path, { tokens: 'self_service', because: 'left the company' });
     assert.deepEqual(ended.body, { user: 'carol@example.com', sessions: 1, tokens: 1, service_tokens: [] });
     assert.deepEqual((await bench.ask('root', 'POST', path)).body, {
@@ -250,80 +192,35 @@ describe('deprovisioning somebody', () => {
   });
 });
 
-describe('the list of changes', () => {
-  test('says who changed what, and never shows a token', async () => {
-    const { body: made } = await bench.ask('bob', 'POST', TOKENS, { name: 'noted' });
-    const { body: rotated } = await bench.ask('bob', 'POST', `${TOKENS}/${made.id}/rotate`, { overlap_seconds: 60 });
-    await bench.ask('root', 'DELETE', `${TOKENS}/${rotated.id}`);
-    says(await bench.ask('bob', 'GET', '/admin/api/changes'), 403, 'forbidden', /administrators/);
-    const { changes } = (await bench.ask('root', 'GET', '/admin/api/changes?limit=1000')).body;
-    const about = changes.filter(({ subject }: { subject: string }) => [made.id, rotated.id].includes(subject));
-    assert.deepEqual(
-      about
-        .map(({ actor, action, subject }: Record<string, unknown>) => [
-          (actor as { name: string }).name,
-          action,
-          subject,
-        ])
-        .sort(),
-      [
-        ['bob@example.com', 'token.create', made.id],
-        ['bob@example.com', 'token.create', rotated.id],
-        ['bob@example.com', 'token.rotate', made.id],
-        ['root@example.com', 'token.revoke', made.id],
-        ['root@example.com', 'token.revoke', rotated.id],
-      ].sort(),
-    );
-    const text = JSON.stringify(changes) + bench.logs.join();
-    for (const token of [made.token, rotated.token]) assert.ok(!text.includes(token.slice(3, 20)));
-  });
-
-  test('comes in pages, the newest first, from a moment on', async () => {
-    for (let i = 0; i < 6; i++) await bench.ask('bob', 'POST', TOKENS, { name: `page${i}` });
-    const first = (await bench.ask('root', 'GET', '/admin/api/changes?limit=4')).body;
-    assert.equal(first.changes.length, 4);
-    assert.equal(first.next, first.changes[3].id);
-    const second = (await bench.ask('root', 'GET', `/admin/api/changes?limit=4&before=${first.next}`)).body;
-    assert.ok(second.changes.every(({ id }: { id: number }) => id < first.next));
-    assert.deepEqual((await bench.ask('root', 'GET', '/admin/api/changes?since=2030-01-01')).body, {
-      changes: [],
-      next: null,
-    });
-    for (const query of ['since=yesterday', 'before=-1', 'before=x', 'limit=99999']) {
-      says(await bench.ask('root', 'GET', `/admin/api/changes?${query}`), 400, 'invalid_request', /is wrong: expected/);
-    }
-  });
-});
-
 describe('whose an address is', () => {
   test('is shown and changed by administrators alone', async () => {
     const path = '/admin/api/people/Dora@Example.com/rebind';
-    says(await bench.ask('alice', 'GET', '/admin/api/people'), 403, 'forbidden', /alice@example\.com is none/);
-    says(await bench.ask('alice', 'POST', path), 403, 'forbidden', /alice@example\.com is none/);
-    says(await bench.ask('root', 'POST', path), 404, 'not_found', /Nobody/);
+    await bench.refused(403, /alice@example\.com is none/, 'alice', 'GET', '/admin/api/people');
+    await bench.refused(403, /alice@example\.com is none/, 'alice', 'POST', path);
+    await bench.refused(404, /Nobody/, 'root', 'POST', path);
     await createToken(bench.by, { user: 'dora@example.com', group: 'coders', name: 'given' });
     await bench.addSession('dora@example.com', 'ses_dora');
-    const dora = async () => (await bench.ask('root', 'GET', '/admin/api/people?user=Dora@example.com')).body.people;
+    const dora = async () => (await bench.get('root', '/admin/api/people?user=Dora@example.com')).people;
     const own = { own_tokens: 0, own_tokens_suspended: false, own_tokens_suspend_at: null };
     const person = { email: 'dora@example.com', name: null, groups: [], is_admin: false, refused_at: null };
     const unbound = { issuer: null, subject: null, signed_in_at: null, has_given_tokens: true };
     const known = { ...person, ...unbound, ...own, tokens: 1, console_sessions: 0 };
     assert.deepEqual(await dora(), [{ ...known, client_sessions: 1, open_to_sign_in: false }]);
-    says(await bench.ask('root', 'POST', path, { tokens: 'some' }), 400, 'invalid_request', /keep or revoke/);
+    await bench.refused(400, /keep or revoke/, 'root', 'POST', path, { tokens: 'some' });
     const open = await bench.ask('root', 'POST', path);
     assert.deepEqual(open.body, { user: 'dora@example.com', sessions: 1, tokens: 0 });
     assert.deepEqual(await dora(), [{ ...known, client_sessions: 0, open_to_sign_in: true }]);
     const revoked = await bench.ask('root', 'POST', path, { tokens: 'revoke' });
     assert.deepEqual(revoked.body, { user: 'dora@example.com', sessions: 0, tokens: 1 });
-    says(await bench.ask('root', 'POST', path, { subject: 'd-7' }), 400, 'invalid_request', /auth\.oidc names none/);
+    await bench.refused(400, /auth\.oidc names none/, 'root', 'POST', path, { subject: 'd-7' });
   });
 });
 
 describe('people and their sessions', () => {
   test('are found by a part of address or name, a page at a time', async () => {
     for (const name of ['finder1', 'finder2', 'finder3']) await bench.addSession(`${name}@example.com`, `ses_${name}`);
-    const asked = async (query: string) => (await bench.ask('root', 'GET', `/admin/api/people?${query}`)).body;
-    const emails = ({ people }: { people: { email: string }[] }) => people.map(({ email }) => email);
+    const asked = async (query: string) => await bench.get('root', `/admin/api/people?${query}`);
+    const emails = ({ people }: { people: { email: string }[] }) => pick(people, 'email');
     const first = await asked('search=FINDER&limit=2');
     assert.deepEqual(emails(first), ['finder1@example.com', 'finder2@example.com']);
     assert.equal(first.next, 'finder2@example.com');
@@ -339,14 +236,11 @@ describe('people and their sessions', () => {
     says(await end('alice', { user: 'nobody@example.com' }), 403, 'forbidden', /only administrators/i);
     assert.deepEqual((await end('olga', { keep: 'current' })).body, { user: 'olga@example.com', sessions: 2 });
     const { body } = await bench.ask('olga', 'GET', '/admin/api/sessions');
-    assert.deepEqual(
-      body.sessions.map(({ id }: { id: string }) => id),
-      ['ses_olga'],
-    );
+    assert.deepEqual(pick(body.sessions, 'id'), ['ses_olga']);
     const olgas = { user: 'olga@example.com' };
     assert.deepEqual((await end('root', olgas)).body, { ...olgas, sessions: 1 });
     assert.deepEqual((await end('root', olgas)).body, { ...olgas, sessions: 0 });
-    const [change] = (await bench.ask('root', 'GET', '/admin/api/changes')).body.changes;
+    const [change] = (await bench.get('root', '/admin/api/changes')).changes;
     assert.deepEqual(
       [change.action, change.actor.name, change.before.user],
       ['session.end', 'root@example.com', 'olga@example.com'],

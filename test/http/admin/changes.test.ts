@@ -2,23 +2,16 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parse } from 'csv-parse/sync';
 import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
-import { type AdminBench, type Answer, useAdminApi } from './support.ts';
+import { type Answer, adminBench, pick } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-});
+const bench = adminBench();
 
 const CHANGES = '/admin/api/changes';
 const LINES = `${CHANGES}.jsonl`;
 const CSV = `${CHANGES}.csv`;
 
-async function listed(query: string): Promise<Record<string, unknown>[]> {
-  const { status, body } = await bench.ask('root', 'GET', `${CHANGES}?limit=1000&${query}`);
-  assert.equal(status, 200, JSON.stringify(body));
-  return body.changes;
-}
-
+const listed = async (query: string): Promise<Record<string, unknown>[]> =>
+  (await bench.get('root', `${CHANGES}?limit=1000&${query}`)).changes;
 const subjects = async (query: string) => (await listed(query)).map(({ subject }) => subject);
 
 describe('the list of changes', () => {
@@ -49,9 +42,8 @@ describe('the list of changes', () => {
 
   test('goes on where a page ended, with the same filter', async () => {
     for (const name of ['a', 'b', 'c']) await createToken(bench.by, { user: 'pat@example.com', group: 'coders', name });
-    const first = (await bench.ask('root', 'GET', `${CHANGES}?subject=pat@example.com&limit=2`)).body;
-    const rest = (await bench.ask('root', 'GET', `${CHANGES}?subject=pat@example.com&limit=2&before=${first.next}`))
-      .body;
+    const first = await bench.get('root', `${CHANGES}?subject=pat@example.com&limit=2`);
+    const rest = await bench.get('root', `${CHANGES}?subject=pat@example.com&limit=2&before=${first.next}`);
     const names = [...first.changes, ...rest.changes].map(({ after }) => after.name);
     assert.deepEqual([names, rest.next], [['c', 'b', 'a'], null]);
   });
@@ -101,7 +93,7 @@ describe('changes as a file', () => {
        returning id`,
       [],
     );
-    const cells = (await bench.ask('root', 'GET', `${CSV}?action=limit.set`)).body;
+    const cells = await bench.get('root', `${CSV}?action=limit.set`);
     const all: Record<string, string>[] = parse(cells, { columns: true });
     const row = all.find(({ id }) => Number(id) === formula[0]!.id)!;
     assert.deepEqual([row.actor, row.subject], [`'=HYPERLINK("x")`, `'@SUM(1)`]);
@@ -125,7 +117,7 @@ describe('changes as a file', () => {
       ids,
       ids.toSorted((a, b) => b - a),
     );
-    assert.equal((await bench.ask('root', 'GET', `${LINES}?subject=nothing-of-that`)).body, '');
+    assert.equal(await bench.get('root', `${LINES}?subject=nothing-of-that`), '');
     const head = await bench.ask('root', 'HEAD', `${CSV}?subject=crowd`);
     assert.deepEqual([head.status, head.body], [200, '']);
   });
@@ -153,17 +145,13 @@ describe('refused sign-ins', () => {
       [],
     );
     const query = 'user=eve@example.com&since=2026-03-01T02:00:00Z&until=2026-03-01T05:00:00Z';
-    const first = (await bench.ask('root', 'GET', `${REFUSED}?${query}&limit=2`)).body;
-    const rest = (await bench.ask('root', 'GET', `${REFUSED}?${query}&limit=2&before=${first.next}`)).body;
+    const first = await bench.get('root', `${REFUSED}?${query}&limit=2`);
+    const rest = await bench.get('root', `${REFUSED}?${query}&limit=2&before=${first.next}`);
     const all = [...first.refused_sign_ins, ...rest.refused_sign_ins];
-    assert.deepEqual([all.map(({ request_id }) => request_id), rest.next], [['r4', 'r3', 'r2'], null]);
+    assert.deepEqual([pick(all, 'request_id'), rest.next], [['r4', 'r3', 'r2'], null]);
     const file = await bench.ask('root', 'GET', `${REFUSED}.csv?${query}`);
     const rows: Record<string, string>[] = parse(file.body, { columns: true });
-    assert.deepEqual(rows.map(({ request_id, client, groups }) => [request_id, client, groups])[0], [
-      'r4',
-      "'=cmd",
-      'guests',
-    ]);
+    assert.deepEqual(pick(rows, 'request_id', 'client', 'groups')[0], ['r4', "'=cmd", 'guests']);
     assert.equal(rows.length, 3);
     for (const path of [REFUSED, `${REFUSED}.csv`, `${REFUSED}.jsonl`]) {
       assert.equal((await bench.ask('bob', 'GET', path)).status, 403);

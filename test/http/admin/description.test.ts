@@ -4,7 +4,7 @@ import { ADMIN_API_DESCRIPTION } from '../../../engine/admin/description.ts';
 import { adminOperations } from '../../../engine/admin/operations.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { description, operations, violation } from './description.ts';
-import { type AdminBench, config, useAdminApi } from './support.ts';
+import { adminBench, config } from './support.ts';
 
 /** The examples of people who sign in need an identity provider. */
 const oidc = { issuer_url: 'https://id.example.com' };
@@ -13,10 +13,7 @@ const with_sign_in = {
   auth: { ...config.auth, oidc, self_made_tokens: { check_minutes: 60, suspend_after_days: 30 } },
 } as unknown as GatewayConfig;
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-}, with_sign_in);
+const bench = adminBench(with_sign_in);
 
 test('the description has every operation there is, and no other', () => {
   const carried_out = Object.keys(adminOperations({ config } as Parameters<typeof adminOperations>[0]));

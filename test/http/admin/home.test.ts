@@ -5,12 +5,9 @@ import { tellReplica } from '../../../engine/audit/config-loads.ts';
 import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { count, limitedConfig } from './limits-config.ts';
-import { type AdminBench, useAdminApi } from './support.ts';
+import { type AdminBench, adminBench, pick } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-}, limitedConfig);
+const bench = adminBench(limitedConfig);
 
 const HOME = '/admin/api/home';
 const HOUR_MS = 3_600_000;
@@ -94,19 +91,12 @@ describe('the first page of administrators', () => {
     assert.match(body.refused.by_error[0].meaning, /limit/);
     assert.deepEqual(body.upstreams, { all: 2, closed: [], drained: ['spare'] });
     assert.deepEqual([body.configuration.replicas, body.configuration.is_failing], [1, true]);
-    assert.deepEqual(
-      body.look_at.map(({ kind, subject }: Record<string, unknown>) => [kind, subject]),
-      [
-        ['configuration_failed', null],
-        ['upstream_drained', 'spare'],
-        ['limit_near', 'near@example.com'],
-        ['cost_grows', null],
-        ['estimates_grow', null],
-      ],
-    );
-  });
-
-  test('is for administrators alone', async () => {
-    assert.equal((await bench.ask('alice', 'GET', HOME)).status, 403);
+    assert.deepEqual(pick(body.look_at, 'kind', 'subject'), [
+      ['configuration_failed', null],
+      ['upstream_drained', 'spare'],
+      ['limit_near', 'near@example.com'],
+      ['cost_grows', null],
+      ['estimates_grow', null],
+    ]);
   });
 });

@@ -1,12 +1,11 @@
+/** Limits over the admin API: what people see, what administrators see before they change one, and changes. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { count, limitedConfig } from './limits-config.ts';
-import { type AdminBench, useAdminApi } from './support.ts';
+import { adminBench, pick } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-}, limitedConfig);
+const bench = adminBench(limitedConfig, { each: true });
 
 const LIMITS = '/admin/api/limits';
 const GRANTS = `${LIMITS}/grants`;
@@ -14,24 +13,11 @@ const TODAY = '2026-03-10T00:00:00Z';
 const MONDAY = '2026-03-09T00:00:00Z';
 /** A rule without a condition. */
 const FOR_ALL = { by_group: null, always: true, condition: null };
-const CODES: Readonly<Record<number, string>> = {
-  400: 'invalid_request',
-  401: 'credential_revoked',
-  403: 'forbidden',
-  404: 'not_found',
-  405: 'method_not_allowed',
-  409: 'conflict',
-};
 
 const ask = async (status: number, who: string, method: string, path: string, body?: unknown) => {
   const answer = await bench.ask(who, method, path, body);
   assert.equal(answer.status, status, JSON.stringify(answer.body));
   return answer.body;
-};
-const refused = async (status: number, message: RegExp, ...asked: [string, string, string, unknown?]) => {
-  const { error } = await ask(status, ...asked);
-  assert.match(error.message, message);
-  assert.equal(error.code, CODES[status]);
 };
 // biome-ignore lint/suspicious/noExplicitAny: every answer is checked against the description.
 const named = (limits: any[], scope: string, window: string, unit = 'usd') =>
@@ -107,11 +93,11 @@ describe('what somebody sees of limits', () => {
   });
 
   test("is nobody else's, except for administrators", async () => {
-    await refused(403, /bob@example\.com's/, 'alice', 'GET', `${LIMITS}?user=bob@example.com`);
-    await refused(403, /this team's limits; leave "team" out/, 'alice', 'GET', `${LIMITS}?team=sales`);
-    await refused(403, /this model's/, 'alice', 'GET', `${LIMITS}?model=coder-1`);
-    await refused(400, /^The token is a credential/, 'root', 'GET', `${LIMITS}?token=gw_${'a'.repeat(40)}`);
-    await refused(403, /bob@example\.com's/, 'alice', 'GET', `${GRANTS}?user=bob@example.com`);
+    await bench.refused(403, /bob@example\.com's/, 'alice', 'GET', `${LIMITS}?user=bob@example.com`);
+    await bench.refused(403, /this team's limits; leave "team" out/, 'alice', 'GET', `${LIMITS}?team=sales`);
+    await bench.refused(403, /this model's/, 'alice', 'GET', `${LIMITS}?model=coder-1`);
+    await bench.refused(400, /^The token is a credential/, 'root', 'GET', `${LIMITS}?token=gw_${'a'.repeat(40)}`);
+    await bench.refused(403, /bob@example\.com's/, 'alice', 'GET', `${GRANTS}?user=bob@example.com`);
     const own = await ask(200, 'alice', 'GET', `${LIMITS}?user=Alice@example.com&team=search`);
     assert.equal(named(own.limits, 'user', 'day').limit, 50);
     const seen = await ask(200, 'root', 'GET', `${LIMITS}?team=sales`);
@@ -174,66 +160,14 @@ describe('what somebody sees of limits', () => {
 });
 
 describe('changing limits', () => {
-  test('is for administrators', async () => {
-    const wish = { user: 'alice@example.com', window: 'day', usd: 1000 };
-    await refused(403, /This is for administrators/, 'alice', 'PUT', LIMITS, wish);
-    await refused(403, /administrators/, 'alice', 'DELETE', `${LIMITS}?user=alice@example.com&window=day`);
-    await refused(403, /administrators/, 'alice', 'POST', GRANTS, { ...wish, expires_in_seconds: 60 });
-    await refused(403, /administrators/, 'alice', 'DELETE', `${GRANTS}/grt_0`);
-  });
-
-  test('sets what takes the place of the rules, and takes it back', async () => {
-    const whose = { user: 'Carol@Example.com', window: 'day' };
-    const first = await ask(200, 'root', 'PUT', LIMITS, { ...whose, usd: 100, reason: 'research' });
-    assert.equal(first.previous, null);
-    assert.equal(first.now.limit, 100);
-    assert.deepEqual(first.now.set, {
-      ...{ limit: 100, reason: 'research' },
-      ...{ set_at: '2026-03-10T12:00:00.000Z', set_by: 'root@example.com' },
-    });
-    assert.equal((await ask(200, 'root', 'PUT', LIMITS, { ...whose, usd: 0 })).previous, 100);
-    const query = `${LIMITS}?user=carol@example.com&window=day`;
-    const cleared = await ask(200, 'root', 'DELETE', query);
-    assert.equal(cleared.previous, 0);
-    assert.equal(cleared.now.limit, 50);
-    await refused(
-      404,
-      /^No limit is set for user carol@example\.com per day: what gateway\.yaml says/,
-      'root',
-      'DELETE',
-      query,
-    );
-  });
-
   test('of a minute needs to be told which of the two is meant', async () => {
     const whose = { user: 'dan@example.com', window: 'minute' };
     await ask(200, 'root', 'PUT', LIMITS, { ...whose, tokens: 1000 });
     await ask(200, 'root', 'PUT', LIMITS, { ...whose, requests: 3 });
     const query = `${LIMITS}?user=dan@example.com&window=minute`;
-    await refused(400, /"unit" is missing/, 'root', 'DELETE', query);
+    await bench.refused(400, /"unit" is missing/, 'root', 'DELETE', query);
     assert.equal((await ask(200, 'root', 'DELETE', `${query}&unit=requests`)).now.limit, 60);
     assert.equal((await ask(200, 'root', 'DELETE', `${query}&unit=tokens`)).previous, 1000);
-  });
-
-  test('grants room that adds to what is in force, and ends', async () => {
-    const whose = { user: 'erin@example.com', window: 'day' };
-    await ask(200, 'root', 'PUT', LIMITS, { ...whose, usd: 10 });
-    const { grant, now } = await ask(201, 'root', 'POST', GRANTS, { ...whose, usd: 2.5, expires_in_seconds: 3600 });
-    assert.equal(grant.expires_at, '2026-03-10T13:00:00.000Z');
-    assert.equal(grant.state, 'active');
-    assert.equal(now.limit, 12.5);
-    assert.deepEqual(
-      now.grants.map(({ id }: { id: string }) => id),
-      [grant.id],
-    );
-    const listed = await ask(200, 'root', 'GET', `${GRANTS}?user=erin@example.com`);
-    assert.deepEqual(listed, { grants: [grant], next: null });
-    const revoked = await ask(200, 'root', 'DELETE', `${GRANTS}/${grant.id}`);
-    assert.equal(revoked.grant.state, 'revoked');
-    assert.equal(revoked.now.limit, 10);
-    await refused(409, /is revoked already/, 'root', 'DELETE', `${GRANTS}/${grant.id}`);
-    await refused(404, /no grant has the id "grt_0"/i, 'root', 'DELETE', `${GRANTS}/grt_0`);
-    await refused(404, /There is no grant with this id/, 'root', 'DELETE', `${GRANTS}/gw_secret`);
   });
 
   test('lists grants page by page', async () => {
@@ -244,34 +178,41 @@ describe('changing limits', () => {
     }
     const page = async (query: string) => {
       const { grants, next } = await ask(200, 'root', 'GET', `${GRANTS}?team=pages&limit=2${query}`);
-      return { ids: grants.map(({ id }: { id: string }) => id), next };
+      return { ids: pick(grants, 'id'), next };
     };
     const first = await page('');
     assert.equal(first.next, first.ids[1]);
     const second = await page(`&after=${first.next}`);
     assert.equal(second.next, null);
     assert.deepEqual([...first.ids, ...second.ids].sort(), ids.sort());
-    await refused(400, /names no entry/, 'root', 'GET', `${GRANTS}?team=pages&after=grt_0`);
+    await bench.refused(400, /names no entry/, 'root', 'GET', `${GRANTS}?team=pages&after=grt_0`);
   });
 
-  test('is written down with who did it', async () => {
-    await ask(200, 'root', 'PUT', LIMITS, { team: 'audited', window: 'month', usd: 3, reason: 'audit' });
-    const { changes } = await ask(200, 'root', 'GET', '/admin/api/changes?limit=1');
-    const [{ id: _, ...change }] = changes;
-    assert.deepEqual(change, {
-      at: '2026-03-10T12:00:00.000Z',
-      actor: { kind: 'person', name: 'root@example.com' },
-      action: 'limit.set',
-      subject: 'team audited per month',
-      before: null,
-      after: { usd: 3, reason: 'audit' },
-      words: 'root@example.com set the limit of team audited per month to 3 USD (audit)',
+  test('takes back nothing that is not there, and says so', async () => {
+    for (const [path, message] of [
+      [
+        '?user=carol@example.com&window=day',
+        /^No limit is set for user carol@example\.com per day: what gateway\.yaml/,
+      ],
+      ['/grants/grt_0', /no grant has the id "grt_0"/i],
+      ['/grants/gw_secret', /There is no grant with this id/],
+    ] as const) {
+      await bench.refused(404, message, 'root', 'DELETE', LIMITS + path);
+    }
+  });
+
+  test('is 503 while the database is away, and so is reading them', async () => {
+    const wish = { user: 'a@example.com', window: 'day', usd: 1 };
+    await bench.withoutStore(async () => {
+      await bench.refused(503, /./, 'alice', 'GET', LIMITS);
+      await bench.refused(503, /./, 'root', 'PUT', LIMITS, wish);
+      await bench.refused(503, /./, 'root', 'POST', GRANTS, { ...wish, expires_in_seconds: 9 });
     });
   });
 });
 
 test('only what gateway.yaml counts can be limited, and that is said', async () => {
-  const refuse = (message: RegExp, body: object) => refused(400, message, 'root', 'PUT', LIMITS, body);
+  const refuse = (message: RegExp, body: object) => bench.refused(400, message, 'root', 'PUT', LIMITS, body);
   await refuse(/does not count USD by project per month; it counts USD by user per day; USD by team per month;/, {
     project: 'apollo',
     window: 'month',
@@ -307,7 +248,7 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
     [{ user, window: 'day', usd: 1, reason: 'x'.repeat(255) }, /at most 254/],
     [{ user, windows: 'day', usd: 1 }, /Unknown field "windows": did you mean `window`/],
   ];
-  for (const [body, message] of wrong) await refused(400, message, 'root', 'PUT', LIMITS, body);
+  for (const [body, message] of wrong) await bench.refused(400, message, 'root', 'PUT', LIMITS, body);
   const grants: [object, RegExp][] = [
     [{}, /A grant has an end/],
     [{ expires_at: null }, /A grant has an end/],
@@ -317,10 +258,10 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
     [{ usd: 0, expires_in_seconds: 60 }, /above 0/],
   ];
   for (const [more, message] of grants) {
-    await refused(400, message, 'root', 'POST', GRANTS, { user, window: 'day', usd: 1, ...more });
+    await bench.refused(400, message, 'root', 'POST', GRANTS, { user, window: 'day', usd: 1, ...more });
   }
-  await refused(400, /Unknown parameter/, 'root', 'PUT', `${LIMITS}?user=${user}`, { window: 'day', usd: 1 });
-  await refused(
+  await bench.refused(400, /Unknown parameter/, 'root', 'PUT', `${LIMITS}?user=${user}`, { window: 'day', usd: 1 });
+  await bench.refused(
     400,
     /The parameter "user" is there more than once/,
     'root',
@@ -332,16 +273,147 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
   assert.ok(limits.every(({ set, grants }: any) => set === null && grants.length === 0));
 });
 
-test('while the database is away nothing is changed or told', async () => {
-  const answers = await bench.withoutStore(() =>
-    Promise.all([
-      bench.ask('alice', 'GET', LIMITS),
-      bench.ask('root', 'PUT', LIMITS, { user: 'a@example.com', window: 'day', usd: 1 }),
-      bench.ask('root', 'POST', GRANTS, { user: 'a@example.com', window: 'day', usd: 1, expires_in_seconds: 9 }),
-    ]),
-  );
-  assert.deepEqual(
-    answers.map(({ status }) => status),
-    [503, 503, 503],
-  );
+const RULES = '/admin/api/limits/rules';
+const PREVIEW = '/admin/api/limits/preview';
+const USD = 1_000_000_000;
+
+const get = (status: number, who: string, path: string) => bench.get(who, path, status);
+const spent = (key: string, usd: number, start = TODAY) =>
+  count(bench.database, { scope: 'user', key: `${key}@example.com`, window: 'day', start, spent: usd * USD });
+const record = (at: string, fields: object) =>
+  bench.database.query('test_record', 'insert into audit_log (at, record) values ($1, $2)', [at, fields]);
+
+describe('the limits of gateway.yaml', () => {
+  test('are told in words, with how many people they count and what they refused today', async () => {
+    for (const [who, usd] of [...Object.entries({ carol: 50, dave: 45, erin: 3 }), ['gina', 70] as const]) {
+      await spent(who, usd);
+    }
+    await spent('yesterday', 49, '2026-03-09T00:00:00Z');
+    // Gina has room: it was granted.
+    await bench.ask('root', 'POST', '/admin/api/limits/grants', {
+      ...{ user: 'gina@example.com', window: 'day', usd: 30, expires_in_seconds: 3600 },
+    });
+    const refused = {
+      spend_rule: 'defaults.user_daily_usd',
+      error: 'spend_limit_exceeded',
+      user: 'carol@example.com',
+      status: 429,
+    };
+    await record('2026-03-10T01:00:00Z', refused);
+    await record('2026-03-10T02:00:00Z', refused);
+    await record('2026-03-10T03:00:00Z', { ...refused, user: 'hal@example.com' });
+    await record('2026-03-09T23:00:00Z', { ...refused, user: 'ivy@example.com' });
+    await record('2026-03-10T03:00:00Z', { ...refused, error: 'upstream_error' });
+    await record('2026-03-10T03:00:00Z', { ...refused, error: 'rate_limit_exceeded', spend_rule: 'slow' });
+    await record('2026-03-10T04:00:00Z', { user: 'dave@example.com', shadow: ['spend:trial', 'routing:spend:trial'] });
+
+    const { since, time_zone, rules } = await get(200, 'root', RULES);
+    assert.deepEqual([since, time_zone], ['2026-03-10T00:00:00.000Z', 'UTC']);
+    const [daily] = rules;
+    assert.deepEqual(daily, {
+      ...{ rule: 'defaults.user_daily_usd', mode: 'enforce', condition: null },
+      limits: [
+        {
+          ...{ rule: 'defaults.user_daily_usd', scope: 'user', window: 'day', unit: 'usd', limit: 50 },
+          ...{ by_group: null, mode: 'enforce', always: true, condition: null, words: '50 USD per user and day' },
+          ...{ counted: 4, none_left: 1, nearly_none: 2, resets_at: '2026-03-11T00:00:00.000Z' },
+        },
+      ],
+      ...{ refused: 3, refused_people: 2, would_refuse: 0 },
+    });
+    // biome-ignore lint/suspicious/noExplicitAny: every answer is checked against the description.
+    const named = (name: string) => rules.find(({ rule }: any) => rule === name);
+    const pace = pick(named('pace').limits, 'words');
+    assert.deepEqual(pace, [
+      '4 requests at once per user',
+      '60 requests per user and minute',
+      '90000 tokens per user and minute',
+    ]);
+    assert.equal(
+      named('scientists').limits[0].words,
+      '300 USD for science, 200 USD for engineering, 100 USD for others per user and week',
+    );
+    assert.equal(named('slow').condition, 'request.model is "coder-1"');
+    assert.equal(named('slow').refused, 1);
+    // What is granted is no part of a limit that refuses nothing.
+    const trial = named('trial');
+    assert.deepEqual([trial.mode, trial.refused, trial.would_refuse], ['shadow', 0, 1]);
+    assert.equal(trial.limits[0].none_left, 4);
+  });
+
+  test('are counted by the amounts of the groups of each person', async () => {
+    for (const [who, usd] of [
+      ['alice', 190],
+      ['bob', 190],
+      ['nina', 190],
+    ] as const) {
+      const row = { scope: 'user', key: `${who}@example.com`, window: 'week', start: '2026-03-09T00:00:00Z' };
+      await count(bench.database, { ...row, spent: usd * USD });
+    }
+    const { rules } = await get(200, 'root', RULES);
+    const { counted, none_left, nearly_none } = rules.find(({ rule }: { rule: string }) => rule === 'scientists')
+      .limits[0];
+    // 200 USD for alice, 300 for bob, 100 for nina.
+    assert.deepEqual([counted, none_left, nearly_none], [3, 1, 1]);
+  });
+});
+
+describe('a limit', () => {
+  test('that was used as much every day is told to end when it will', async () => {
+    for (const day of [3, 4, 5, 6, 7, 8, 9]) await spent('fay', 90, `2026-03-0${day}T00:00:00Z`);
+    await spent('fay', 20);
+    const { limits } = await get(200, 'fay', '/admin/api/limits');
+    const { forecast } = limits.find(
+      ({ scope, window }: { scope: string; window: string }) => `${scope} ${window}` === 'user day',
+    );
+    assert.deepEqual(forecast, {
+      outcome: 'ends',
+      ends_at: '2026-03-10T20:00:00.000Z',
+      words: 'If it goes on as in the 7 days before, nothing is left in 8 hours, 4 hours before it resets.',
+    });
+  });
+});
+
+describe('a grant that is not given yet', () => {
+  const preview = (wish: string, status = 200) => get(status, 'root', `${PREVIEW}?${wish}`);
+
+  test('is shown as what it changes, and changes nothing', async () => {
+    await spent('zoe', 50);
+    const { before, after, notes } = await preview('user=Zoe@Example.com&window=day&usd=12.5');
+    assert.deepEqual([before.limit, before.room, before.forecast.outcome], [50, 0, 'none_left']);
+    assert.deepEqual([after.limit, after.room, after.forecast.outcome], [62.5, 12.5, 'ends']);
+    assert.deepEqual([after.grants, notes], [[], []]);
+    assert.deepEqual((await preview('user=zoe@example.com&window=day&usd=12.5')).before, before);
+  });
+
+  test('is said to be too little, or of no use alone', async () => {
+    await spent('olga', 60);
+    const month = { scope: 'team', key: 'sales', window: 'month', start: '2026-03-01T00:00:00Z' };
+    await count(bench.database, { ...month, spent: 1000 * USD });
+    await createToken(bench.by, { user: 'olga@example.com', group: 'visitors', name: 'ci', team: 'sales' });
+    const { notes } = await preview('user=olga@example.com&window=day&usd=5');
+    assert.deepEqual(notes, [
+      'It is still not enough: all of the new limit is spent or reserved.',
+      'team sales per month has nothing left either, and refuses the same requests.',
+    ]);
+    const nobody = await preview('user=olgaa@example.com&window=day&usd=5');
+    assert.deepEqual(nobody.notes, [
+      'Nobody with the address olgaa@example.com has signed in here or had an access token: check it.',
+    ]);
+    const slow = await preview('team=sales&window=minute&requests=5');
+    assert.deepEqual(slow.notes.slice(0, 1), ['It holds for requests that slow is for.']);
+  });
+
+  test('is refused for the reasons for which it is not given', async () => {
+    const message = async (wish: string) => (await preview(wish, 400)).error.message;
+    assert.match(await message('window=day&usd=5'), /^Whose limit\?/);
+    assert.match(await message('user=a@example.com&usd=5'), /"window" is missing/);
+    assert.match(await message('user=a@example.com&window=day'), /^Send one of "usd", "requests" and "tokens"/);
+    assert.match(await message('user=a@example.com&window=day&usd=5&tokens=5'), /^Send one of/);
+    assert.match(await message('user=a@example.com&window=day&usd=0'), /"usd" is wrong: expected a number above 0/);
+    assert.match(await message('user=a@example.com&window=day&usd=1e3'), /"usd" is wrong/);
+    assert.match(await message('model=codr-1&window=day&usd=5'), /no model "codr-1"/);
+    assert.match(await message('project=x&window=day&usd=5'), /^gateway\.yaml does not count/i);
+    assert.match(await message(`user=gw_${'a'.repeat(49)}&window=day&usd=5`), /e-mail address|credential/);
+  });
 });

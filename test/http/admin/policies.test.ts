@@ -5,7 +5,7 @@ import { createManagedPolicies } from '../../../engine/identity/policies/managed
 import { openPolicyFetches } from '../../../engine/identity/policies/policy-fetches.ts';
 import { policy } from '../../identity/policies/support/policies.ts';
 import { quietLog } from '../../support/store.ts';
-import { type AdminBench, config, NOW, useAdminApi } from './support.ts';
+import { adminBench, config, NOW, pick } from './support.ts';
 
 const managed = { enabled: true, directory: 'policies', default_policy: 'standard' };
 const policies = [
@@ -15,20 +15,9 @@ const policies = [
 ];
 const with_policies = { ...config, policies: { managed } } as unknown as GatewayConfig;
 
-let bench: AdminBench;
-useAdminApi(
-  (opened) => {
-    bench = opened;
-  },
-  with_policies,
-  policies,
-);
+const bench = adminBench(with_policies, { policies });
 
-const ask = async (who: string, path = '', status = 200) => {
-  const answer = await bench.ask(who, 'GET', `/admin/api/policies${path}`);
-  assert.equal(answer.status, status, JSON.stringify(answer.body));
-  return answer.body;
-};
+const ask = (who: string, path = '', status = 200) => bench.get(who, `/admin/api/policies${path}`, status);
 
 describe('managed policies', () => {
   test('are listed with whom they are meant for, and for how many', async () => {
@@ -130,10 +119,7 @@ describe('managed policies', () => {
     assert.equal(first.next, 'alice@example.com');
     assert.equal((await ask('root', `/people?limit=1&after=${first.next}`)).people[0].user, 'bob@example.com');
     const science = await ask('root', '/people?policy=science');
-    assert.deepEqual(
-      science.people.map(({ user }: { user: string }) => user),
-      ['bob@example.com'],
-    );
+    assert.deepEqual(pick(science.people, 'user'), ['bob@example.com']);
     assert.ok((await ask('root', '/people?policy=standard')).people.length > 5);
     const { error } = await ask('root', '/people?policy=sience', 404);
     assert.match(error.message, /did you mean `science`/);

@@ -1,16 +1,14 @@
+/** What administrators and people see of requests: a list, one of them, a live list and files. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, before, describe, test } from 'node:test';
-import type { RequestFilter } from '../../../engine/audit/request-filter.ts';
-import { listRequestRecords } from '../../../engine/audit/request-records.ts';
+import { parse } from 'csv-parse/sync';
+import { listRequestRecords, type RequestFilter } from '../../../engine/audit/request-records.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { until } from '../../support/until.ts';
-import { type AdminBench, useAdminApi } from './support.ts';
+import { adminBench, pick } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-});
+const bench = adminBench();
 
 const NOON = Date.parse('2026-03-10T12:00:00Z');
 const HOUR_MS = 3_600_000;
@@ -69,12 +67,8 @@ afterEach(() =>
   bench.database.query('test_forget', 'delete from audit_log where not request_id = any ($1)', [Object.values(ids)]),
 );
 
-const list = async (who: string, query = '') => {
-  const { status, body } = await bench.ask(who, 'GET', `/admin/api/requests${query}`);
-  assert.equal(status, 200, JSON.stringify(body));
-  return body;
-};
-const idsOf = async (who: string, query = '') => (await list(who, query)).requests.map(({ id }: { id: string }) => id);
+const list = (who: string, query = '') => bench.get(who, `/admin/api/requests${query}`);
+const idsOf = async (who: string, query = '') => pick((await list(who, query)).requests, 'id');
 
 describe('the list of requests', () => {
   test('looks for what is rare in one stretch of time after the other, also where an index leads to something like it', async () => {
@@ -105,13 +99,6 @@ describe('the list of requests', () => {
   test('has those of everybody for administrators, the newest first', async () => {
     const { alice, bob, refused, failed, unknown, old } = ids;
     assert.deepEqual(await idsOf('root'), [failed, refused, bob, alice, unknown, old]);
-  });
-
-  test('has nobody else for who is no administrator, whatever is asked', async () => {
-    assert.deepEqual(await idsOf('alice'), [ids.failed, ids.refused, ids.alice]);
-    assert.deepEqual(await idsOf('bob', '?user=bob%40example.com'), [ids.bob, ids.old]);
-    assert.equal((await bench.ask('alice', 'GET', '/admin/api/requests?user=bob@example.com')).status, 403);
-    assert.deepEqual(await idsOf('nina', '?status=401'), []);
   });
 
   test('is filtered by every part of a record', async () => {
@@ -147,7 +134,7 @@ describe('the list of requests', () => {
     let after = '';
     for (;;) {
       const page = await list('root', `?limit=2${after}`);
-      found.push(...page.requests.map(({ id }: { id: string }) => id));
+      found.push(...pick(page.requests, 'id'));
       if (page.next === null) break;
       after = `&after=${page.next}`;
     }
@@ -196,30 +183,14 @@ describe('one request', () => {
       trace.why,
       'Refused: The daily limit of 5 USD for user alice@example.com has no room for this request.',
     );
-    assert.deepEqual(
-      trace.stages.map(({ id, end, ms }: Fields) => [id, end, ms]),
-      [
-        ['authenticate', 'ran', 0.3],
-        ['night-only', 'skipped', null],
-        ['check-budget', 'refused', 1.2],
-      ],
-    );
+    assert.deepEqual(pick(trace.stages, 'id', 'end', 'ms'), [
+      ['authenticate', 'ran', 0.3],
+      ['night-only', 'skipped', null],
+      ['check-budget', 'refused', 1.2],
+    ]);
     assert.deepEqual(trace.limits[0].words, 'user alice@example.com: 4.75 USD of 5 USD per day');
     assert.deepEqual([trace.limits[0].refused, trace.limits[0].resets_at], [true, '2026-03-11T00:00:00.000Z']);
     assert.deepEqual([trace.config, trace.rules_known, trace.bytes], ['abc', false, null]);
-  });
-
-  test('of somebody else is as unknown as none', async () => {
-    const paths = ['', '/explanation'];
-    for (const path of paths) {
-      const others = await bench.ask('bob', 'GET', `/admin/api/requests/${ids.alice}${path}`);
-      const nobodys = await bench.ask('bob', 'GET', `/admin/api/requests/${randomUUID()}${path}`);
-      const of_unknown = await bench.ask('bob', 'GET', `/admin/api/requests/${ids.unknown}${path}`);
-      assert.deepEqual([others.status, of_unknown.status], [404, 404]);
-      const told = ({ body }: typeof others) => body.error.message;
-      assert.equal(told(others), told(nobodys));
-      assert.equal((await bench.ask('root', 'GET', `/admin/api/requests/nothing${path}`)).status, 404);
-    }
   });
 });
 
@@ -299,5 +270,69 @@ describe('the live list', () => {
       const answer = await fetch(`${bench.url}/admin/api/requests/live`, { method: 'HEAD', headers, signal });
       assert.equal(answer.status, 200);
     }
+  });
+});
+
+const LINES = '/admin/api/requests.jsonl';
+const CSV = '/admin/api/requests.csv';
+const MANY = 1203;
+
+describe('requests as a file', () => {
+  const bench = adminBench();
+  before(async () => {
+    await bench.database.query(
+      'test_many_records',
+      `select audit_append((
+         select jsonb_agg(jsonb_build_object('at_ms', 1773144000000 - n * 60000, 'request_id', 'r' || n, 'record',
+           jsonb_build_object('request_id', 'r' || n, 'user', case n % 3 when 0 then 'bob@example.com' else 'alice@example.com' end,
+             'model', case n when 7 then '=HYPERLINK("x")' else 'coder-1' end, 'status', 200, 'cost_usd', 0.25,
+             'cost_from', 'upstream', 'client', 'coder-cli')))
+         from generate_series(1, ${MANY}) n), false)`,
+      [],
+    );
+  });
+
+  const linesOf = (body: string): Record<string, unknown>[] =>
+    body
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+
+  test('are all that fit, each once and whole, the newest first', async () => {
+    const { status, body, headers } = await bench.ask('root', 'GET', LINES);
+    assert.equal(status, 200);
+    assert.equal(headers.get('content-disposition'), 'attachment; filename="requests.jsonl"');
+    const lines = linesOf(body);
+    assert.deepEqual(
+      pick(lines, 'request_id'),
+      Array.from({ length: MANY }, (_, i) => `r${i + 1}`),
+    );
+    assert.equal(lines[6]!.model, '=HYPERLINK("x")');
+    assert.equal(lines[6]!.at, '2026-03-10T11:53:00.000Z');
+    const bobs = linesOf(await bench.get('root', `${LINES}?user=bob@example.com&until=2026-03-10T09:00:00Z`));
+    assert.ok(bobs.length > 300);
+    assert.ok(bobs.every(({ user, at }) => user === 'bob@example.com' && String(at) < '2026-03-10T09:00:00Z'));
+  });
+
+  test('are those of the list as CSV, in which no name is a formula', async () => {
+    const { body } = await bench.ask('root', 'GET', `${CSV}?since=2026-03-10T11:50:00Z`);
+    const rows: Record<string, string>[] = parse(body, { columns: true });
+    const listed = (await bench.get('root', '/admin/api/requests?since=2026-03-10T11:50:00Z')).requests;
+    assert.deepEqual(
+      rows.map(({ id, user, cost_usd }) => [id, user, Number(cost_usd)]),
+      pick(listed, 'id', 'user', 'cost_usd'),
+    );
+    assert.deepEqual(Object.keys(rows[0]!), Object.keys(listed[0]));
+    assert.equal(rows.find(({ id }) => id === 'r7')!.model, `'=HYPERLINK("x")`);
+  });
+
+  test('are for everybody their own alone', async () => {
+    const own = linesOf(await bench.get('bob', LINES));
+    assert.equal(own.length, Math.floor(MANY / 3));
+    assert.ok(own.every(({ user }) => user === 'bob@example.com'));
+    for (const path of [LINES, CSV]) {
+      assert.equal((await bench.ask('bob', 'GET', `${path}?user=alice@example.com`)).status, 403);
+    }
+    assert.equal(await bench.get('nina', LINES), '');
   });
 });

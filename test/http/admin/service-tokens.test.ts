@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { create, list, revoke, rotate } from '../../../engine/cli/service-tokens/service-tokens.ts';
-import { end } from '../../../engine/cli/sessions/sessions.ts';
-import { list as listTokens } from '../../../engine/cli/tokens/tokens.ts';
-import { createBearerTokens } from '../../../engine/identity/tokens/bearer-tokens.ts';
+import { createBearerTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { noteOwners } from '../../../engine/identity/tokens/service-tokens.ts';
 import { generateServiceToken } from '../../../engine/identity/tokens/token-format.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { backendOf } from '../../cli/tokens/backend-at-gateway.ts';
+import { commandsOf } from '../../cli/at-gateway.ts';
+import { cli } from '../../cli/support.ts';
 import { createBackend } from '../../client/scripted-gateway.ts';
 import { quietLog } from '../../support/store.ts';
-import { type AdminBench, useAdminApi } from './support.ts';
+import { adminBench } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-});
+const bench = adminBench();
 
 const PATH = '/admin/api/service-tokens';
 const DAY = 86_400_000;
@@ -62,11 +57,22 @@ describe('a service token', () => {
     assert.match((await refusal(token, 'GET', '/admin/api/tokens'))[2], /needs tokens:read, and it has/);
     const own = await refusal(token, 'POST', '/admin/api/tokens', { name: 'x', group: 'coders' });
     assert.match(own[2], /"user" is missing/);
-    const { changes } = (await bench.ask('root', 'GET', '/admin/api/changes')).body;
+    const { changes } = await bench.get('root', '/admin/api/changes');
     assert.deepEqual(changes[0].actor, { kind: 'service', name: `onboarding (${id}, of root@example.com)` });
     assert.deepEqual([changes[1].action, changes[1].subject], ['service_token.create', id]);
     assert.deepEqual(changes[1].after.scopes, ['tokens:write', 'limits:read']);
     assert.ok(!JSON.stringify(changes).includes(token));
+  });
+
+  test('reads and drains upstreams where its scopes say so, and never sees the configuration', async () => {
+    const { token } = await make(['upstreams:read', 'upstreams:write']);
+    assert.equal((await bench.ask(token, 'GET', '/admin/api/upstreams')).status, 200);
+    const { body } = await bench.ask(token, 'POST', '/admin/api/upstreams/main/drain', {});
+    assert.match(body.upstream.drained.by, /^service onboarding \(svc_/);
+    assert.equal((await bench.ask(token, 'POST', '/admin/api/upstreams/main/resume')).status, 200);
+    for (const path of ['', '/loads', '/versions/0123456789ab', '/diff?from=a&to=b', '/shadow-rules']) {
+      assert.match((await refusal(token, 'GET', `/admin/api/config${path}`))[2], /is for people/, path);
+    }
   });
 
   test('is made by administrators alone, with scopes there are, and for a year at most', async () => {
@@ -99,7 +105,7 @@ describe('a service token', () => {
     const { token, id } = await make(['tokens:read'], { expires_in_seconds: 3600 });
     assert.equal((await bench.ask(token, 'GET', '/admin/api/tokens')).status, 200);
     const find = async () =>
-      (await bench.ask('root', 'GET', PATH)).body.service_tokens.find((each: { id: string }) => each.id === id);
+      (await bench.get('root', PATH)).service_tokens.find((each: { id: string }) => each.id === id);
     assert.deepEqual([(await find()).state, Date.parse((await find()).last_used_at)], ['active', bench.clock.now()]);
     assert.equal((await bench.ask('root', 'DELETE', `${PATH}/${id}`)).body.state, 'revoked');
     assert.deepEqual((await refusal(token, 'GET', '/admin/api/tokens')).slice(0, 2), [401, 'credential_revoked']);
@@ -133,18 +139,13 @@ describe('a service token', () => {
     assert.deepEqual(ended.body.service_tokens, [{ id, name: 'who else knows' }]);
     assert.equal((await bench.ask(token, 'GET', '/admin/api/tokens')).status, 200);
     await bench.addSession('chief@example.com', 'ses_chief_again');
-    const backend = backendOf('root', bench.url);
-    await end(backend.context, undefined, {
-      config: '',
-      baseUrl: bench.url,
-      user: 'chief@example.com',
-      withTokens: true,
-    });
+    const end = ['sessions', 'end', '--user', 'chief@example.com', '--with-tokens'];
+    const { stderr } = await commandsOf('root', bench.url)(...end);
     assert.match(
-      backend.info(),
+      stderr,
       /1 session and 0 access tokens\.\nStill in force are service tokens .*\n {2}svc_\w+ {2}who else/,
     );
-    assert.match(backend.info(), /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
+    assert.match(stderr, /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
     await bench.ask('root', 'DELETE', `${PATH}/${id}`);
     const after = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/deprovision', {});
     assert.deepEqual(after.body.service_tokens, []);
@@ -161,7 +162,7 @@ describe('a service token', () => {
     const log = { ...quietLog, warn: (_: object, text: string) => void logs.push(text) };
     const note = () => noteOwners({ database, clock, log }, { admin_groups: ['operators'], days: 30 });
     const state = async () =>
-      (await bench.ask('root', 'GET', PATH)).body.service_tokens.find((each: { id: string }) => each.id === id).state;
+      (await bench.get('root', PATH)).service_tokens.find((each: { id: string }) => each.id === id).state;
     await note();
     assert.deepEqual([await state(), logs], ['active', []]);
     const bar = (at: Date | null) =>
@@ -195,28 +196,19 @@ describe('a service token', () => {
 });
 
 test('the commands make, list, replace and end them, and work with one instead of a sign-in', async () => {
-  const backend = backendOf('root', bench.url);
-  const place = { config: '', baseUrl: bench.url };
-  assert.equal(await create(backend.context, { ...place, name: 'nightly', scope: ['tokens:read'] }), 0);
-  const token = backend.data().trim();
+  const root = commandsOf('root', bench.url);
+  const made = await root('service-tokens', 'create', '--name', 'nightly', '--scope', 'tokens:read');
+  const token = made.stdout.trim();
   assert.match(token, /^gws_/);
-  const automation = createBackend();
-  const context = { ...automation.context, env: { ...automation.context.env, APPSCLI_SERVICE_TOKEN: token } };
-  assert.equal(await listTokens(context, place), 0);
-  await assert.rejects(
-    create(context, { ...place, name: 'more', scope: ['tokens:read'] }),
-    /is not enough: this is for people/,
-  );
-
-  const shown = backendOf('root', bench.url);
-  await list(shown.context, { ...place, json: true });
-  const { id } = JSON.parse(shown.data()).find(({ name }: { name: string }) => name === 'nightly');
-  const table = backendOf('root', bench.url);
-  await list(table.context, place);
-  assert.match(table.data(), /nightly.*tokens:read.*root@example\.com/s);
-  const next = backendOf('root', bench.url);
-  await rotate(next.context, id, { ...place, overlap: 0, json: true });
-  const made = JSON.parse(next.data());
-  assert.equal(await revoke(backendOf('root', bench.url).context, made.id, place), 0);
-  await assert.rejects(revoke(backendOf('root', bench.url).context, made.id, place), /has ended/);
+  const env = { ...createBackend().env, APPSCLI_SERVICE_TOKEN: token };
+  const automation = (...words: string[]) => cli([...words, '--base-url', bench.url], { env });
+  assert.equal((await automation('tokens', 'list')).exit_code, 0);
+  const more = await automation('service-tokens', 'create', '--name', 'more', '--scope', 'tokens:read');
+  assert.match(more.stderr, /is not enough: this is for people/);
+  const listed = JSON.parse((await root('service-tokens', 'list', '--json')).stdout);
+  const { id } = listed.find(({ name }: { name: string }) => name === 'nightly');
+  assert.match((await root('service-tokens', 'list')).stdout, /nightly.*tokens:read.*root@example\.com/s);
+  const next = JSON.parse((await root('service-tokens', 'rotate', id, '--overlap', '0', '--json')).stdout);
+  assert.equal((await root('service-tokens', 'revoke', next.id)).exit_code, 0);
+  assert.match((await root('service-tokens', 'revoke', next.id)).stderr, /has ended/);
 });

@@ -1,4 +1,5 @@
 /** The admin API on a server of its own, asked by people whose session tokens are their names. */
+import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, afterEach, before, beforeEach } from 'node:test';
@@ -8,7 +9,7 @@ import { type LiveRecords, openLiveRecords } from '../../../engine/audit/live-re
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { Operation } from '../../../engine/contract/telemetry.ts';
-import { adminRoutes } from '../../../engine/http/admin/index.ts';
+import { adminRoutes } from '../../../engine/http/admin.ts';
 import { servePlan } from '../../../engine/http/app.ts';
 import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
 import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
@@ -70,6 +71,11 @@ export interface AdminBench {
   readonly operations: Operation[];
   /** Asks as somebody of `PEOPLE`; every answer is checked against the description. */
   ask(who: string, method: string, path: string, body?: unknown): Promise<Answer>;
+  /** What is answered to a request that has to go well, or as the status says. */
+  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is, and every answer is checked against that.
+  get(who: string, path: string, status?: number): Promise<any>;
+  /** Asserts that a request is refused, with this status, the code for it, and in these words. */
+  refused(status: number, message: RegExp, who: string, method: string, path: string, body?: unknown): Promise<Answer>;
   /** Sends a request as it is. */
   send(method: string, path: string, init?: RequestInit): Promise<Answer>;
   /** Runs something while the database is away. */
@@ -123,13 +129,19 @@ function principalOf(name: string): Principal {
   return { id: `user:${email}`, email, ...named, kind: 'session', groups, roles, team, project, token };
 }
 
-/** Serves the admin API for the tests of a file; `take` is given it before the first of them. */
-export function useAdminApi(
-  take: (bench: AdminBench) => void,
+// biome-ignore lint/suspicious/noExplicitAny: every answer is checked against the description.
+type Listed = readonly any[];
+
+/** Some fields of each entry of a list; of one field the value alone. */
+export const pick = (list: Listed, ...names: readonly string[]): Listed[number][] =>
+  list.map((entry) => (names.length === 1 ? entry[names[0]!] : names.map((name) => entry[name])));
+
+/** The admin API for the tests of a file or a `describe`: there from the first of them on, `each` anew for every one. */
+export function adminBench(
   used_config: GatewayConfig = config,
-  policies: readonly Policy[] = [],
-  { each = false } = {},
-): void {
+  { policies = [], each = false }: { readonly policies?: readonly Policy[]; readonly each?: boolean } = {},
+): AdminBench {
+  const bench = {} as AdminBench;
   let store: TestStore | undefined;
   let server: Server | undefined;
   let live: LiveRecords | undefined;
@@ -193,7 +205,8 @@ export function useAdminApi(
     const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };
     const addSession = sessionAdder(by);
     for (const name of Object.keys(PEOPLE)) await addSession(`${name}@example.com`, `ses_${name}`);
-    take({ url, database, clock, by, store, states, logs, operations, ...asking(url), withoutStore, addSession });
+    const opened = { url, database, clock, by, store, states, logs, operations, withoutStore, addSession };
+    Object.assign(bench, opened, asking(url));
   });
   (each ? afterEach : after)(async () => {
     live?.close();
@@ -201,9 +214,18 @@ export function useAdminApi(
     server?.close();
     await store?.close();
   });
+  return bench;
 }
 
-function asking(url: string): Pick<AdminBench, 'ask' | 'send'> {
+const CODES: Readonly<Record<number, string>> = {
+  400: 'invalid_request',
+  403: 'forbidden',
+  404: 'not_found',
+  409: 'conflict',
+  503: 'store_unavailable',
+};
+
+function asking(url: string): Pick<AdminBench, 'ask' | 'send' | 'get' | 'refused'> {
   const send = async (method: string, path: string, init: RequestInit = {}): Promise<Answer> => {
     const response = await fetch(url + path, { ...init, method });
     const text = await response.text();
@@ -212,14 +234,27 @@ function asking(url: string): Pick<AdminBench, 'ask' | 'send'> {
     if (method !== 'HEAD') assertDescribed(method, new URL(url + path).pathname, response.status, body);
     return { status: response.status, headers: response.headers, body };
   };
+  const ask: AdminBench['ask'] = (who, method, path, body) => {
+    const headers = {
+      authorization: `Bearer ${who}`,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    };
+    return send(method, path, { headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  };
   return {
     send,
-    ask(who, method, path, body) {
-      const headers = {
-        authorization: `Bearer ${who}`,
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      };
-      return send(method, path, { headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    ask,
+    async get(who, path, status = 200) {
+      const answer = await ask(who, 'GET', path);
+      assert.equal(answer.status, status, JSON.stringify(answer.body));
+      return answer.body;
+    },
+    async refused(status, message, who, method, path, body) {
+      const answer = await ask(who, method, path, body);
+      assert.equal(answer.status, status, JSON.stringify(answer.body));
+      assert.match(answer.body.error.message, message);
+      assert.equal(answer.body.error.code, CODES[status]);
+      return answer;
     },
   };
 }

@@ -1,32 +1,27 @@
+/** Access tokens over the admin API: who makes, rotates and sees which, how many there may be, and the groups they are in. */
 import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
-import { listTokens } from '../../../engine/identity/tokens/list-tokens.ts';
-import { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { type AdminBench, useAdminApi } from './support.ts';
+import { beforeEach, describe, test } from 'node:test';
+import { adminAtDatabase } from '../../../engine/cli/admin.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
+import { createToken, revokeToken, rotateToken } from '../../../engine/identity/tokens/tokens.ts';
+import { commandsOf } from '../../cli/at-gateway.ts';
+import { adminBench, config, pick } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-});
+const verified = {
+  ...config,
+  auth: { ...config.auth, oidc: {}, self_made_tokens: { suspend_after_days: 30 } },
+} as unknown as GatewayConfig;
+const bench = adminBench(verified, { each: true });
+
+const GROUPS = '/admin/api/token-groups';
+const DAY_MS = 86_400_000;
 
 const TOKENS = '/admin/api/tokens';
 const make = async (who: string, body: object = {}) => {
   const made = await bench.ask(who, 'POST', TOKENS, { name: 'laptop', ...body });
   assert.equal(made.status, 201, JSON.stringify(made.body));
   return made.body;
-};
-const CODES: Readonly<Record<number, string>> = {
-  400: 'invalid_request',
-  403: 'forbidden',
-  404: 'not_found',
-  409: 'conflict',
-};
-const refused = async (status: number, message: RegExp, who: string, method: string, path: string, body?: unknown) => {
-  const answer = await bench.ask(who, method, path, body);
-  assert.equal(answer.status, status, JSON.stringify(answer.body));
-  assert.match(answer.body.error.message, message);
-  assert.equal(answer.body.error.code, CODES[status]);
-  return answer;
 };
 
 describe('making an access token', () => {
@@ -57,20 +52,20 @@ describe('making an access token', () => {
 
   test('is only for token groups one is a member of', async () => {
     assert.equal((await make('bob', { group: 'everything' })).group, 'everything');
-    await refused(403, /"everything": you may make them in coders\.$/, 'alice', 'POST', TOKENS, {
+    await bench.refused(403, /"everything": you may make them in coders\.$/, 'alice', 'POST', TOKENS, {
       name: 'x',
       group: 'everything',
     });
-    await refused(403, /"wheel": you may/, 'alice', 'POST', TOKENS, { name: 'x', group: 'wheel' });
+    await bench.refused(403, /"wheel": you may/, 'alice', 'POST', TOKENS, { name: 'x', group: 'wheel' });
     // The group of those who are members nowhere is not one more for the others.
-    await refused(403, /"visitors"/, 'alice', 'POST', TOKENS, { name: 'x', group: 'visitors' });
+    await bench.refused(403, /"visitors"/, 'alice', 'POST', TOKENS, { name: 'x', group: 'visitors' });
     assert.equal((await make('nina')).group, 'visitors');
   });
 
   test('for somebody else, or for another team, is for administrators', async () => {
-    await refused(403, /leave "user" out/, 'alice', 'POST', TOKENS, { name: 'x', user: 'bob@example.com' });
-    await refused(403, /yours is "search"/, 'alice', 'POST', TOKENS, { name: 'x', team: 'sales' });
-    await refused(403, /you have none/, 'alice', 'POST', TOKENS, { name: 'x', project: 'apollo' });
+    await bench.refused(403, /leave "user" out/, 'alice', 'POST', TOKENS, { name: 'x', user: 'bob@example.com' });
+    await bench.refused(403, /yours is "search"/, 'alice', 'POST', TOKENS, { name: 'x', team: 'sales' });
+    await bench.refused(403, /you have none/, 'alice', 'POST', TOKENS, { name: 'x', project: 'apollo' });
     assert.equal((await make('alice', { team: 'search', user: 'Alice@Example.com' })).team, 'search');
     const made = await make('root', { user: 'CI@example.com', group: 'everything', team: 'sales', project: 'apollo' });
     const { user, group, team, project, self_service, created_by } = made;
@@ -85,7 +80,7 @@ describe('making an access token', () => {
         created_by: 'root@example.com',
       },
     );
-    await refused(400, /gateway\.yaml has coders, everything or visitors/, 'root', 'POST', TOKENS, {
+    await bench.refused(400, /gateway\.yaml has coders, everything or visitors/, 'root', 'POST', TOKENS, {
       name: 'x',
       group: 'wheel',
     });
@@ -94,7 +89,7 @@ describe('making an access token', () => {
   test('more than fifty times is one time too many, until one is revoked', async () => {
     const ids = [];
     for (let i = 0; i < 50; i++) ids.push((await make('olga', { name: `n${i}` })).id);
-    await refused(409, /^At most 50 .* revoke one/, 'olga', 'POST', TOKENS, { name: 'x' });
+    await bench.refused(409, /^At most 50 .* revoke one/, 'olga', 'POST', TOKENS, { name: 'x' });
     assert.equal((await bench.ask('olga', 'DELETE', `${TOKENS}/${ids[0]}`)).status, 200);
     await make('olga');
   });
@@ -124,66 +119,8 @@ describe('making an access token', () => {
       [[], /must be a JSON object/],
       [null, /must be a JSON object/],
     ];
-    for (const [body, message] of wrong) await refused(400, message, 'alice', 'POST', TOKENS, body);
+    for (const [body, message] of wrong) await bench.refused(400, message, 'alice', 'POST', TOKENS, body);
   });
-});
-
-describe('somebody else’s access token', () => {
-  test('does not exist for people, and does for administrators', async () => {
-    const { id } = await make('bob');
-    for (const [method, path, body] of [
-      ['GET', `${TOKENS}/${id}`],
-      ['DELETE', `${TOKENS}/${id}`],
-      ['POST', `${TOKENS}/${id}/rotate`, {}],
-    ] as const) {
-      const foreign = await refused(
-        404,
-        /^There is no access token tok_\w+ among yours\.$/,
-        'alice',
-        method,
-        path,
-        body,
-      );
-      const unknown = await bench.ask('alice', method, path.replace(id, 'tok_0000000000000'), body);
-      assert.equal(unknown.status, 404);
-      assert.equal(unknown.body.error.message.replace('tok_0000000000000', id), foreign.body.error.message);
-    }
-    assert.equal((await bench.ask('root', 'GET', `${TOKENS}/${id}`)).body.user, 'bob@example.com');
-    assert.equal((await bench.ask('root', 'DELETE', `${TOKENS}/${id}`)).body.state, 'revoked');
-  });
-
-  test('is not listed', async () => {
-    await Promise.all([make('alice'), make('bob')]);
-    const mine = (await bench.ask('alice', 'GET', TOKENS)).body.tokens;
-    assert.ok(mine.length > 0 && mine.every(({ user }: { user: string }) => user === 'alice@example.com'));
-    await refused(403, /Only administrators see/, 'alice', 'GET', `${TOKENS}?user=bob@example.com`);
-    const theirs = (await bench.ask('root', 'GET', `${TOKENS}?user=BOB@example.com`)).body.tokens;
-    assert.ok(theirs.length > 0 && theirs.every(({ user }: { user: string }) => user === 'bob@example.com'));
-  });
-});
-
-test('a list comes in pages that miss and repeat nothing', async () => {
-  for (let i = 0; i < 9; i++) await make('bob');
-  const all = (await listTokens(bench.database)).map(({ id }) => id);
-  const seen: string[] = [];
-  for (let after = ''; ; ) {
-    const { body } = await bench.ask('root', 'GET', `${TOKENS}?limit=7${after}`);
-    seen.push(...body.tokens.map(({ id }: { id: string }) => id));
-    if (body.next === null) break;
-    after = `&after=${body.next}`;
-  }
-  assert.deepEqual(seen, all);
-  for (const query of [
-    'limit=0',
-    'limit=1001',
-    'limit=x',
-    'after=tok_nothing',
-    'colour=red',
-    'limit=1&limit=2',
-    'user=%00@x',
-  ]) {
-    await refused(400, /./, 'root', 'GET', `${TOKENS}?${query}`);
-  }
 });
 
 describe('rotating an access token', () => {
@@ -195,7 +132,7 @@ describe('rotating an access token', () => {
     assert.equal(body.expires_at, old.expires_at);
     assert.deepEqual([body.replaces.id, body.replaces.state, body.replaces.replaced_by], [old.id, 'replaced', body.id]);
     assert.equal(body.replaces.expires_at, '2026-03-10T12:01:00.000Z');
-    await refused(409, /is replaced already, by tok_/, 'alice', 'POST', `${TOKENS}/${old.id}/rotate`);
+    await bench.refused(409, /is replaced already, by tok_/, 'alice', 'POST', `${TOKENS}/${old.id}/rotate`);
     const again = await bench.ask('alice', 'POST', `${TOKENS}/${body.id}/rotate`, {
       overlap_seconds: 0,
       expires_at: null,
@@ -209,7 +146,7 @@ describe('rotating an access token', () => {
       `${TOKENS}/${(await make('alice', { expires_in_seconds: 5 })).id}/rotate`,
     );
     assert.equal(last.body.replaces.expires_at, '2026-03-10T12:00:05.000Z');
-    await refused(400, /from 0 to 2592000/, 'alice', 'POST', `${TOKENS}/${again.body.id}/rotate`, {
+    await bench.refused(400, /from 0 to 2592000/, 'alice', 'POST', `${TOKENS}/${again.body.id}/rotate`, {
       overlap_seconds: -1,
     });
   });
@@ -218,7 +155,7 @@ describe('rotating an access token', () => {
     const granted = await make('root', { user: 'alice@example.com', group: 'everything', expires_in_seconds: 60 });
     const path = `${TOKENS}/${granted.id}/rotate`;
     for (const body of [{ expires_at: null }, { expires_in_seconds: 61 }]) {
-      await refused(403, /only administrators make it live longer/, 'alice', 'POST', path, body);
+      await bench.refused(403, /only administrators make it live longer/, 'alice', 'POST', path, body);
     }
     const { body } = await bench.ask('alice', 'POST', path, { expires_in_seconds: 30 });
     assert.deepEqual(
@@ -234,7 +171,7 @@ describe('rotating an access token', () => {
       name: 'old',
       self_service: true,
     });
-    await refused(403, /"everything"/, 'alice', 'POST', `${TOKENS}/${id}/rotate`);
+    await bench.refused(403, /"everything"/, 'alice', 'POST', `${TOKENS}/${id}/rotate`);
   });
 });
 
@@ -243,8 +180,189 @@ test('revoking an access token ends what it replaced, once', async () => {
   const { body: current } = await bench.ask('alice', 'POST', `${TOKENS}/${old.id}/rotate`);
   const { body } = await bench.ask('alice', 'DELETE', `${TOKENS}/${current.id}`);
   assert.deepEqual([body.state, body.also_revoked], ['revoked', [old.id]]);
-  await refused(409, /is revoked already, since 2026-03-10/, 'alice', 'DELETE', `${TOKENS}/${old.id}`);
+  await bench.refused(409, /is revoked already, since 2026-03-10/, 'alice', 'DELETE', `${TOKENS}/${old.id}`);
   for (const id of ['tok_%00', "tok_'", 'x'.repeat(65), '..']) {
     assert.equal((await bench.ask('alice', 'DELETE', `${TOKENS}/${id}`)).status, 404, id);
   }
+});
+
+test('what was replaced counts as made by oneself for as long as it works', async () => {
+  const make = (name: string) => bench.ask('nina', 'POST', TOKENS, { name });
+  const rotate = (id: string) => bench.ask('nina', 'POST', `${TOKENS}/${id}/rotate`, { overlap_seconds: 60 });
+  const refused = async (asked: ReturnType<typeof make>, message: RegExp) => {
+    const { status, body } = await asked;
+    assert.equal(status, 409);
+    assert.match(body.error.message, message);
+  };
+  const ids = [];
+  for (let i = 0; i < 50; i++) ids.push((await make(`n${i}`)).body.id);
+  const given = await createToken(bench.by, { user: 'nina@example.com', group: 'visitors', name: 'given' });
+  let [last] = ids;
+  for (let i = 0; i < 50; i++) last = (await rotate(last)).body.id;
+  await refused(rotate(last), /^At most 100 access tokens in force .* with replaced ones that still work, and nina@/);
+  assert.equal((await rotate(given.id)).status, 201, 'what an administrator made is not counted');
+  for (const id of ids.slice(1)) await bench.ask('nina', 'DELETE', `${TOKENS}/${id}`);
+  await refused(make('x'), /^At most 50 .* with replaced ones that still work, and nina@/);
+  bench.clock.advance(60_000);
+  assert.equal((await make('x')).status, 201);
+  assert.equal((await rotate(last)).status, 201);
+});
+
+test('fifty replacements at the same moment never leave more than the limit allows', async () => {
+  const each = (ids: readonly string[]) =>
+    Promise.all(ids.map((id) => bench.ask('olga', 'POST', `${TOKENS}/${id}/rotate`, {})));
+  const made = Array.from({ length: 50 }, (_, i) => bench.ask('olga', 'POST', TOKENS, { name: `n${i}` }));
+  const ids = (await Promise.all(made)).map(({ body }) => body.id);
+  const rotated = (await each(ids.slice(0, 30))).map(({ body }) => body.id);
+  const statuses = (await each([...rotated, ...ids.slice(30)])).map(({ status }) => status);
+  assert.equal(statuses.filter((status) => status === 201).length, 20);
+  assert.equal(statuses.filter((status) => status === 409).length, 30);
+});
+
+async function statesOf(user: string): Promise<Record<string, string>> {
+  const { tokens } = await bench.get('root', `${TOKENS}?user=${user}`);
+  return Object.fromEntries(pick(tokens, 'id', 'state'));
+}
+
+test('what somebody made is suspended from when they are not let in any more, and what they were given is not', async () => {
+  const user = 'bob@example.com';
+  const wish = { user, group: 'coders', name: 'laptop' };
+  const made = { ...wish, self_service: true };
+  const [given, own, replaced, revoked] = [
+    await createToken(bench.by, wish),
+    await createToken(bench.by, made),
+    await createToken(bench.by, made),
+    await createToken(bench.by, made),
+  ];
+  const successor = await rotateToken(bench.by, { id: replaced.id });
+  await bench.ask('bob', 'DELETE', `${TOKENS}/${revoked.id}`);
+  const states = (own_state: string, replaced_state: string) => ({
+    [given.id]: 'active',
+    [own.id]: own_state,
+    [replaced.id]: replaced_state,
+    [successor.id]: own_state,
+    [revoked.id]: 'revoked',
+  });
+  assert.deepEqual(await statesOf(user), states('active', 'replaced'));
+  await deprovision(bench.by, { user, actor: bench.by.actor, because: 'not let in', tokens: 'suspend' });
+  assert.deepEqual(await statesOf(user), states('suspended', 'suspended'));
+  assert.equal((await bench.get('root', `${TOKENS}/${own.id}`)).state, 'suspended');
+
+  const { stdout } = await commandsOf('root', bench.url)('tokens', 'list', '--user', user);
+  assert.equal(stdout.match(/ suspended$/gm)?.length, 3);
+  const at_database = (await adminAtDatabase(verified, bench.database)('listTokens', { user })).tokens;
+  assert.deepEqual(Object.fromEntries(pick(at_database, 'id', 'state')), states('suspended', 'expired'));
+  for (const token of at_database) assert.ok(!('verified_at' in token) && !('is_blocked' in token));
+});
+
+const ask = (who: string, path: string) => bench.get(who, path);
+const named = async (who: string, query: string): Promise<string[]> =>
+  pick((await ask(who, `${TOKENS}?${query}`)).tokens, 'name');
+
+async function makeTokens() {
+  const at = (days: number) => new Date(bench.clock.now() + days * DAY_MS);
+  const make = (user: string, name: string, group: string, more: object = {}) => {
+    bench.clock.advance(1);
+    return createToken(bench.by, { user: `${user}@example.com`, name, group, ...more });
+  };
+  await make('alice', 'laptop', 'coders', { self_service: true });
+  await make('alice', 'old', 'coders', { expires_at: at(1) });
+  const gone = await make('alice', 'Lost%', 'visitors');
+  await revokeToken(bench.by, { id: gone.id });
+  await make('bob', 'desk', 'coders', { self_service: true });
+  await make('bob', 'ci', 'left-behind');
+  await bench.database.query(
+    'test_blocked',
+    `update principals set blocked_at = now() where email = 'bob@example.com'`,
+    [],
+  );
+  bench.clock.advance(2 * DAY_MS);
+}
+
+describe('token groups', () => {
+  beforeEach(makeTokens);
+
+  test('are told with what they open, who may make tokens in them, and how many there are', async () => {
+    const { token_groups } = await ask('root', GROUPS);
+    assert.deepEqual(token_groups, [
+      {
+        ...{ name: 'coders', is_configured: true, models: ['coder-1'], members: ['engineering'] },
+        ...{ is_for_everybody_else: false, may_make: true },
+        tokens: { in_force: 2, suspended: 1, last_used_at: null },
+      },
+      {
+        ...{ name: 'everything', is_configured: true, models: ['coder-1', 'writer-1'] },
+        ...{ members: ['science', 'operators-in-chief'], is_for_everybody_else: false, may_make: true },
+        tokens: { in_force: 0, suspended: 0, last_used_at: null },
+      },
+      {
+        ...{ name: 'visitors', is_configured: true, models: ['writer-1'], members: [] },
+        ...{ is_for_everybody_else: true, may_make: true },
+        tokens: { in_force: 0, suspended: 0, last_used_at: null },
+      },
+      {
+        ...{ name: 'left-behind', is_configured: false, models: [], members: [] },
+        ...{ is_for_everybody_else: false, may_make: false },
+        tokens: { in_force: 1, suspended: 0, last_used_at: null },
+      },
+    ]);
+  });
+
+  test("of others, and others' tokens in one's own, are nobody's but an administrator's to know", async () => {
+    const { token_groups } = await ask('alice', GROUPS);
+    assert.deepEqual(
+      token_groups.map(({ name, tokens }: { name: string; tokens: { in_force: number } }) => [name, tokens.in_force]),
+      [['coders', 1]],
+    );
+    const bobs = (await ask('bob', GROUPS)).token_groups;
+    assert.deepEqual(pick(bobs, 'name', 'members', 'may_make'), [
+      ['coders', ['engineering'], true],
+      ['everything', ['science'], true],
+      ['left-behind', [], false],
+    ]);
+  });
+});
+
+describe('the list of access tokens', () => {
+  beforeEach(makeTokens);
+
+  test('is narrowed by group, by state and by a part of a text', async () => {
+    assert.deepEqual(await named('root', 'group=coders'), ['laptop', 'old', 'desk']);
+    assert.deepEqual(await named('root', 'group=coders&state=in_force'), ['laptop', 'desk']);
+    assert.deepEqual(await named('root', 'state=active'), ['laptop', 'ci']);
+    assert.deepEqual(await named('root', 'state=suspended'), ['desk']);
+    assert.deepEqual(await named('root', 'state=expired'), ['old']);
+    assert.deepEqual(await named('root', 'state=revoked'), ['Lost%']);
+    assert.deepEqual(await named('root', 'search=LOST%25'), ['Lost%']);
+    assert.deepEqual(await named('root', 'search=bob@'), ['desk', 'ci']);
+    assert.deepEqual(await named('root', 'search=%25'), ['Lost%']);
+    assert.deepEqual(await named('root', 'state=replaced'), []);
+  });
+
+  test("shows nobody else's, however it is narrowed", async () => {
+    assert.deepEqual(await named('alice', 'search=bob'), []);
+    assert.deepEqual(await named('alice', 'group=left-behind'), []);
+    assert.deepEqual(await named('alice', 'search=example&state=in_force'), ['laptop']);
+  });
+
+  test('begins with the newest when it is asked to, page by page', async () => {
+    const first = await ask('root', `${TOKENS}?order=newest&limit=2`);
+    assert.equal(first.tokens.length, 2);
+    const second = await ask('root', `${TOKENS}?order=newest&limit=10&after=${first.next}`);
+    const oldest = await ask('root', TOKENS);
+    const ids = (tokens: readonly { id: string }[]) => pick(tokens, 'id');
+    assert.deepEqual([...ids(first.tokens), ...ids(second.tokens)], ids(oldest.tokens).reverse());
+  });
+
+  test('is suspended by the same rule in a filter as in what is shown', async () => {
+    for (const days of [0, 20, 7, 1.5, 400]) {
+      bench.clock.advance(days * DAY_MS);
+      const { tokens } = await ask('root', TOKENS);
+      for (const state of ['active', 'suspended', 'expired', 'revoked', 'replaced']) {
+        const shown = tokens.filter((token: { state: string }) => token.state === state);
+        const found = await named('root', `state=${state}`);
+        assert.deepEqual(found, pick(shown, 'name'), `${state} ${days} days later`);
+      }
+    }
+  });
 });

@@ -1,16 +1,12 @@
 /** What telemetry is told of changes through the admin API. */
 import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
-import { ADMIN_ACTIONS } from '../../../engine/admin/actions.ts';
-import { ADMIN_OPERATIONS } from '../../../engine/admin/description.ts';
+import { ADMIN_ACTIONS, ADMIN_OPERATIONS } from '../../../engine/admin/description.ts';
 import type { Operation } from '../../../engine/contract/telemetry.ts';
 import { REQUEST_ID_HEADER } from '../../../engine/run/headers.ts';
-import { type AdminBench, useAdminApi } from './support.ts';
+import { adminBench } from './support.ts';
 
-let bench: AdminBench;
-useAdminApi((opened) => {
-  bench = opened;
-});
+const bench = adminBench();
 beforeEach(() => {
   bench.operations.length = 0;
 });

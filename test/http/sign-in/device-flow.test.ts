@@ -1,69 +1,24 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import {
-  ANNA,
-  type Ask,
-  assertPage,
-  type Backstage,
-  ISSUER,
-  PROVIDER,
-  SAME_ORIGIN,
-  signInSteps,
-  useSignIn,
-} from './support.ts';
+import { assertPage, ISSUER, useSignIn } from './support.ts';
 
-let ask: Ask;
-let backstage: Backstage;
-useSignIn((opened) => ({ ask, backstage } = opened));
-
-const { begin, leave, comeBack, poll } = signInSteps(() => ask);
+const { ask, backstage, rows, begin, see, answer, away, comeBack, poll, renew } = useSignIn();
+/** Kind and number of the attempts that are counted. */
+const counted = async () => (await rows('attempts')).map(({ kind, count }) => `${kind} ${count}`);
 
 describe('a sign-in', () => {
-  it('goes from a device code by way of the browser to a session token', async () => {
-    const begun = await begin();
-    assert.equal((await poll(begun.device_code)).json().error, 'authorization_pending');
-
-    const away = await leave(begun.user_code);
-    assert.equal(away.location.origin, PROVIDER);
-    assertPage(await comeBack(away), 200, /anna@example\.com/);
-    assert.equal(backstage.callbacks[0]?.href, `${ISSUER}/oauth/callback?code=code-1&state=${away.state}`);
-
-    const tokens = (await poll(begun.device_code)).json();
-    assert.deepEqual(Object.keys(tokens), ['access_token', 'token_type', 'expires_in', 'refresh_token', 'email']);
-    assert.deepEqual([tokens.token_type, tokens.expires_in, tokens.email], ['Bearer', 3600, ANNA.email]);
-    assert.ok(tokens.access_token.startsWith('ey'));
-  });
-
-  it('gives a device whose answer got lost the same again, and half a minute later ends what it gave', async () => {
-    const begun = await begin();
-    await comeBack(await leave(begun.user_code));
-    const first = await poll(begun.device_code);
-    assert.equal(first.status, 200);
-    const repeated = await poll(begun.device_code);
-    assert.deepEqual([repeated.status, repeated.json().refresh_token], [200, first.json().refresh_token]);
-    backstage.clock.advance(30_000);
-    const again = await poll(begun.device_code);
-    assert.equal(again.status, 400);
-    assert.equal(again.json().error, 'invalid_grant');
-    assert.match(again.json().error_description, /used before/);
-    assert.match(backstage.logs.join('\n'), /a device code was used again, so the session that it began was ended/);
-    const form = { grant_type: 'refresh_token', refresh_token: first.json().refresh_token };
-    assert.equal((await ask('POST', '/oauth/token', { form })).json().error, 'invalid_grant');
-  });
-
   it('is over after ten minutes, for the device and for the browser', async () => {
-    const begun = await begin();
-    const away = await leave(begun.user_code);
+    const left = await away();
     backstage.clock.advance(600_000);
-    assert.equal((await poll(begun.device_code)).json().error, 'expired_token');
-    assertPage(await comeBack(away), 400, /longer than ten minutes/);
-    assertPage(await ask('GET', `/device?user_code=${begun.user_code}`), 404, /not known/);
+    assert.equal((await poll(left.device_code)).json().error, 'expired_token');
+    assertPage(await comeBack(left), 400, /longer than ten minutes/);
+    assertPage(await see(left.user_code), 404, /not known/);
   });
 
   it('remembers of the program its first product and its address, both harmless to show', async () => {
     const agent = `evil/1.0<script>${'x'.repeat(500)} second/2`;
     const { user_code } = await begin({ 'user-agent': agent });
-    const page = await ask('GET', `/device?user_code=${user_code}`);
+    const page = await see(user_code);
     assert.ok(page.text.includes('evil/1.0&lt;script&gt;'));
     assert.ok(!page.text.includes('<script'));
     assert.ok(!page.text.includes('x'.repeat(100)));
@@ -72,15 +27,14 @@ describe('a sign-in', () => {
   });
 
   it('puts no code, state, cookie or token into the log', async () => {
-    const begun = await begin();
-    const away = await leave(begun.user_code);
-    await comeBack(away);
-    const { access_token, refresh_token } = (await poll(begun.device_code)).json();
-    await ask('POST', '/oauth/token', { form: { grant_type: 'refresh_token', refresh_token } });
+    const left = await away();
+    await comeBack(left);
+    const { access_token, refresh_token } = (await poll(left.device_code)).json();
+    await renew(refresh_token);
     const log = backstage.logs.join('\n');
     assert.match(log, /a session began/);
     const [attempt] = backstage.attempts;
-    const secrets = [begun.device_code, begun.user_code, away.state, away.cookie, access_token, refresh_token];
+    const secrets = [left.device_code, left.user_code, left.state, left.cookie, access_token, refresh_token];
     for (const secret of [...secrets, attempt!.nonce, attempt!.code_verifier, 'code-1', 'provider-refresh-77']) {
       assert.ok(!log.includes(secret), `${secret} is in the log`);
     }
@@ -103,93 +57,59 @@ describe('the page of a code', () => {
     assert.deepEqual(hostile, [308, `${ISSUER}/device?user_code=%0D%0Aset-cookie%3A%20a%3Db`]);
   });
 
-  it('shows what would be confirmed, and submits nothing by itself', async () => {
-    const begun = await begin();
-    const url = new URL(begun.verification_uri_complete);
-    assertPage(await ask('GET', url.pathname + url.search), 200, /WDJB-MJHB/);
-    assert.equal(backstage.attempts.length, 0);
-    assert.equal((await poll(begun.device_code)).json().error, 'authorization_pending');
-  });
-
-  it('takes a code however it is typed', async () => {
-    await begin();
-    for (const typed of ['wdjbmjhb', 'WDJB%20MJHB', '%20wdjb-mjhb', 'WDJB%E2%80%93MJHB']) {
-      assertPage(await ask('GET', `/device?user_code=${typed}`), 200, /WDJB-MJHB/);
-    }
-  });
-
-  it('repeats what was typed as text, never as markup', async () => {
-    const typed = '"><script>alert(1)</script>';
-    const page = await ask('GET', `/device?user_code=${encodeURIComponent(typed)}`);
-    assertPage(page, 400, /eight letters/);
-    assert.ok(!page.text.includes('<script'));
-  });
-
   it('answers an unknown code on the form, and an overlong one without repeating it', async () => {
-    assertPage(await ask('GET', '/device?user_code=BBBBBBBB'), 404, /not known/);
-    const page = await ask('GET', `/device?user_code=${'B'.repeat(5000)}`);
+    assertPage(await see('BBBBBBBB'), 404, /not known/);
+    const page = await see('B'.repeat(5000));
     assertPage(page, 400, /eight letters/);
     assert.ok(!page.text.includes('B'.repeat(50)));
   });
 
   it('lets the person say that it was somebody else, and then the device is refused', async () => {
     const begun = await begin();
-    const { user_code } = begun;
-    const said = await ask('POST', '/device', { form: { user_code, action: 'deny' }, headers: SAME_ORIGIN });
-    assertPage(said, 200, /refused/);
+    assertPage(await answer(begun.user_code, 'deny'), 200, /refused/);
     assert.equal((await poll(begun.device_code)).json().error, 'access_denied');
     assert.equal(backstage.attempts.length, 0);
   });
 
   it('knows no other action', async () => {
     const { user_code } = await begin();
-    const said = await ask('POST', '/device', { form: { user_code, action: 'maybe' }, headers: SAME_ORIGIN });
-    assertPage(said, 400, /approve/);
+    assertPage(await answer(user_code, 'maybe'), 400, /approve/);
   });
 });
 
 describe('codes that are guessed', () => {
   it('are limited to ten wrong ones per address, and then good ones are refused as well', async () => {
     const { user_code } = await begin();
-    for (let n = 0; n < 10; n++) assert.equal((await ask('GET', '/device?user_code=BBBBBBBB')).status, 404);
+    for (let n = 0; n < 10; n++) assert.equal((await see('BBBBBBBB')).status, 404);
     for (const code of ['BBBBBBBB', user_code]) {
-      const refused = await ask('GET', `/device?user_code=${code}`);
-      assertPage(refused, 429, /Too many wrong codes were entered from your address\. Try again in 7 minutes\./);
-      assert.equal(refused.headers['retry-after'], '420');
+      const refused = await see(code);
+      assertPage(refused, 429, /Too many wrong codes were entered from your address\. Try again in 10 minutes\./);
+      assert.equal(refused.headers['retry-after'], '600');
     }
-    const form = { user_code, action: 'approve' };
-    assertPage(await ask('POST', '/device', { form, headers: SAME_ORIGIN }), 429, /Too many/);
+    assertPage(await answer(user_code), 429, /Too many/);
   });
 
   it('do not count where the person opened the link of the terminal', async () => {
     const { user_code } = await begin();
-    for (let n = 0; n < 30; n++) assert.equal((await ask('GET', `/device?user_code=${user_code}`)).status, 200);
-    assert.equal(backstage.counted.get('code_submission 127.0.0.1'), undefined);
-  });
-
-  it('count for the connection when nobody is trusted to say otherwise', async () => {
-    for (let n = 0; n < 11; n++) {
-      await ask('GET', '/device?user_code=BBBBBBBB', { headers: { 'x-forwarded-for': `192.0.2.${n}` } });
-    }
-    assert.deepEqual([...backstage.counted.keys()], ['code_submission 127.0.0.1']);
+    for (let n = 0; n < 30; n++) assert.equal((await see(user_code)).status, 200);
+    assert.deepEqual(await counted(), ['device_authorization 1', 'code_submission 0']);
   });
 
   it('do not count when a page of another site makes the browser ask unseen, and learn nothing', async () => {
     const { user_code } = await begin();
     for (const destination of ['image', 'iframe', 'empty']) {
       const headers = { 'sec-fetch-site': 'cross-site', 'sec-fetch-dest': destination };
-      assertPage(await ask('GET', `/device?user_code=${user_code}`, { headers }), 403, /part of another/);
-      const begun = await ask('POST', '/oauth/device_authorization', { form: {}, headers });
-      assert.equal(begun.status, 403);
+      assertPage(await see(user_code, headers), 403, /part of another/);
+      assert.equal((await ask('POST', '/oauth/device_authorization', { form: {}, headers })).status, 403);
     }
-    assert.deepEqual([...backstage.counted], [['device_authorization 127.0.0.1', 1]]);
+    assert.deepEqual(await counted(), ['device_authorization 1']);
     const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-dest': 'document' };
-    assertPage(await ask('GET', `/device?user_code=${user_code}`, { headers: link }), 200, /WDJB-MJHB/);
+    assertPage(await see(user_code, link), 200, new RegExp(user_code));
   });
 
   it('are not counted when nothing could be one', async () => {
-    for (let n = 0; n < 20; n++) assert.equal((await ask('GET', '/device?user_code=short')).status, 400);
-    assert.equal(backstage.counted.size, 0);
+    for (let n = 0; n < 20; n++) assert.equal((await see('short')).status, 400);
+    assert.deepEqual(await counted(), []);
   });
 });
 
@@ -207,23 +127,17 @@ describe('a form of another site', () => {
   for (const [what, headers] of foreign) {
     it(`is refused when it ${what}`, async () => {
       const { user_code } = await begin();
-      const answer = await ask('POST', '/device', { form: { user_code, action: 'approve' }, headers });
-      assertPage(answer, 403, /own page/);
+      const refused = await answer(user_code, 'approve', headers);
+      assertPage(refused, 403, /own page/);
       assert.equal(backstage.attempts.length, 0);
-      assert.equal(answer.headers['set-cookie'], undefined);
+      assert.equal(refused.headers['set-cookie'], undefined);
     });
   }
 
   it('is told from our own by either header', async () => {
-    const headers: Record<string, string>[] = [
-      { origin: ISSUER },
-      { 'sec-fetch-site': 'same-origin' },
-      { 'sec-fetch-site': 'same-origin', origin: 'null' },
-    ];
-    for (const proof of headers) {
-      const { user_code } = await begin();
-      const answer = await ask('POST', '/device', { form: { user_code }, headers: proof });
-      assert.equal(answer.status, 303, answer.text);
+    const same = { 'sec-fetch-site': 'same-origin' };
+    for (const proof of [{ origin: ISSUER }, same, { ...same, origin: 'null' }] as Record<string, string>[]) {
+      assert.equal((await answer((await begin()).user_code, 'approve', proof)).status, 303);
     }
   });
 });

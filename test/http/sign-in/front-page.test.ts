@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { frontRoute } from '../../../engine/http/sign-in/index.ts';
-import { branded } from '../../../engine/http/sign-in/pages/page-layout.ts';
+import { branded } from '../../../engine/http/sign-in/pages.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { cli } from '../../cli/support.ts';
 import { createProject } from '../../load/support/project.ts';
@@ -24,7 +24,7 @@ async function at(config: GatewayConfig, headers: Record<string, string>) {
 }
 
 describe('the root of a gateway', () => {
-  const config = signInConfig({ server: { public_url: 'https://example.com/gw/' } });
+  const config = signInConfig({ public_url: 'https://example.com/gw/' });
 
   it('is a page in a browser, which says how to sign in and where clients find it, below the public URL alone', async () => {
     const { status, headers, text } = await at(config, { ...BROWSER, host: 'evil.example.net' });

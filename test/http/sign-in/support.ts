@@ -1,4 +1,4 @@
-/** Sign-in over HTTP in front of stores in memory and an identity provider that says what it is told to. */
+/** Sign-in over HTTP on a database of its own, with an identity provider that says what it is told to. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -11,75 +11,36 @@ import type { Operation } from '../../../engine/contract/telemetry.ts';
 import { signInRoutes } from '../../../engine/http/sign-in/index.ts';
 import type { Identity } from '../../../engine/identity/index.ts';
 import type { Admission } from '../../../engine/identity/provider/admit.ts';
-import type {
-  Claims,
-  Identified,
-  IdentityProvider,
-  ProviderGrant,
-  SignInAttempt,
+import {
+  type Claims,
+  type Identified,
+  type IdentityProvider,
+  ProviderError,
+  type ProviderGrant,
+  type SignInAttempt,
 } from '../../../engine/identity/provider/provider.ts';
-import type { ClaimProblem } from '../../../engine/identity/sessions/bindings.ts';
+import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
+import { claimProblem } from '../../../engine/identity/sessions/bindings.ts';
 import { createConsoleSessions } from '../../../engine/identity/sessions/console-sessions.ts';
+import { createDeviceGrants } from '../../../engine/identity/sessions/device-grants.ts';
 import { createSessionTokens } from '../../../engine/identity/sessions/session-tokens.ts';
-import type { OpenSession, RefreshBegun } from '../../../engine/identity/sessions/sessions.ts';
+import { createSessions, type RefreshBegun } from '../../../engine/identity/sessions/sessions.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import type { Database } from '../../../engine/store/database.ts';
 import { send } from '../../e2e/support/client.ts';
-import { memoryAttempts, memoryGrants, memorySessions } from './memory.ts';
+import { configWith } from '../../identity/sessions/configuration.ts';
+import { type TestStore, useTestStore } from '../../support/store.ts';
 
 export const ISSUER = 'https://gateway.example.com';
-export const PROVIDER = 'https://id.example.com';
-export const CLIENT_SECRET = 'client-secret-91c2f7d07be1';
+const PROVIDER = 'https://id.example.com';
+const CLIENT_SECRET = 'client-secret-91c2f7d07be1';
 
-/** A configuration with sign-in; `server` and `auth` replace what is there. */
-export function signInConfig(more: { server?: object; auth?: object } = {}): GatewayConfig {
-  return {
-    server: {
-      listen: '127.0.0.1:0',
-      public_url: ISSUER,
-      profile: { header_prefix: 'vendor' },
-      trusted_proxies: [],
-      limits: {
-        body_bytes: 1_000_000,
-        header_bytes: 16_384,
-        buffered_bytes: 1_000_000,
-        json_depth: 128,
-        json_values: 500_000,
-      },
-      timeouts: {
-        connect_seconds: 30,
-        first_byte_seconds: 120,
-        unstreamed_first_byte_seconds: 600,
-        idle_seconds: 300,
-        drain_seconds: 30,
-        request_body_seconds: 30,
-      },
-      ...more.server,
-    },
-    token_groups: [],
-    telemetry: { forward_to: [] },
-    auth: {
-      oidc: {
-        issuer_url: PROVIDER,
-        client_id: 'gateway',
-        client_secret_env: 'SECRET',
-        groups_claim: 'groups',
-        email_claim: 'email',
-        authorization_parameters: {},
-      },
-      session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30 },
-      self_made_tokens: { check_minutes: 60 },
-      teams: [],
-      projects: [],
-      limits: {
-        device_authorizations: 30,
-        code_submissions: 10,
-        requests: 6000,
-        refused_credentials: 300,
-        window_seconds: 600,
-      },
-      ...more.auth,
-    },
-  } as unknown as GatewayConfig;
+/** A configuration with sign-in; `server` replaces what is there. */
+export function signInConfig(server: object = {}): GatewayConfig {
+  const config = configWith();
+  const timeouts = { ...config.server.timeouts, request_body_seconds: 30 };
+  const limits = { ...config.server.limits, body_bytes: 1_000_000 };
+  return { ...config, server: { ...config.server, timeouts, limits, public_url: ISSUER, ...server } };
 }
 
 /** The claims of a person whom nothing keeps out. */
@@ -107,13 +68,6 @@ export interface Backstage {
   store_down: boolean;
   /** What `beginRefresh` answers instead of its own mind. */
   refresh_outcome: RefreshBegun['outcome'] | undefined;
-  readonly sessions: Map<string, { open: OpenSession; sealed_grant: string; ended?: string; busy: boolean }>;
-  /** Why nobody may have the address they tell. */
-  claim_problem: ClaimProblem | undefined;
-  /** Attempts counted, by kind and address. */
-  readonly counted: Map<string, number>;
-  /** Names of database statements, in order. */
-  readonly statements: string[];
   /** Whom the gateway admits: everybody, unless a test replaces it. */
   admit(claims: Claims): Admission;
 }
@@ -159,46 +113,42 @@ function createBackstage(): Backstage {
     callbacks: [],
     store_down: false,
     refresh_outcome: undefined,
-    claim_problem: undefined,
-    sessions: new Map(),
-    counted: new Map(),
-    statements: [],
     admit: ({ sub, email }) => ({
       person: { issuer: PROVIDER, subject: String(sub), email: String(email), groups: ['engineering'] },
     }),
   };
 }
 
-function createRoutes(config: GatewayConfig, backstage: Backstage): Router {
+function createRoutes(config: GatewayConfig, backstage: Backstage, store: TestStore): Router {
   const { clock } = backstage;
-  const check = () => {
-    if (backstage.store_down) throw new StageError('store_unavailable', 'The database is away.');
+  const database: Pick<Database, 'query'> = {
+    async query(...statement) {
+      if (backstage.store_down) throw new StageError('store_unavailable', 'The database is away.');
+      return store.database.query(...statement);
+    },
   };
   const note = (fields: object, message: string) => void backstage.logs.push(`${message} ${JSON.stringify(fields)}`);
   const log = { debug: note, info: note, warn: note, error: note };
   const revocations = { has: () => false, onRevoked: () => () => {}, catchUp: async () => {}, close: async () => {} };
-  const device_grants = memoryGrants(backstage, check);
-  const tokens = createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations, log });
+  const sessions = createSessions({ database, clock, busy_patience_ms: 0 });
   const identity: Identity = {
     provider: scriptedProvider(backstage),
-    tokens,
-    console_sessions: createConsoleSessions({ database: { query: async () => [] }, clock }),
-    sessions: memorySessions(backstage, check),
-    device_grants,
-    attempts: memoryAttempts(config, backstage, check, device_grants),
+    tokens: createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations, log }),
+    console_sessions: createConsoleSessions({ database, clock }),
+    sessions: {
+      ...sessions,
+      async beginRefresh(presented) {
+        const outcome = backstage.refresh_outcome;
+        if (outcome === undefined) return sessions.beginRefresh(presented);
+        return { outcome, session: { id: 'ses_0', person: { email: 'anna' } } } as RefreshBegun;
+      },
+    },
+    device_grants: createDeviceGrants({ database, clock, refresh_days: 30 }),
+    attempts: createAttemptLimits({ database, clock, limits: config.auth!.limits, log }),
     admit: (claims) => backstage.admit(claims),
-    claimProblem: async () => backstage.claim_problem,
+    claimProblem: (person) => claimProblem(database, person),
     catchUp: async () => {},
     isVerified: ({ issuer }) => issuer !== 'https://former.example.com',
-  };
-  const database = {
-    async query<Row>(name: string): Promise<Row[]> {
-      backstage.statements.push(name);
-      // Nobody has a second session that the provider could be asked with.
-      if (name === 'sessions_to_ask_with' || name === 'tokens_end_outside') return [];
-      if (name === 'person_suspend') return [{ suspended: true } as Row];
-      return [{ sessions: 1, tokens: 0 } as Row];
-    },
   };
   const telemetry = { operation: (operation: Operation) => void backstage.operations.push(operation) };
   return signInRoutes({ config, identity, database, clock, log, telemetry });
@@ -232,28 +182,8 @@ export function askAt(url: () => string): Ask {
   };
 }
 
-/** Serves the routes for the tests of a file, afresh for each test. */
-export function useSignIn(
-  take: (opened: { ask: Ask; backstage: Backstage; url: string }) => void,
-  config = signInConfig(),
-): void {
-  let current: Router;
-  let served: Awaited<ReturnType<typeof serve>>;
-  before(async () => {
-    const router = Router();
-    router.use((req, res, next) => current(req, res, next));
-    served = await serve(router);
-  });
-  after(() => served.close());
-  beforeEach(() => {
-    const backstage = createBackstage();
-    current = createRoutes(config, backstage);
-    take({ ask: askAt(() => served.url), backstage, url: served.url });
-  });
-}
-
 /** The cookie a response sets, as a browser sends it back. */
-export function cookieOf({ headers }: Awaited<ReturnType<Ask>>): string {
+function cookieOf({ headers }: Awaited<ReturnType<Ask>>): string {
   return headers['set-cookie']?.[0]?.split(';', 1)[0] ?? '';
 }
 
@@ -262,29 +192,83 @@ export const SAME_ORIGIN = { origin: ISSUER, 'sec-fetch-site': 'same-origin' };
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 
-/** What a program and a browser do in a sign-in, step by step. */
-export function signInSteps(ask: () => Ask) {
-  return {
-    /** Begins a sign-in as a program does. */
-    async begin(headers: Record<string, string> = {}) {
-      const response = await ask()('POST', '/oauth/device_authorization', { form: {}, headers });
-      assert.equal(response.status, 200, response.text);
-      return response.json() as { device_code: string; user_code: string; verification_uri_complete: string };
-    },
-    /** Confirms a code as a person does; the cookie and the state the browser then has. */
-    async leave(user_code: string) {
-      const form = { user_code, action: 'approve' };
-      const response = await ask()('POST', '/device', { form, headers: SAME_ORIGIN });
-      assert.equal(response.status, 303, response.text);
-      const location = new URL(String(response.headers.location));
-      return { response, location, cookie: cookieOf(response), state: String(location.searchParams.get('state')) };
-    },
-    /** Comes back from the identity provider. */
-    comeBack: ({ cookie, state }: { cookie: string; state: string }) =>
-      ask()('GET', `/oauth/callback?code=code-1&state=${state}`, { headers: { cookie } }),
-    poll: (device_code: string) =>
-      ask()('POST', '/oauth/token', { form: { grant_type: DEVICE_GRANT, device_code, client_id: 'anything' } }),
+/** An identity provider that has a problem. */
+export const fails =
+  (problem: ProviderError['problem'], words = 'the token endpoint was not nice', more?: { grant: ProviderGrant }) =>
+  () => {
+    throw new ProviderError(problem, words, more);
   };
+
+/** Serves the routes for the tests of a file, afresh for each test; what a program and a browser do there, step by step. */
+export function useSignIn(config = signInConfig()) {
+  let current: Router;
+  let served: Awaited<ReturnType<typeof serve>>;
+  let store: TestStore;
+  const backstage = createBackstage();
+  useTestStore((opened) => {
+    store = opened;
+  });
+  before(async () => {
+    const router = Router();
+    router.use((req, res, next) => current(req, res, next));
+    served = await serve(router);
+  });
+  after(() => served.close());
+  beforeEach(async () => {
+    await store.database.knex.raw('truncate attempts, device_grants, principals cascade');
+    current = createRoutes(config, Object.assign(backstage, createBackstage()), store);
+  });
+  /** The rows of a table. */
+  const rows = (table: string) => store.database.knex(table).select();
+  const ask = askAt(() => served.url);
+  /** Begins a sign-in as a program does. */
+  const begin = async (headers: Record<string, string> = {}) => {
+    const response = await ask('POST', '/oauth/device_authorization', { form: {}, headers });
+    assert.equal(response.status, 200, response.text);
+    return response.json() as { device_code: string; user_code: string; verification_uri_complete: string };
+  };
+  /** Looks at the page of a code, as it is typed into the address. */
+  const see = (user_code: string, headers = {}) => ask('GET', `/device?user_code=${user_code}`, { headers });
+  /** Sends the form of that page. */
+  const answer = (user_code: string, action = 'approve', headers: Record<string, string> = SAME_ORIGIN) =>
+    ask('POST', '/device', { form: { user_code, action }, headers });
+  /** Confirms a code as a person does; the cookie and the state the browser then has. */
+  const leave = async (user_code: string) => {
+    const response = await answer(user_code);
+    assert.equal(response.status, 303, response.text);
+    const location = new URL(String(response.headers.location));
+    return { response, location, cookie: cookieOf(response), state: String(location.searchParams.get('state')) };
+  };
+  /** A sign-in whose person is at the identity provider. */
+  const away = async () => {
+    const begun = await begin();
+    return { ...begun, ...(await leave(begun.user_code)) };
+  };
+  /** Comes back from the identity provider. */
+  const comeBack = ({ cookie, state }: { cookie: string; state: string }, more = '', headers = {}) =>
+    ask('GET', `/oauth/callback?code=code-1&state=${state}${more}`, { headers: { cookie, ...headers } });
+  const token = (form: Record<string, string>) => ask('POST', '/oauth/token', { form });
+  const poll = (device_code: string) => token({ grant_type: DEVICE_GRANT, device_code, client_id: 'anything' });
+  const renew = (refresh_token: string) => token({ grant_type: 'refresh_token', refresh_token });
+  /** Signs Anna in. */
+  const signIn = async () => {
+    const begun = await away();
+    await comeBack(begun);
+    return (await poll(begun.device_code)).json() as { access_token: string; refresh_token: string };
+  };
+  const url = () => served.url;
+  return { url, backstage, rows, ask, begin, see, answer, leave, away, comeBack, token, poll, renew, signIn };
+}
+
+/** Asserts an OAuth error as RFC 6749 has it. */
+export function assertError(answer: Awaited<ReturnType<Ask>>, status: number, error: string, words = /./) {
+  assert.equal(answer.status, status, answer.text);
+  assert.equal(answer.headers['content-type'], 'application/json');
+  assert.equal(answer.headers['cache-control'], 'no-store');
+  assert.equal(answer.json().error, error);
+  // The characters that RFC 6749 allows in it.
+  assert.match(answer.json().error_description, /^[ -!#-[\]-~]+$/);
+  assert.match(answer.json().error_description, words);
 }
 
 /** Asserts that a page is shown, and what it says. */

@@ -1,14 +1,10 @@
 /** What telemetry is told of sign-ins: each step, how it ended and why, and never who it was. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ProviderError } from '../../../engine/identity/provider/provider.ts';
 import { REQUEST_ID_HEADER } from '../../../engine/run/headers.ts';
-import { ANNA, type Ask, type Backstage, SAME_ORIGIN, signInSteps, useSignIn } from './support.ts';
+import { ANNA, fails, useSignIn } from './support.ts';
 
-let ask: Ask;
-let backstage: Backstage;
-useSignIn((opened) => ({ ask, backstage } = opened));
-const steps = signInSteps(() => ask);
+const { ask, backstage, begin, answer, away, comeBack, poll, token, renew, signIn } = useSignIn();
 
 /** Kind, outcome and reason of what was told since the last call. */
 function told(): (readonly [string, unknown, string | undefined])[] {
@@ -17,39 +13,13 @@ function told(): (readonly [string, unknown, string | undefined])[] {
     .map(({ name, attributes, error_type }) => [name, attributes[`${name}.outcome`], error_type] as const);
 }
 
-const renew = (refresh_token: string) =>
-  ask('POST', '/oauth/token', { form: { grant_type: 'refresh_token', refresh_token } });
-
-async function signIn() {
-  const begun = await steps.begin();
-  await steps.comeBack(await steps.leave(begun.user_code));
-  return (await steps.poll(begun.device_code)).json() as { access_token: string; refresh_token: string };
-}
-
 describe('telemetry is told', () => {
-  it('of a sign-in that works, a renewal and a sign-out', async () => {
-    const begun = await steps.begin();
-    assert.equal((await steps.poll(begun.device_code)).json().error, 'authorization_pending');
-    await steps.comeBack(await steps.leave(begun.user_code));
-    const { refresh_token } = (await steps.poll(begun.device_code)).json();
-    const renewed = (await renew(refresh_token)).json();
-    await ask('POST', '/oauth/revoke', { form: { token: renewed.refresh_token } });
-    assert.deepEqual(told(), [
-      ['gateway.sign_in', 'begun', undefined],
-      ['gateway.sign_in', 'approved', undefined],
-      ['gateway.session', 'began', undefined],
-      ['gateway.session', 'renewed', undefined],
-      ['gateway.session', 'ended', undefined],
-    ]);
-  });
-
   it('of somebody who is refused, with the reason, and of somebody who declines', async () => {
     backstage.admit = () => ({ refused: 'group', message: 'You are in no group.', detail: 'none came' });
-    const begun = await steps.begin();
-    await steps.comeBack(await steps.leave(begun.user_code));
-    await steps.poll(begun.device_code);
-    const other = await steps.begin();
-    await ask('POST', '/device', { form: { user_code: other.user_code, action: 'deny' }, headers: SAME_ORIGIN });
+    const mine = await away();
+    await comeBack(mine);
+    await poll(mine.device_code);
+    await answer((await begin()).user_code, 'deny');
     assert.deepEqual(told(), [
       ['gateway.sign_in', 'begun', undefined],
       ['gateway.sign_in', 'refused', 'group'],
@@ -66,13 +36,10 @@ describe('telemetry is told', () => {
   ] as const;
   for (const [problem, outcome, reason] of TROUBLE) {
     it(`of an identity provider whose problem is "${problem}"`, async () => {
-      const { user_code } = await steps.begin();
-      const away = await steps.leave(user_code);
+      const mine = await away();
       told();
-      backstage.provider.identify = () => {
-        throw new ProviderError(problem, 'it said: s3cret-of-the-provider');
-      };
-      await steps.comeBack(away);
+      backstage.provider.identify = fails(problem, 'it said: s3cret-of-the-provider');
+      await comeBack(mine);
       const operations = JSON.stringify(backstage.operations);
       assert.deepEqual(told(), [['gateway.sign_in', outcome, reason]]);
       assert.doesNotMatch(operations, /s3cret/);
@@ -82,13 +49,12 @@ describe('telemetry is told', () => {
   it('of a renewal that comes to nothing, with the reason', async () => {
     const { refresh_token } = await signIn();
     told();
-    backstage.provider.recheck = () => {
-      throw new ProviderError('unavailable', 'away');
-    };
+    backstage.provider.recheck = fails('unavailable');
     assert.equal((await renew(refresh_token)).status, 503);
     backstage.refresh_outcome = 'expired';
     assert.equal((await renew(refresh_token)).status, 401);
     assert.equal((await renew('gwr_nonsense')).status, 401);
+    backstage.refresh_outcome = undefined;
     backstage.store_down = true;
     assert.equal((await renew(refresh_token)).status, 503);
     assert.deepEqual(told(), [
@@ -102,9 +68,7 @@ describe('telemetry is told', () => {
   it('of what the gateway changes by itself when the provider refuses a renewal', async () => {
     const { refresh_token } = await signIn();
     told();
-    backstage.provider.recheck = () => {
-      throw new ProviderError('refused', 'no');
-    };
+    backstage.provider.recheck = fails('refused');
     assert.equal((await renew(refresh_token)).status, 401);
     const [change] = backstage.operations;
     assert.deepEqual(change!.attributes, {
@@ -115,7 +79,7 @@ describe('telemetry is told', () => {
   });
 
   it('of forms that no client sends', async () => {
-    await ask('POST', '/oauth/token', { form: { grant_type: 'password' } });
+    await token({ grant_type: 'password' });
     await ask('GET', '/oauth/token');
     await ask('GET', '/oauth/callback?code=a&state=b');
     assert.deepEqual(told(), [
@@ -127,9 +91,9 @@ describe('telemetry is told', () => {
 
   it('the request it finds in the log, the trace of the caller, and nobody by name', async () => {
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
-    const answer = await ask('POST', '/oauth/device_authorization', { form: {}, headers: { traceparent } });
+    const { headers } = await ask('POST', '/oauth/device_authorization', { form: {}, headers: { traceparent } });
     const [operation] = backstage.operations;
-    assert.equal(operation!.attributes['gateway.request_id'], answer.headers[REQUEST_ID_HEADER]);
+    assert.equal(operation!.attributes['gateway.request_id'], headers[REQUEST_ID_HEADER]);
     assert.deepEqual(
       [operation!.trace?.trace_id, operation!.trace?.parent_span_id],
       ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331'],

@@ -4,13 +4,19 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import type { EffectivePolicy } from '../../../engine/contract/services.ts';
-import { createManagedPolicies } from '../../../engine/identity/policies/managed-policies.ts';
-import { policiesFor } from '../../../engine/identity/policies/policy.ts';
+import {
+  createManagedPolicies,
+  isDenyKey,
+  mergeSettings,
+  policiesFor,
+} from '../../../engine/identity/policies/managed-policies.ts';
+import { canonicalJson, checksumOf } from '../../../engine/kit/json/canonical.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { toValue } from '../../../engine/source/node.ts';
 import type { Policy } from '../../../engine/source/spec.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
 import { collectGarbage } from '../../support/heap.ts';
-import { policy } from './support/policies.ts';
+import { policy, settingsNode } from './support/policies.ts';
 
 function configured(managed: object = {}): GatewayConfig {
   return stageConfig({ policies: { managed: { enabled: true, directory: '/policies', ...managed } } });
@@ -43,21 +49,6 @@ describe('who gets which policy', () => {
     assert.deepEqual(service.of(person([], 'x@sub.partner.example'))?.names, ['standard']);
     assert.deepEqual(service.of(person([], 'a@partner.example@example.com'))?.names, ['standard']);
     assert.deepEqual(service.of(person([], ''))?.names, ['standard']);
-  });
-
-  it('tells why, in the same order', () => {
-    const why = policiesFor(configured({ default_policy: 'standard' }).policies?.managed, all, {
-      groups: ['b'],
-      email: 'x@partner.example',
-    });
-    assert.deepEqual(
-      why.map(({ policy: { name }, because }) => [name, because]),
-      [
-        ['standard', { by: 'default' }],
-        ['ant', { by: 'group', group: 'b' }],
-        ['zebra', { by: 'group', group: 'b' }],
-      ],
-    );
   });
 
   it('gives nothing to people whom no policy fits, and nothing at all when it is off', () => {
@@ -179,5 +170,105 @@ describe('the models a policy allows', () => {
     const catalog = createModelCatalog(config, open);
     const caller = { token_group: 'all', ...person() };
     assert.ok(catalog.all.every((model) => catalog.refusal(caller, model) === undefined));
+  });
+});
+
+const merge = (...all: object[]): unknown => toValue(all.map(settingsNode).reduce(mergeSettings));
+
+/** Any settings that could stand in a file, `__proto__` left out, which is a load error. */
+const anySettings = fc
+  .dictionary(
+    fc.string({ minLength: 1, maxLength: 4 }).filter((key) => key !== '__proto__'),
+    fc.jsonValue({ maxDepth: 3 }).filter((value) => !JSON.stringify(value).includes('__proto__')),
+    { maxKeys: 5 },
+  )
+  // What JSON can't say, such as -0, is not what this is about, and neither are keys that are empty.
+  .map((value) => JSON.parse(JSON.stringify(value)) as object)
+  .filter((value) => !JSON.stringify(value).includes('"":'));
+
+describe('laying settings over others', () => {
+  it('merges mappings key by key and replaces everything else', () => {
+    const base = { model: 'a', nested: { kept: 1, changed: [1, 2], deeper: { x: 1 } } };
+    const over = { model: 'b', nested: { changed: [3], deeper: { y: 2 } }, fresh: true };
+    assert.deepEqual(merge(base, over), {
+      model: 'b',
+      nested: { kept: 1, changed: [3], deeper: { x: 1, y: 2 } },
+      fresh: true,
+    });
+  });
+
+  it('replaces allow lists and unites deny lists, in order and without repetition', () => {
+    const base = { permissions: { allow: ['a', 'b'], deny: ['x', { tool: 'y' }] } };
+    const over = { permissions: { allow: ['c'], deny: ['z', 'x', { tool: 'y' }] } };
+    assert.deepEqual(merge(base, over), { permissions: { allow: ['c'], deny: ['x', { tool: 'y' }, 'z'] } });
+  });
+
+  it('lets a mapping that meets something else be replaced as a whole', () => {
+    assert.deepEqual(merge({ a: { b: 1 } }, { a: 2 }), { a: 2 });
+    assert.deepEqual(merge({ a: [1] }, { a: { b: 1 } }), { a: { b: 1 } });
+    assert.deepEqual(merge({ a: { b: 1 } }, { a: null }), { a: null });
+  });
+
+  it('knows deny lists by the first or last word of their key', () => {
+    const deny = ['deny', 'DENY', 'denied_tools', 'disallowedTools', 'blockedMarketplaces', 'deny-read', 'toolsDenied'];
+    for (const key of [...deny, 'disabledServers', 'forbidden', 'denyWrite', 'DENYList', 'hostDenylist', 'blocklist'])
+      assert.ok(isDenyKey(key), key);
+    for (const key of ['allow', 'unblocked', 'blocking', 'denying', 'enabled', 'denials', '', 'ask_denied_later'])
+      assert.ok(!isDenyKey(key), key);
+  });
+
+  it('never shrinks a deny list', () => {
+    const deny = fc.array(fc.oneof(fc.string(), fc.integer(), fc.record({ tool: fc.string() })), { maxLength: 5 });
+    fc.assert(
+      fc.property(fc.array(deny, { minLength: 1, maxLength: 4 }), (lists) => {
+        const all = lists.map((list) => ({ permissions: { deny: list } }));
+        const merged = merge(...all) as { permissions: { deny: unknown[] } };
+        const texts = merged.permissions.deny.map(canonicalJson);
+        for (const item of lists.flat()) assert.ok(texts.includes(canonicalJson(item)));
+      }),
+    );
+  });
+
+  it('gives whoever writes an allow list last the last word', () => {
+    const list = fc.array(fc.string(), { minLength: 1 });
+    fc.assert(
+      fc.property(fc.array(list, { minLength: 1, maxLength: 4 }), (lists) => {
+        const merged = merge(...lists.map((availableModels) => ({ availableModels })));
+        assert.deepEqual(merged, { availableModels: lists.at(-1) });
+      }),
+    );
+  });
+
+  it('changes nothing when settings are laid over themselves, or when either side is empty', () => {
+    fc.assert(
+      fc.property(anySettings, (settings) => {
+        const text = canonicalJson(settings);
+        assert.equal(canonicalJson(merge({}, settings)), text);
+        assert.equal(canonicalJson(merge(settings, {})), text);
+      }),
+    );
+  });
+});
+
+/** The same value with the keys of every mapping in the opposite order. */
+function reversed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(reversed);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .reverse()
+      .map(([key, member]) => [key, reversed(member)]),
+  );
+}
+
+describe('the checksum of settings', () => {
+  it('does not depend on the order of keys, in whichever file they stand', () => {
+    fc.assert(
+      fc.property(anySettings, anySettings, (base, over) => {
+        const straight = checksumOf(canonicalJson(merge(base, over)));
+        const other = checksumOf(canonicalJson(merge(reversed(base) as object, reversed(over) as object)));
+        assert.equal(straight, other);
+      }),
+    );
   });
 });

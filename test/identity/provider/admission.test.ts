@@ -9,7 +9,15 @@ import {
   mayStay,
   type Person,
 } from '../../../engine/identity/provider/admit.ts';
-import type { AdmissionProblem } from '../../../engine/identity/provider/claim-values.ts';
+import {
+  type AdmissionProblem,
+  completeClaims,
+  groupMisses,
+  isWithheld,
+  lookUpClaim,
+} from '../../../engine/identity/provider/claims.ts';
+import { issuerOf, redirectUriOf } from '../../../engine/identity/provider/provider.ts';
+import { askedScopes, type SignInScopes, scopeGaps } from '../../../engine/identity/provider/scopes.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 
 const CLAIMS = { iss: 'https://id.example.com', sub: 'anna-1', email: 'Anna@Example.com', email_verified: true };
@@ -352,4 +360,267 @@ test('whatever the claims are, the answer is a decision, and its person survives
       },
     ),
   );
+});
+
+const SENT = JSON.parse(`{
+  "groups": ["a", "b"],
+  "realm_access": { "roles": ["admin"], "": 7, "a/b": 8, "m~n": 9, "deep": [{ "x": null }] },
+  "https://example.com/groups": ["named"],
+  "constructor": "own",
+  "a.b": "dotted",
+  "__proto__": { "roles": ["sneaked in"] }
+}`) as Record<string, unknown>;
+
+describe('a claim is found', () => {
+  const found: [string, unknown][] = [
+    ['groups', ['a', 'b']],
+    ['https://example.com/groups', ['named']],
+    ['a.b', 'dotted'],
+    ['/groups/1', 'b'],
+    ['/realm_access/roles', ['admin']],
+    ['/realm_access/', 7],
+    ['/realm_access/a~1b', 8],
+    ['/realm_access/m~0n', 9],
+    ['/realm_access/deep/0/x', null],
+    ['/https:~1~1example.com~1groups/0', 'named'],
+    ['constructor', 'own'],
+    ['/__proto__/roles', ['sneaked in']],
+  ];
+  for (const [claim, value] of found) {
+    test(`by ${claim}`, () => assert.deepEqual(lookUpClaim(SENT, claim), value));
+  }
+});
+
+test('what is not there is not found, nor anything that every object has', () => {
+  const absent = [
+    'missing',
+    '/missing',
+    '/groups/2',
+    '/groups/01',
+    '/groups/-',
+    '/groups/length',
+    '/groups/0/0',
+    'a',
+    '/a.b/c',
+  ];
+  const inherited = [
+    'toString',
+    '/toString',
+    '/groups/map',
+    '/realm_access/constructor',
+    '/realm_access/__proto__',
+    'hasOwnProperty',
+  ];
+  for (const claim of [...absent, ...inherited, '/', '']) assert.equal(lookUpClaim(SENT, claim), undefined, claim);
+  assert.equal(lookUpClaim({}, '__proto__'), undefined);
+  assert.equal(lookUpClaim({}, 'constructor'), undefined);
+});
+
+test('every value of any JSON is found by its pointer, and looking never fails', () => {
+  const escaped = (step: string) => step.replaceAll('~', '~0').replaceAll('/', '~1');
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.string(), (claims, anything) => {
+      const visit = (value: unknown, pointer: string) => {
+        assert.deepEqual(lookUpClaim(claims, pointer), value);
+        if (typeof value !== 'object' || value === null) return;
+        for (const [step, inner] of Object.entries(value)) visit(inner, `${pointer}/${escaped(step)}`);
+      };
+      for (const [name, value] of Object.entries(claims)) visit(value, `/${escaped(name)}`);
+      lookUpClaim(claims, anything);
+    }),
+  );
+});
+
+test('a claim is withheld when the provider says where it is instead of what it is', () => {
+  const elsewhere = { _claim_names: { groups: 'src1' } };
+  assert.equal(isWithheld(elsewhere, 'groups'), true);
+  assert.equal(isWithheld(elsewhere, '/groups/0'), true);
+  assert.equal(isWithheld({ ...elsewhere, groups: [] }, 'groups'), false);
+  assert.equal(isWithheld(elsewhere, 'roles'), false);
+  assert.equal(isWithheld(elsewhere, 'toString'), false);
+  for (const _claim_names of [null, 'groups', ['groups'], 7])
+    assert.equal(isWithheld({ _claim_names }, 'groups'), false);
+});
+
+describe('claims are completed from the userinfo endpoint', () => {
+  const complete = (id_token: object, userinfo: object, lacking: string[]) =>
+    completeClaims(id_token as never, userinfo as never, lacking, 'email');
+
+  test('where the ID token has none', () => {
+    const claims = complete({ sub: 'a', email: 'x' }, { sub: 'a', email: 'y', groups: ['g'], name: 'n' }, ['groups']);
+    assert.deepEqual(claims, { sub: 'a', email: 'x', groups: ['g'], name: 'n' });
+  });
+
+  test('also within a claim that the ID token has in part, or as null', () => {
+    const userinfo = { realm_access: { roles: ['r'] }, groups: ['g'] };
+    const claims = complete({ realm_access: { other: 1 }, groups: null }, userinfo, ['/realm_access/roles', 'groups']);
+    assert.deepEqual(claims, userinfo);
+  });
+
+  test('with a verified address only from where that address stands', () => {
+    const verified = (id_token: object, userinfo: object, lacking: string[] = []) =>
+      complete(id_token, userinfo, lacking).email_verified;
+    assert.equal(verified({ email: 'x' }, { email: 'x', email_verified: true }), true);
+    assert.equal(verified({ email: 'x' }, { email: 'y', email_verified: true }), undefined);
+    assert.equal(verified({ email: 'x' }, { email_verified: true }), undefined);
+    assert.equal(verified({ email: 'x', email_verified: false }, { email: 'x', email_verified: true }), false);
+    assert.equal(verified({ email_verified: true }, { email: 'y' }, ['email']), undefined);
+    assert.equal(verified({ email_verified: true }, { email: 'y', email_verified: false }, ['email']), false);
+  });
+
+  test('without touching the prototype of anything', () => {
+    const claims = complete({}, JSON.parse('{"__proto__":{"groups":["admins"]}}'), ['groups', '__proto__']);
+    assert.equal(lookUpClaim(claims, 'groups'), undefined);
+    assert.equal(Object.getPrototypeOf(claims), Object.prototype);
+  });
+});
+
+const misses = (groups: unknown, allowed_groups: string[], more: { claims?: object; groups_claim?: string } = {}) =>
+  groupMisses(
+    { sub: 'dana', email: 'dana@example.com', ...(groups === undefined ? {} : { groups }), ...more.claims },
+    oidcConfig('https://id.example.com', {
+      allowed_groups,
+      ...(more.groups_claim === undefined ? {} : { groups_claim: more.groups_claim }),
+    }),
+  );
+
+test('what came nearly as expected comes first, and it is said what is different', () => {
+  const cases: [string, string, RegExp][] = [
+    [
+      '/engineering',
+      'engineering',
+      /^\/engineering came, and engineering is expected: the provider sends the full path/,
+    ],
+    ['/company/engineering', 'engineering', /sends the full path/],
+    ['engineering', '/engineering', /sends the name alone/],
+    ['Engineering', 'engineering', /capitals count/],
+    ['Model Users', 'model-users', /to the letter/],
+    ['cn=engineering,ou=groups,dc=example,dc=com', 'engineering', /writes more around the name/],
+    ['engineering@example.com', 'engineering', /writes more around the name/],
+    ['EXAMPLE\\engineering', 'engineering', /writes more around the name/],
+    ['enginering', 'engineering', /mistyped/],
+  ];
+  for (const [came, expected, hint] of cases) {
+    const found = misses(['staff', 'everybody', came], [expected, 'research']);
+    assert.equal(found.came[0], came);
+    assert.deepEqual(found.came.slice(1), ['staff', 'everybody']);
+    assert.deepEqual(found.expected, [expected, 'research']);
+    assert.match(found.hints[0] ?? '', hint, came);
+  }
+});
+
+test('groups in another claim, identifiers for names and no groups at all are told apart', () => {
+  const roles = { realm_access: { roles: ['offline_access', 'engineering'] } };
+  assert.match(
+    misses(undefined, ['engineering'], { claims: roles }).hints[0] ?? '',
+    /the claim \/realm_access\/roles lists one .* set auth\.oidc\.groups_claim to \/realm_access\/roles/,
+  );
+  const ids = misses(['aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee'], ['engineering']);
+  assert.match(ids.hints[0] ?? '', /sends identifiers of groups/);
+  const none = misses(undefined, ['engineering']);
+  assert.match(none.hints[0] ?? '', /no group came in the claim groups .* the claims that came are sub, email/);
+  assert.ok(!JSON.stringify(none).includes('dana@example.com'), 'only names of claims');
+  assert.deepEqual(misses(['staff'], ['research']).hints, []);
+  for (const text of ['staff,engineering', 'staff engineering', '[staff, engineering]', '["staff","engineering"]']) {
+    assert.match(misses(text, ['engineering']).hints[0] ?? '', /^one text came with engineering in it/);
+  }
+  assert.deepEqual(misses({ staff: {}, engineering: null }, ['engineering']).came, ['staff']);
+});
+
+test('however much a provider sends, little of it is kept', () => {
+  const many = Array.from({ length: 5000 }, (_, n) => `/group-${n}/${'x'.repeat(500)}`);
+  const found = misses(many, ['engineering', ...many.map((name) => name.toUpperCase()).slice(0, 100)]);
+  assert.ok(JSON.stringify(found).length < 10_000);
+});
+
+const at = (public_url: string) => ({ server: { public_url } }) as Parameters<typeof issuerOf>[0];
+
+test('the issuer is the public URL as it is written, without a slash at its end', () => {
+  assert.equal(issuerOf(at('https://gateway.example.com/')), 'https://gateway.example.com');
+  assert.equal(issuerOf(at('https://example.com/gateway//')), 'https://example.com/gateway');
+});
+
+test('the redirect URI is the same text wherever it is sent, however the public URL is written', () => {
+  const expected = 'https://gateway.example.com/base/oauth/callback';
+  for (const url of ['https://gateway.example.com/base', 'https://Gateway.Example.com:443/base/']) {
+    assert.equal(redirectUriOf(at(url)), expected);
+    // Whoever parses it and writes it again sends no other.
+    assert.equal(new URL(redirectUriOf(at(url))).href, expected);
+  }
+});
+
+const ISSUER = 'https://id.example.com';
+const STANDARD = ['openid', 'profile', 'email'];
+
+/** What providers list, what is asked for and which claim is wanted; then what is missing. */
+const CASES: readonly [
+  provider: string,
+  listed: readonly string[] | undefined,
+  oidc: Partial<OidcConfig>,
+  gaps: readonly string[],
+][] = [
+  ['Dex, Okta, Authelia, Pocket ID', [...STANDARD, 'groups', 'offline_access'], {}, ['certain groups']],
+  ['the same, asked for', [...STANDARD, 'groups'], { scopes: [...STANDARD, 'groups'] }, []],
+  ['Entra ID, Google', STANDARD, {}, []],
+  ['Kanidm, groups by name', [...STANDARD, 'groups', 'groups_name'], { scopes: [...STANDARD, 'groups_name'] }, []],
+  ['Kanidm, only groups by name', [...STANDARD, 'groups_name', 'groups_spn'], {}, ['likely groups_name, groups_spn']],
+  ['Keycloak', [...STANDARD, 'roles', 'web-origins', 'microprofile-jwt', 'acr'], {}, ['likely roles']],
+  ['Keycloak, roles', [...STANDARD, 'roles'], { groups_claim: '/realm_access/roles' }, ['likely roles']],
+  ['GitLab', [...STANDARD, 'read_user', 'api', 'create_runner', 'k8s_proxy', 'admin_mode'], {}, []],
+  [
+    'ZITADEL, listing the scope of its claim',
+    [...STANDARD, 'urn:zitadel:iam:org:project:roles'],
+    { groups_claim: 'urn:zitadel:iam:org:project:roles' },
+    ['certain urn:zitadel:iam:org:project:roles'],
+  ],
+  ['Auth0, with scopes named as claims', [...STANDARD, 'email_verified', 'name'], {}, []],
+  ['no address', STANDARD, { scopes: ['openid'] }, ['certain email']],
+  ['no list of scopes', undefined, { scopes: ['openid'] }, ['certain email']],
+  ['no list of scopes, and the usual ones', undefined, {}, []],
+  [
+    'another claim of the address',
+    STANDARD,
+    { scopes: ['openid', 'email'], email_claim: 'preferred_username' },
+    ['certain profile'],
+  ],
+  ['a claim of teams', [...STANDARD, 'department'], { team_claim: '/department/name' }, ['certain department']],
+];
+
+describe('claims that do not come for want of a scope', () => {
+  for (const [provider, listed, oidc, expected] of CASES) {
+    test(provider, () => {
+      const config = oidcConfig(ISSUER, oidc);
+      const gaps = scopeGaps(config, { asked: askedScopes(config, listed), listed });
+      const found = gaps.map(({ kind, hint }) => `${kind} ${/the scopes? (.*?), (?:which|not)/.exec(hint)?.[1]}`);
+      assert.deepEqual(found, expected);
+      for (const { hint } of gaps) assert.match(hint, /set auth\.oidc\.scopes to \[openid, [^\]]+\]$/);
+    });
+  }
+
+  test('are told in refusals, also where the provider did not grant the scope, and only of claims that did not come', () => {
+    const asked = [...STANDARD, 'groups'];
+    const claims = { iss: ISSUER, sub: 'anna-1', email: 'anna@example.com', email_verified: true };
+    const detailOf = (scopes: SignInScopes, more: object = {}) => {
+      const oidc = oidcConfig(ISSUER, { allowed_groups: ['engineering'], scopes: asked });
+      const admission = admit({ ...claims, ...more }, { teams: [], projects: [], oidc }, scopes);
+      return 'detail' in admission ? admission.detail : '';
+    };
+    const kept_back = { asked, listed: asked, granted: STANDARD };
+    assert.match(
+      detailOf(kept_back),
+      /; the provider did not grant the scope groups, which brings .*: allow the client/,
+    );
+    assert.doesNotMatch(detailOf({ asked, listed: asked, granted: asked }), /scope/);
+    assert.doesNotMatch(detailOf({ asked, listed: asked }), /scope/);
+    assert.doesNotMatch(detailOf(kept_back, { groups: ['marketing'] }), /scope/);
+    const unverified = { asked: ['openid'], listed: STANDARD };
+    assert.match(
+      detailOf(unverified, { email_verified: undefined }),
+      /lists the scope email, which brings the claims email, email_verified/,
+    );
+    assert.match(
+      detailOf(unverified, { email: undefined }),
+      /let the identity provider send it; the provider lists the scope email/,
+    );
+  });
 });

@@ -13,10 +13,20 @@ import {
 
 const CALLBACK = new URL(`${REDIRECT_URI}?code=code-of-this-attempt&state=${ATTEMPT.state}`);
 
-async function setUp(t: TestContext, changes: Parameters<typeof makeProvider>[1] = {}) {
+const GRANT = { subject: 'anna', refresh_token: 'refresh-token-1' };
+
+async function setUp(t: TestContext, changes: Parameters<typeof makeProvider>[1] = {}, secret?: string) {
   const scripted = await startScriptedProvider(t);
-  const made = makeProvider(scripted.issuer, changes);
-  return { scripted, ...made, identify: () => made.provider.identify(CALLBACK, ATTEMPT) };
+  const made = makeProvider(scripted.issuer, changes, secret);
+  const refuse = (status: number, body: object | string, headers: Record<string, string> = {}) => {
+    scripted.token = (_req, res) => {
+      if (typeof body === 'object') return answerJson(res, status, body, headers);
+      res.writeHead(status, { 'content-type': 'text/html', ...headers });
+      res.end(body);
+    };
+  };
+  const count = (path: string) => scripted.requests.filter((each) => each === path).length;
+  return { scripted, ...made, refuse, count, identify: () => made.provider.identify(CALLBACK, ATTEMPT) };
 }
 
 async function refusal(promise: Promise<unknown>, problem: ProviderProblem, message: RegExp): Promise<ProviderError> {
@@ -88,13 +98,52 @@ describe('an ID token is refused', () => {
   });
 });
 
-describe('new signing keys', () => {
-  test('are not asked for each time', async (t) => {
+describe('a provider that takes new signing keys within a minute', () => {
+  for (const kid of ['key-2', 'key-1']) {
+    test(`costs nobody a sign-in or a renewal, ${kid === 'key-1' ? 'even if the new key is named as the old' : 'whatever its name'}`, async (t) => {
+      const { scripted, provider, identify, count } = await setUp(t);
+      scripted.token = tokens(await scripted.sign(scripted.claims()));
+      await identify();
+      await scripted.rotateKey(kid);
+      scripted.token = tokens(await scripted.sign(scripted.claims()));
+      assert.equal((await identify()).claims.sub, 'anna');
+      assert.deepEqual([count('/token'), count('/jwks')], [2, 2], 'a code is redeemed once');
+      await scripted.rotateKey(kid === 'key-1' ? kid : 'key-3');
+      scripted.token = tokens(await scripted.sign(scripted.claims()), { refresh_token: 'refresh-token-2' });
+      const { grant } = await provider.recheck(GRANT);
+      assert.equal(grant.refresh_token, 'refresh-token-2');
+      assert.deepEqual([count('/token'), count('/jwks')], [3, 3]);
+    });
+  }
+
+  test('and signs with keys it does not publish is asked for them some times a minute, not for each sign-in', async (t) => {
+    const { scripted, identify, clock, count } = await setUp(t);
+    scripted.token = tokens(await scripted.sign(scripted.claims()));
+    await identify();
+    for (let attempt = 0; attempt < 30; attempt++) {
+      scripted.token = tokens(await scripted.forge(scripted.claims(), { kid: `made-up-${attempt}` }));
+      await fails(identify(), 'invalid', /no applicable keys/);
+    }
+    assert.equal(count('/jwks'), 1 + 6);
+    scripted.token = tokens(await scripted.sign(scripted.claims()));
+    assert.equal((await identify()).claims.sub, 'anna', 'good keys are still known');
+    assert.equal(count('/jwks'), 1 + 6);
+    clock.advance(10_000);
+    await scripted.rotateKey('key-2');
+    scripted.token = tokens(await scripted.sign(scripted.claims()));
+    assert.equal((await identify()).claims.sub, 'anna');
+  });
+
+  test('and cannot be asked for them leaves the old ones good', async (t) => {
     const { scripted, identify } = await setUp(t);
-    scripted.token = tokens(await scripted.sign(scripted.claims({ email_verified: true })));
+    const good = tokens(await scripted.sign(scripted.claims()));
+    scripted.token = good;
     await identify();
-    await identify();
-    assert.deepEqual(scripted.requests, ['/.well-known/openid-configuration', '/token', '/jwks', '/token']);
+    scripted.token = tokens(await scripted.forge(scripted.claims(), { kid: 'key-9' }));
+    scripted.jwks = (_req, res) => void res.socket?.destroy();
+    await fails(identify(), 'unavailable', /jwks/);
+    scripted.token = good;
+    assert.equal((await identify()).claims.sub, 'anna');
   });
 });
 
@@ -144,20 +193,6 @@ describe('the token endpoint', () => {
     assert.doesNotMatch(message, /\p{Cc}/u);
   });
 
-  test('that refuses the client is a matter for the operator', async (t) => {
-    const { scripted, identify } = await setUp(t);
-    scripted.token = (_req, res) => answerJson(res, 400, { error: 'invalid_client' });
-    await refusal(identify(), 'invalid', /invalid_client/);
-    scripted.token = (_req, res) =>
-      answerJson(res, 401, { error: 'invalid_client' }, { 'www-authenticate': 'Basic realm="x"' });
-    await refusal(identify(), 'invalid', /invalid_client; check auth\.oidc\.client_id/);
-    scripted.token = (_req, res) => {
-      res.writeHead(401, { 'www-authenticate': 'Basic realm="x"' });
-      res.end();
-    };
-    await refusal(identify(), 'invalid', /does not accept the client id, secret or key/);
-  });
-
   test('is given up when its answer is endless', async (t) => {
     const { scripted, identify } = await setUp(t);
     scripted.token = (_req, res) => {
@@ -203,14 +238,13 @@ describe('the userinfo endpoint', () => {
   test('that only has to say whether the address is verified may be missing or say no, but not be silent', async (t) => {
     const { scripted, identify, provider } = await setUp(t, { email_verification: 'if_stated' });
     scripted.token = tokens(await scripted.sign(scripted.claims()), { refresh_token: 'refresh-token-2' });
-    const grant = { subject: 'anna', refresh_token: 'refresh-token-1' };
     scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
-    for (const { claims } of [await identify(), await provider.recheck(grant)]) {
+    for (const { claims } of [await identify(), await provider.recheck(GRANT)]) {
       assert.deepEqual([claims.email, 'email_verified' in claims], ['anna@example.com', false]);
     }
     scripted.userinfo = (_req, res) => answerJson(res, 503, {});
     await refusal(identify(), 'unavailable', /userinfo.*HTTP 503/);
-    assert.equal((await refusal(provider.recheck(grant), 'unavailable', /./)).grant?.refresh_token, 'refresh-token-2');
+    assert.equal((await refusal(provider.recheck(GRANT), 'unavailable', /./)).grant?.refresh_token, 'refresh-token-2');
     scripted.userinfo = { sub: 'ben', email: 'anna@example.com', email_verified: true };
     await refusal(identify(), 'invalid', /"sub"/);
     scripted.metadata = { userinfo_endpoint: undefined };
@@ -249,8 +283,6 @@ describe('the userinfo endpoint', () => {
 });
 
 describe('a refresh', () => {
-  const GRANT = { subject: 'anna', refresh_token: 'refresh-token-1' };
-
   test('that brings the ID token of somebody else is refused', async (t) => {
     const { scripted, provider } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims({ sub: 'ben' })));
@@ -342,6 +374,117 @@ describe('the discovery document is refused', () => {
     const { scripted, provider } = await setUp(t);
     scripted.metadata = { authorization_endpoint: undefined };
     await refusal(provider.authorizationUrl(ATTEMPT), 'invalid', /authorization_endpoint/);
+  });
+});
+
+test('client id and secret stay as they are in the header, but for what a form could not hold', async (t) => {
+  const seen: string[] = [];
+  const cases: [string, string, string][] = [
+    ['model-gateway', "kept.as_it-is~!*'()", "model-gateway:kept.as_it-is~!*'()"],
+    ['my gateway', 'a:b+c/d=e%f&g', 'my+gateway:a%3Ab%2Bc%2Fd%3De%25f%26g'],
+    ['gatewäy', 'sécret', 'gatew%C3%A4y:s%C3%A9cret'],
+  ];
+  for (const [client_id, secret] of cases) {
+    const { scripted, identify } = await setUp(t, { client_id }, secret);
+    const good = tokens(await scripted.sign(scripted.claims({ aud: client_id })));
+    scripted.token = (req, res) => {
+      const [scheme, credentials = ''] = (req.headers.authorization ?? '').split(' ');
+      assert.equal(scheme, 'Basic');
+      seen.push(Buffer.from(credentials, 'base64').toString());
+      answerJson(res, 200, good);
+    };
+    await identify();
+  }
+  assert.deepEqual(
+    seen,
+    cases.map(([, , sent]) => sent),
+  );
+});
+
+describe('a no of the token endpoint to the gateway says what to look at', () => {
+  const cases: [string, number, string, RegExp][] = [
+    [
+      'a wrong id or secret',
+      401,
+      'invalid_client',
+      /check auth\.oidc\.client_id \(gateway\) and the secret in OIDC_CLIENT_SECRET/,
+    ],
+    [
+      'a secret it wants in another way',
+      401,
+      'invalid_client',
+      /set auth\.oidc\.token_endpoint_auth_method to client_secret_post/,
+    ],
+    [
+      'a wrong secret, as Keycloak has it',
+      401,
+      'unauthorized_client',
+      /secret in OIDC_CLIENT_SECRET is wrong.*or.*may not use this grant type/,
+    ],
+    [
+      'a code for another redirect URI',
+      400,
+      'invalid_grant',
+      /another redirect URI than http:\/\/127\.0\.0\.1:9\/oauth\/callback/,
+    ],
+    ['a redirect URI it does not know', 400, 'invalid_request', /redirect URI http:.* is registered there/],
+  ];
+  for (const [name, status, error, message] of cases) {
+    test(`after ${name}`, async (t) => {
+      const { identify, refuse } = await setUp(t);
+      refuse(status, { error }, { 'www-authenticate': 'Basic realm="id"' });
+      const failure = await fails(identify(), 'invalid', message);
+      assert.ok(!failure.message.includes(SECRET));
+      assert.equal(failure.error, error);
+    });
+  }
+
+  test('and names the way that is not in use', async (t) => {
+    const { identify, refuse } = await setUp(t, { token_endpoint_auth_method: 'client_secret_post' });
+    refuse(401, { error: 'invalid_client' });
+    await fails(identify(), 'invalid', /token_endpoint_auth_method to client_secret_basic/);
+  });
+});
+
+describe('a renewal that is refused without JSON', () => {
+  const page = '<html><h1>Error</h1></html>';
+  const bearer = { 'www-authenticate': 'Bearer error="invalid_token"' };
+  const basic = { 'www-authenticate': 'Basic realm="id"' };
+  const cases: [string, number, object | string, Record<string, string>, ProviderProblem][] = [
+    ['is a no to the person with 400 and a page', 400, page, {}, 'refused'],
+    ['is a no with 400 and nothing at all', 400, '', {}, 'refused'],
+    ['is a no with 401 and a page', 401, page, {}, 'refused'],
+    ['is a no with a challenge for another token', 401, page, bearer, 'refused'],
+    ['is a no with JSON of another kind', 400, { message: 'no such session' }, {}, 'refused'],
+    [
+      'is a no with the JSON of the standard under another content type',
+      400,
+      '{"error":"invalid_grant"}',
+      {},
+      'refused',
+    ],
+    ['is a no with that behind a challenge', 401, { error: 'invalid_grant' }, basic, 'refused'],
+    ['is about the gateway where the challenge is for its secret', 401, page, basic, 'invalid'],
+    ['is about the gateway where JSON says so', 400, '{"error":"invalid_client"}', {}, 'invalid'],
+    ['decides nothing with 403: a firewall answers so', 403, page, {}, 'invalid'],
+    ['decides nothing with 404', 404, page, {}, 'invalid'],
+    ['decides nothing with 429', 429, page, {}, 'unavailable'],
+    ['decides nothing with 502', 502, page, {}, 'unavailable'],
+    ['decides nothing with 200', 200, page, {}, 'invalid'],
+    ['decides nothing with a redirect', 302, page, { location: '/login' }, 'invalid'],
+  ];
+  for (const [name, status, body, headers, problem] of cases) {
+    test(name, async (t) => {
+      const { provider, refuse } = await setUp(t);
+      refuse(status, body, headers);
+      await fails(provider.recheck(GRANT), problem, /./);
+    });
+  }
+
+  test('says nothing about a person who is just signing in', async (t) => {
+    const { identify, refuse } = await setUp(t);
+    refuse(400, page);
+    await fails(identify(), 'invalid', /HTTP 400 and something else than JSON/);
   });
 });
 

@@ -2,12 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Log } from '../../../engine/api.ts';
-import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
-import { countedAddress } from '../../../engine/identity/sessions/counted-address.ts';
+import { countedAddress, createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
-import { times } from '../../support/times.ts';
 import { START } from './people.ts';
 
 let store: TestStore;
@@ -42,19 +40,6 @@ describe('attempts of one address', () => {
     assert.equal(await attempts.count('code_submission', '192.0.2.2'), undefined, 'so does another address');
   });
 
-  it('are let through again when the span is over, however many there were meanwhile', async () => {
-    const clock = frozenClock(START);
-    const attempts = open(clock);
-    const submit = () => attempts.count('code_submission', '192.0.2.10');
-    for (let tried = 0; tried < 20; tried++) await submit();
-    clock.advance(599_999);
-    assert.deepEqual(await submit(), { retry_after_seconds: 1 });
-    clock.advance(1);
-    assert.equal(await submit(), undefined);
-    assert.equal(await submit(), undefined);
-    assert.ok(await submit());
-  });
-
   it('leave one line in the log of each span in which there were too many', async () => {
     const clock = frozenClock(START);
     const lines: object[] = [];
@@ -78,22 +63,6 @@ describe('attempts of one address', () => {
     await submit();
     assert.ok(await submit());
     await attempts.forgive('code_submission', '192.0.2.99');
-  });
-
-  it('let exactly as many through when they come at one moment to several replicas', async () => {
-    const handles = [store.database, await store.another()];
-    let address = 0;
-    await fc.assert(
-      fc.asyncProperty(fc.integer({ min: 1, max: 12 }), async (count) => {
-        const from = `198.51.100.${++address}`;
-        const clock = frozenClock(START);
-        const counted = await Promise.all(
-          Array.from({ length: count }, (_, i) => open(clock, handles[i % 2]!).count('code_submission', from)),
-        );
-        assert.equal(counted.filter((refusal) => refusal === undefined).length, Math.min(count, 2));
-      }),
-      { numRuns: times(15) },
-    );
   });
 
   it('ask nobody to wait longer than the span, even when the clock was set back', async () => {
@@ -148,26 +117,6 @@ describe('what an address counts under', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.ipV6(), fc.ipV4()), (text) => assert.ok(countedAddress(text).length <= 64)),
     );
-  });
-});
-
-describe('a refused address', () => {
-  it('is not asked about again until the wait is over, or an attempt is forgiven', async () => {
-    const clock = frozenClock(START);
-    let asked = 0;
-    const query: Database['query'] = (...given) => {
-      asked++;
-      return store.database.query(...given);
-    };
-    const attempts = open(clock, { ...store.database, query });
-    const submit = () => attempts.count('code_submission', '192.0.2.70');
-    for (let tried = 0; tried < 30; tried++) await submit();
-    assert.equal(asked, limits.code_submissions + 1);
-    clock.advance(100_000);
-    assert.deepEqual(await submit(), { retry_after_seconds: 500 });
-    await attempts.forgive('code_submission', '192.0.2.70');
-    await attempts.forgive('code_submission', '192.0.2.70');
-    assert.equal(await submit(), undefined);
   });
 });
 

@@ -146,18 +146,3 @@ it('goes on with the other tables when one cannot be swept', async () => {
     assert.ok(swept.includes(`sweep_${table}`), table);
   await housekeeping.close();
 });
-
-it('does not mind a database that is away', async () => {
-  const housekeeping = startHousekeeping({
-    clock: frozenClock(START),
-    log: quietLog,
-    every: () => () => {},
-    database: {
-      async query() {
-        throw new Error('switched off by the test');
-      },
-    },
-  });
-  await housekeeping.sweep();
-  await housekeeping.close();
-});

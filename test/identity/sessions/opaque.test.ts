@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { createMarks } from '../../../engine/identity/sessions/marks.ts';
 import {
+  createMarks,
   hashSecret,
   isRefreshToken,
   isSecret,

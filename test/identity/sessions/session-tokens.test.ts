@@ -2,16 +2,18 @@ import assert from 'node:assert/strict';
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { decodeJwt, decodeProtectedHeader, SignJWT } from 'jose';
+import { CompactEncrypt, decodeJwt, decodeProtectedHeader, SignJWT } from 'jose';
 import type { Principal } from '../../../engine/api.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
+import { StartError } from '../../../engine/contract/start-error.ts';
+import { openWith, sealWith } from '../../../engine/identity/sessions/opaque.ts';
 import { createSessionKeys } from '../../../engine/identity/sessions/session-keys.ts';
 import { createSessionTokens, type Revocations } from '../../../engine/identity/sessions/session-tokens.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { quietLog } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
-import { authWith, configWith, secret } from './configuration.ts';
+import { authWith, configWith, SECRETS, secret } from './configuration.ts';
 import { START, somebody } from './people.ts';
 
 const ISSUER = 'https://gateway.example.com';
@@ -137,11 +139,6 @@ describe('verifying a session token', () => {
     assert.equal(tokens.verify(access_token), principal);
   });
 
-  it('works on every replica', async () => {
-    const { access_token } = await open().issue(session);
-    assert.equal((await open().verify(access_token)).email, person.email);
-  });
-
   it('decides about roles and the token group by the configuration in force', async () => {
     const { access_token } = await open().issue(session);
     const principalBy = (more: Parameters<typeof authWith>[0], groups?: GatewayConfig['token_groups']) =>
@@ -207,39 +204,6 @@ describe('verifying a session token', () => {
     assert.equal(code, 'credential_revoked');
     assert.match(message, new RegExp(`does not let ${person.email} in any more.*administrator`));
     assert.deepEqual(seen, [person], 'the whole person is judged');
-  });
-});
-
-describe('rotating the signing key', () => {
-  const after = (...previous: string[]) =>
-    open({
-      config: configWith(
-        authWith({
-          session: { signing_key_env: 'OTHER_KEY', previous_signing_keys: previous.map((key_env) => ({ key_env })) },
-        }),
-      ),
-    });
-
-  it('keeps tokens of a previous key good, and signs with the new one', async () => {
-    const { access_token } = await open().issue(session);
-    const tokens = after('SIGNING_KEY');
-    assert.equal((await tokens.verify(access_token)).email, person.email);
-    const { access_token: next } = await tokens.issue(session);
-    assert.notEqual(decodeProtectedHeader(next).kid, keys.current.id);
-    assert.equal((await refused(() => open().verify(next))).code, 'credential_invalid');
-  });
-
-  it('refuses tokens of a key that was removed', async () => {
-    const { access_token } = await open().issue(session);
-    const { code, message } = await refused(() => after().verify(access_token));
-    assert.equal(code, 'credential_invalid');
-    assert.match(message, /does not use any more\. Sign in again/);
-  });
-
-  it('opens what a previous key sealed', async () => {
-    const sealed = await open().seal({ state: 'x' }, 'sign-in-attempt');
-    assert.deepEqual(await after('SIGNING_KEY').open(sealed, 'sign-in-attempt'), { state: 'x' });
-    assert.equal(await after().open(sealed, 'sign-in-attempt'), undefined);
   });
 });
 
@@ -454,4 +418,140 @@ it('a token has one spelling: none that a decoder would take for the same is tak
   }
   assert.equal((await tokens.verify(access_token)).email, person.email);
   assert.equal(await tokens.sessionOf(access_token), 'ses_1');
+});
+
+type Session = Parameters<typeof authWith>[0] & {};
+
+const keysOf = (auth: Session = {}) => createSessionKeys(authWith(auth), secret, quietLog);
+const signedWith = (signing_key_env: string, ...previous: string[]) =>
+  keysOf({ session: { signing_key_env, previous_signing_keys: previous.map((key_env) => ({ key_env })) } });
+
+const { client_secret_env: _, ...oidc } = authWith().oidc;
+const BY_PRIVATE_KEY = { ...authWith(), oidc: { ...oidc, private_key_env: 'PRIVATE_KEY' } };
+
+/** The message of the StartError about a configuration, which must give no secret away. */
+function complaintAbout(auth: Session): string {
+  try {
+    keysOf(auth);
+  } catch (error) {
+    assert.ok(error instanceof StartError);
+    assert.equal(error.exit_code, 78);
+    for (const value of Object.values(SECRETS)) assert.ok(!error.message.includes(value));
+    return error.message;
+  }
+  return assert.fail('the keys were taken');
+}
+
+describe('the keys of sessions', () => {
+  it('are the same on every replica, and others for every secret and every use', () => {
+    const [first, second, other] = [signedWith('SIGNING_KEY'), signedWith('SIGNING_KEY'), signedWith('OTHER_KEY')];
+    assert.equal(first.current.id, second.current.id);
+    assert.deepEqual(first.current.derive('sign'), second.current.derive('sign'));
+    assert.equal(first.current.derive('sign').length, 32);
+    assert.notEqual(first.current.id, other.current.id);
+    assert.notDeepEqual(first.current.derive('sign'), other.current.derive('sign'));
+    assert.notDeepEqual(first.current.derive('sign'), first.current.derive('seal provider-grant'));
+  });
+
+  it('do not show the secret they are made of', () => {
+    const { current } = signedWith('SIGNING_KEY');
+    const text = Buffer.from(current.derive('sign')).toString('latin1') + current.id;
+    assert.ok(!text.includes(secret('SIGNING_KEY').slice(0, 8)));
+    assert.match(current.id, /^[\w-]{12}$/);
+  });
+
+  it('are made of the client secret or the private key where no signing key is named', () => {
+    const by_secret = keysOf();
+    const by_key = createSessionKeys(BY_PRIVATE_KEY, secret, quietLog);
+    assert.notEqual(by_secret.current.id, by_key.current.id);
+    assert.notEqual(by_secret.current.id, signedWith('SIGNING_KEY').current.id);
+  });
+
+  it('are the same for copies of a private key with other line ends', () => {
+    const windows = createSessionKeys(BY_PRIVATE_KEY, (name) => secret(name).replaceAll('\n', '\r\n'), quietLog);
+    assert.equal(windows.current.id, createSessionKeys(BY_PRIVATE_KEY, secret, quietLog).current.id);
+  });
+
+  it('count every previous key, and the current one as the one that signs', () => {
+    const keys = signedWith('SIGNING_KEY', 'OTHER_KEY', 'CLIENT_SECRET', 'SIGNING_KEY');
+    assert.equal(keys.all.size, 3);
+    assert.equal(keys.all.get(keys.current.id), keys.current);
+    assert.equal(keys.current.id, signedWith('SIGNING_KEY').current.id);
+  });
+
+  it('refuse a secret that is too short, by its variable and with a remedy', () => {
+    assert.match(
+      complaintAbout({ session: { signing_key_env: 'SHORT_KEY' } }),
+      /SHORT_KEY is too short .* at least 32 characters; make one with "openssl/,
+    );
+    assert.match(
+      complaintAbout({ session: { previous_signing_keys: [{ key_env: 'SHORT_CLIENT_SECRET' }] } }),
+      /SHORT_CLIENT_SECRET is too short .* auth\.session\.previous_signing_keys/,
+    );
+  });
+
+  it('are of this process alone where the client secret could be guessed from what it signs', () => {
+    const told: string[] = [];
+    const log = { warn: (fields: object, message: string) => void told.push(`${JSON.stringify(fields)} ${message}`) };
+    const auth = authWith({ oidc: { client_secret_env: 'SHORT_CLIENT_SECRET' } });
+    const [one, after_reload] = [createSessionKeys(auth, secret, log), createSessionKeys(auth, secret, log)];
+    assert.equal(one.current.id, after_reload.current.id);
+    assert.notEqual(one.current.id, keysOf().current.id);
+    assert.match(told[0]!, /SHORT_CLIENT_SECRET.*sessions end with this process.*auth\.session\.signing_key_env/);
+    assert.equal(told.length, 2);
+    assert.ok(!told.join().includes(SECRETS.SHORT_CLIENT_SECRET!));
+  });
+
+  it('take a client secret of any length where a signing key is named', () => {
+    const auth = { oidc: { client_secret_env: 'SHORT_CLIENT_SECRET' }, session: { signing_key_env: 'SIGNING_KEY' } };
+    assert.equal(keysOf(auth).current.id, signedWith('SIGNING_KEY').current.id);
+  });
+});
+
+describe('a sealed value', () => {
+  const keys = signedWith('SIGNING_KEY');
+  const value = { refresh_token: 'provider-refresh-token', ünïcode: ['\u2028', { deep: null }] };
+
+  it('opens to what it was, and shows nothing of it meanwhile', async () => {
+    const sealed = await sealWith(keys, value, 'provider-grant');
+    assert.deepEqual(await openWith(keys, sealed, 'provider-grant'), value);
+    const shown = sealed.split('.').map((part) => Buffer.from(part, 'base64url').toString('latin1'));
+    assert.ok(shown.every((part) => !part.includes('provider')));
+    assert.notEqual(sealed, await sealWith(keys, value, 'provider-grant'));
+  });
+
+  it('opens with a previous key, and not with another one', async () => {
+    const sealed = await sealWith(keys, value, 'sign-in-attempt');
+    assert.deepEqual(await openWith(signedWith('OTHER_KEY', 'SIGNING_KEY'), sealed, 'sign-in-attempt'), value);
+    assert.equal(await openWith(signedWith('OTHER_KEY'), sealed, 'sign-in-attempt'), undefined);
+  });
+
+  it('does not open for another purpose', async () => {
+    const sealed = await sealWith(keys, value, 'sign-in-attempt');
+    assert.equal(await openWith(keys, sealed, 'provider-grant'), undefined);
+  });
+
+  it('does not open when anything of it was changed', async () => {
+    const sealed = await sealWith(keys, value, 'provider-grant');
+    const parts = sealed.split('.');
+    for (let index = 0; index < parts.length; index++) {
+      const part = parts[index]!;
+      const other = part[5] === 'A' ? 'B' : 'A';
+      const changed = parts.with(index, part === '' ? 'AAAA' : part.slice(0, 5) + other + part.slice(6)).join('.');
+      assert.equal(await openWith(keys, changed, 'provider-grant'), undefined, `part ${index}`);
+    }
+    for (const text of ['', '.', '....', 'a.b.c.d.e', '\0', sealed.slice(1), `${sealed}A`, 'A'.repeat(1e6)])
+      assert.equal(await openWith(keys, text, 'provider-grant'), undefined);
+  });
+
+  it('does not open when it was encrypted in another way than ours', async () => {
+    const key = keys.current.derive('seal provider-grant');
+    const plain = new TextEncoder().encode('{}');
+    const wrapped = await new CompactEncrypt(plain)
+      .setProtectedHeader({ alg: 'A256GCMKW', enc: 'A256GCM', kid: keys.current.id })
+      .encrypt(key);
+    assert.equal(await openWith(keys, wrapped, 'provider-grant'), undefined);
+    const nameless = await new CompactEncrypt(plain).setProtectedHeader({ alg: 'dir', enc: 'A256GCM' }).encrypt(key);
+    assert.equal(await openWith(keys, nameless, 'provider-grant'), undefined);
+  });
 });

@@ -1,16 +1,22 @@
 import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
-import { openSightings } from '../../../engine/identity/sessions/sightings.ts';
+import { StageError } from '../../../engine/contract/errors.ts';
+import type { Person } from '../../../engine/identity/provider/admit.ts';
+import { type ClaimProblem, claimProblem, rebindPerson } from '../../../engine/identity/sessions/bindings.ts';
+import { makeSecret } from '../../../engine/identity/sessions/opaque.ts';
+import { createSessions, openRevocations, openSightings } from '../../../engine/identity/sessions/sessions.ts';
+import { TOKENS_CHANNEL } from '../../../engine/identity/tokens/token-format.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
-import { DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
+import { until } from '../../support/until.ts';
+import { approveSignIn, DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
 
 let store: TestStore;
-useTestStore((opened) => {
+const to_close = useTestStore((opened) => {
   store = opened;
 });
 
@@ -47,6 +53,271 @@ async function useToken(session_id: string, clock: Pick<FrozenClock, 'now'>) {
 const words = (results: readonly (object | string)[]) =>
   results.map((result) => (typeof result === 'string' ? result : 'finished')).sort();
 
+describe('beginning a sign-in', () => {
+  it('stores the hash of the device code and never the code', async () => {
+    const { device_code } = await open().grants.begin(DEVICE);
+    const rows = await store.database.query<{ text: string }>(
+      'test_grants',
+      'select g::text as text from device_grants g',
+      [],
+    );
+    assert.ok(rows.length > 0);
+    assert.ok(rows.every(({ text }) => !text.includes(device_code)));
+  });
+
+  it('takes another user code when somebody has the first', async () => {
+    const codes = ['BCDFGHJK', 'BCDFGHJK', 'LMNPQRST'];
+    const clock = frozenClock(START);
+    const grants = openGrantsAndForm({
+      database: store.database,
+      clock,
+      refresh_days: 30,
+      makeCode: () => codes.shift()!,
+    });
+    assert.equal((await grants.begin(DEVICE)).user_code, 'BCDF-GHJK');
+    assert.equal((await grants.begin(DEVICE)).user_code, 'LMNP-QRST');
+  });
+
+  it('gives up rather than look for a free code for ever', async () => {
+    const grants = openGrantsAndForm({
+      database: store.database,
+      clock: frozenClock(START),
+      refresh_days: 30,
+      makeCode: () => 'ZZZZZZZZ',
+    });
+    await grants.begin(DEVICE);
+    await assert.rejects(grants.begin(DEVICE), /5 user codes in a row were taken/);
+  });
+
+  it('keeps what PostgreSQL cannot store out of the way', async () => {
+    const { grants } = open();
+    const { user_code } = await grants.begin({ client: 'a\0b\ud800', client_address: '\0' });
+    assert.equal((await grants.enter(user_code))?.client, 'a\ufffdb\ufffd');
+  });
+});
+
+describe('finding a sign-in by its user code', () => {
+  it('takes the code in any case, with and without dash and spaces', async () => {
+    const { grants } = open();
+    const { user_code } = await grants.begin(DEVICE);
+    const letters = user_code.replace('-', '');
+    const typed = fc
+      .tuple(
+        ...[...letters].map((letter) =>
+          fc.constantFrom(letter, letter.toLowerCase(), ` ${letter}`, `${letter}–`, `${letter}-`),
+        ),
+      )
+      .map((parts) => parts.join(''));
+    await fc.assert(
+      fc.asyncProperty(typed, async (text) => {
+        const found = await grants.enter(text);
+        assert.equal(found?.user_code, user_code);
+        assert.equal(found?.client, DEVICE.client);
+        assert.equal(found?.expires_at.toISOString(), '2026-03-10T12:10:00.000Z');
+      }),
+      { numRuns: times(25) },
+    );
+  });
+
+  it('finds only sign-ins that still wait for somebody', async () => {
+    const clock = frozenClock(START);
+    const { grants } = open(clock);
+    const [denied, late] = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
+    assert.equal(await grants.deny((await grants.enter(denied.user_code))!.id), true);
+    assert.equal(await grants.enter(denied.user_code), undefined);
+    clock.advance(599_999);
+    assert.ok(await grants.enter(late.user_code));
+    clock.advance(1);
+    assert.equal(await grants.enter(late.user_code), undefined);
+  });
+});
+
+describe('the state a browser comes back with', () => {
+  it('leads to its sign-in once', async () => {
+    const { grants } = open();
+    const { user_code } = await grants.begin(DEVICE);
+    const { id } = (await grants.enter(user_code))!;
+    assert.equal(await grants.noteState(id, 'state-1'), true);
+    const others = [await store.another(), await store.another()].map(
+      (database) => open(frozenClock(START), database).grants,
+    );
+    const taken = await Promise.all([grants, ...others, ...others].map((each) => each.takeState('state-1')));
+    assert.deepEqual(
+      taken.flatMap((grant) => grant?.id ?? []),
+      [id],
+    );
+    assert.equal(await grants.takeState('state-1'), undefined);
+  });
+
+  it('is not taken for a sign-in that is decided, expired or unknown', async () => {
+    const clock = frozenClock(START);
+    const { grants } = open(clock);
+    const [denied, late] = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
+    const [denied_id, late_id] = [(await grants.enter(denied.user_code))!.id, (await grants.enter(late.user_code))!.id];
+    await grants.noteState(denied_id, 'state-of-denied');
+    await grants.noteState(late_id, 'state-of-late');
+    await grants.deny(denied_id);
+    assert.equal(await grants.takeState('state-of-denied'), undefined);
+    clock.advance(600_000);
+    assert.equal(await grants.takeState('state-of-late'), undefined);
+    assert.equal(await grants.noteState(late_id, 'again'), false);
+    assert.equal(await grants.noteState('dev_none', 'state'), false);
+    assert.equal(await grants.noteState("'; drop table principals; --\0", 'state'), false);
+  });
+});
+
+describe('a device that asks whether its sign-in is done', () => {
+  it('gets what was approved in the last second, and not much later', async () => {
+    const clock = frozenClock(START);
+    const { grants } = open(clock);
+    const begun = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
+    const ids = await Promise.all(begun.map(async ({ user_code }) => (await grants.enter(user_code))!.id));
+    clock.advance(599_000);
+    for (const id of ids) await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' });
+    clock.advance(5000);
+    assert.equal((await grants.poll(begun[0]!.device_code)).outcome, 'signed_in');
+    clock.advance(60_000);
+    assert.equal((await grants.poll(begun[1]!.device_code)).outcome, 'expired');
+  });
+
+  it('is not known by a code that nobody was given', async () => {
+    const { grants } = open();
+    for (const code of ['', '\0', 'A'.repeat(43), 'A'.repeat(1_000_000), "' or true"])
+      assert.equal((await grants.poll(code)).outcome, 'unknown');
+  });
+
+  it('gets a session of the person who approved, with what the identity provider gave', async () => {
+    const clock = frozenClock(START);
+    const { grants } = open(clock);
+    const person = somebody({ name: 'Alice', groups: ['b', 'a'], team: 'search', project: 'apollo' });
+    const polled = await grants.poll(await approveSignIn(grants, person, 'sealed-grant'));
+    assert.ok(polled.outcome === 'signed_in');
+    assert.match(polled.session.id, /^ses_[0-9a-f]{20}$/);
+    assert.match(polled.session.refresh_token, /^gwr_[\w-]{43}$/);
+    assert.deepEqual(polled.session.person, person);
+    const sessions = createSessions({ database: store.database, clock });
+    assert.deepEqual(await sessions.list({ user: person.email.toUpperCase() }), [
+      {
+        id: polled.session.id,
+        kind: 'client',
+        user: person.email,
+        ...DEVICE,
+        created_at: new Date(START),
+        checked_at: new Date(START),
+        seen_at: null,
+        expires_at: new Date('2026-04-09T12:00:00Z'),
+        revoked_at: null,
+        revoked_because: null,
+        refused_at: null,
+        refused_from: null,
+      },
+    ]);
+  });
+});
+
+describe('a device whose answer got lost', () => {
+  const hashOf = (text: string) => hash('sha256', text, 'buffer');
+  /** A sign-in that was collected, and how to ask again at another replica. */
+  async function collected() {
+    const clock = frozenClock(START);
+    const { grants } = open(clock);
+    const device_code = await approveSignIn(grants, somebody());
+    const first = await grants.poll(device_code);
+    assert.ok(first.outcome === 'signed_in');
+    const elsewhere = open(clock, await store.another()).grants;
+    const sessions = createSessions({ database: store.database, clock });
+    const statusOf = async () => (await sessions.list({ user: first.session.person.email, ended: true }))[0]!;
+    return { clock, device_code, session: first.session, sessions, again: () => elsewhere.poll(device_code), statusOf };
+  }
+
+  it('is given the same session at another replica for half a minute, also after its code has expired', async () => {
+    const { clock, session, sessions, again } = await collected();
+    clock.advance(29_999);
+    assert.deepEqual(await again(), { outcome: 'repeated', session });
+    assert.equal((await sessions.list({ user: session.person.email })).length, 1);
+    const late = frozenClock(START);
+    const { grants } = open(late);
+    const { device_code, user_code } = await grants.begin(DEVICE);
+    const { id } = (await grants.enter(user_code))!;
+    late.advance(599_999);
+    await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' });
+    late.advance(59_000);
+    assert.equal((await grants.poll(device_code)).outcome, 'signed_in');
+    late.advance(20_000);
+    assert.equal((await grants.poll(device_code)).outcome, 'repeated');
+  });
+
+  it('is refused after that, and the session ends once', async () => {
+    const { clock, session, sessions, again, statusOf } = await collected();
+    clock.advance(30_000);
+    assert.deepEqual(await again(), { outcome: 'used', session_id: session.id, ended: true });
+    assert.deepEqual(await again(), { outcome: 'used', session_id: session.id, ended: false });
+    assert.equal((await statusOf()).revoked_because, 'its device code was used again');
+    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'revoked');
+  });
+
+  it('is refused at once when the session was renewed meanwhile: the answer had arrived, and somebody else asks', async () => {
+    const { session, sessions, again, statusOf } = await collected();
+    const begun = await sessions.beginRefresh(sent(session.refresh_token));
+    assert.equal(begun.outcome, 'ready');
+    await sessions.finishRefresh(session.id, {
+      ...sent(session.refresh_token),
+      person: session.person,
+      sealed_grant: 'next',
+    });
+    assert.equal((await again()).outcome, 'used');
+    assert.notEqual((await statusOf()).revoked_at, null);
+  });
+
+  it('is the only one who can open what is kept for it', async () => {
+    const { device_code, session } = await collected();
+    const [row] = await store.database.query<{ text: string }>(
+      'test_collected',
+      'select g::text as text from device_grants g where device_code_hash = $1',
+      [hashOf(device_code)],
+    );
+    assert.ok(!row!.text.includes(session.refresh_token) && !row!.text.includes(device_code));
+    const stranger = open(frozenClock(START)).grants;
+    assert.equal((await stranger.poll(makeSecret())).outcome, 'unknown');
+  });
+});
+
+describe('approving and denying', () => {
+  it('is decided once, whoever comes first', async () => {
+    const other = open(frozenClock(START), await store.another()).grants;
+    for (let round = 0; round < 10; round++) {
+      const { grants } = open();
+      const { device_code, user_code } = await grants.begin(DEVICE);
+      const { id } = (await grants.enter(user_code))!;
+      const approval = { person: somebody(), sealed_grant: 'sealed' };
+      const [approved, denied] = await Promise.all([grants.approve(id, approval), other.deny(id)]);
+      assert.notEqual(approved, denied);
+      assert.equal((await grants.poll(device_code)).outcome, approved ? 'signed_in' : 'denied');
+    }
+  });
+
+  it('is too late for a sign-in that has expired', async () => {
+    const clock = frozenClock(START);
+    const { grants } = open(clock);
+    const { user_code } = await grants.begin(DEVICE);
+    const { id } = (await grants.enter(user_code))!;
+    clock.advance(600_000);
+    assert.equal(await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' }), false);
+    assert.equal(await grants.deny(id), false);
+  });
+
+  it('keeps no provider tokens of a sign-in that was collected', async () => {
+    const { grants } = open();
+    await grants.poll(await approveSignIn(grants, somebody({ email: 'collected@example.com' }), 'sealed-collected'));
+    const rows = await store.database.query(
+      'test_kept',
+      `select 1 from device_grants where sealed_grant = $1 or person->>'email' = $2`,
+      ['sealed-collected', 'collected@example.com'],
+    );
+    assert.deepEqual(rows, []);
+  });
+});
+
 describe('refreshing a session', () => {
   it('gives what the identity provider is asked with, and replaces the token', async () => {
     const clock = frozenClock(START);
@@ -74,18 +345,6 @@ describe('refreshing a session', () => {
     const [seen] = await gateway.sessions.list({ user: person.email });
     assert.equal(seen?.checked_at.toISOString(), '2026-03-10T13:00:00.000Z');
     assert.equal(seen?.expires_at.toISOString(), '2026-04-09T12:00:00.000Z', 'a session does not grow by refreshes');
-  });
-
-  it('stores hashes of refresh tokens and never the tokens', async () => {
-    const gateway = open();
-    const { refresh_token } = await signIn(gateway.grants, somebody());
-    const rows = await store.database.query<{ text: string }>(
-      'test_sessions',
-      'select s::text || t::text as text from sessions s join refresh_tokens t on t.session_id = s.id',
-      [],
-    );
-    assert.ok(rows.length > 0);
-    assert.ok(rows.every(({ text }) => !text.includes(refresh_token.slice(4))));
   });
 
   it('makes a second one wait while the first is under way, and ends nothing', async () => {
@@ -190,19 +449,6 @@ describe('refreshing a session', () => {
       { numRuns: times(15) },
     );
   });
-
-  it('begins once with one token, however many try at the same moment', async () => {
-    const handles = [store.database, await store.another()];
-    for (let round = 0; round < 10; round++) {
-      const gateways = handles.map((database) => open(frozenClock(START), database));
-      const { refresh_token } = await signIn(gateways[0]!.grants, somebody());
-      const begun = await Promise.all(
-        Array.from({ length: 8 }, (_, i) => gateways[i % 2]!.sessions.beginRefresh(sent(refresh_token))),
-      );
-      const outcomes = begun.map(({ outcome }) => outcome).sort();
-      assert.deepEqual(outcomes, [...Array<string>(7).fill('busy'), 'ready']);
-    }
-  });
 });
 
 describe('a refresh token that was replaced', () => {
@@ -232,29 +478,6 @@ describe('a refresh token that was replaced', () => {
     await renewed(gateway, first.refresh_token);
   });
 
-  it('goes on to be good while nothing shows that its successor arrived, which is then replaced as well', async () => {
-    const gateway = open();
-    const { refresh_token, id } = await signIn(gateway.grants, somebody());
-    // The session token of before is in use, and says nothing about what came later.
-    await useToken(id, gateway.clock);
-    gateway.clock.advance(60 * MINUTE);
-    const lost = [(await renewed(gateway, refresh_token)).refresh_token];
-    for (const hours of [1, 9]) {
-      gateway.clock.advance(hours * 60 * MINUTE);
-      const begun = await gateway.sessions.beginRefresh(sent(refresh_token));
-      assert.equal(begun.outcome, 'ready', 'the identity provider is asked again');
-      await gateway.sessions.abandonRefresh(id);
-      lost.push((await renewed(gateway, refresh_token)).refresh_token);
-    }
-    assert.equal(new Set(lost).size, 3);
-    await useToken(id, gateway.clock);
-    gateway.clock.advance(MINUTE);
-    const newest = lost.pop()!;
-    for (const other of [refresh_token, ...lost])
-      assert.equal(await refresh(gateway, other), 'replaced', 'the one that replaced it was seen');
-    await renewed(gateway, newest);
-  });
-
   it('goes on to be good when the session token of before was used in the second of a renewal that got lost', async () => {
     const gateway = open();
     const { refresh_token, id } = await signIn(gateway.grants, somebody());
@@ -273,33 +496,14 @@ describe('a refresh token that was replaced', () => {
     assert.equal(await refresh(gateway, refresh_token), 'replaced');
   });
 
-  it('may be one that nothing showed to have arrived: it goes on until the one that replaced it is seen', async () => {
+  it('gives nothing, and keeps no successor, when it is older than the one before the newest', async () => {
     const gateway = open();
-    const { refresh_token } = await signIn(gateway.grants, somebody());
-    const first = await renewed(gateway, refresh_token);
-    gateway.clock.advance(MINUTE);
-    const second = await renewed(gateway, refresh_token);
-    gateway.clock.advance(MINUTE);
-    const third = await renewed(gateway, first.refresh_token);
-    await useToken(third.id, gateway.clock);
-    gateway.clock.advance(MINUTE);
-    for (const other of [refresh_token, first.refresh_token, second.refresh_token])
-      assert.equal(await refresh(gateway, other), 'replaced');
-    await renewed(gateway, third.refresh_token);
-  });
-
-  it('gives nothing when it is older than the one before the newest, however fast they were replaced', async () => {
-    const gateway = open();
-    const { refresh_token } = await signIn(gateway.grants, somebody());
+    const { refresh_token, id } = await signIn(gateway.grants, somebody());
     const first = await renewed(gateway, refresh_token);
     await renewed(gateway, first.refresh_token);
     assert.equal(await refresh(gateway, refresh_token), 'replaced');
-    const [row] = await store.database.query(
-      'test_sealed',
-      'select count(successor)::integer as kept from refresh_tokens where session_id = $1',
-      [first.id],
-    );
-    assert.deepEqual(row, { kept: 1 });
+    const kept = 'select count(successor)::integer as kept from refresh_tokens where session_id = $1';
+    assert.deepEqual(await store.database.query('test_kept_successors', kept, [id]), [{ kept: 1 }]);
   });
 
   it('does not put a second line of tokens beside the first when a slow refresh ends after another one', async () => {
@@ -312,21 +516,6 @@ describe('a refresh token that was replaced', () => {
     assert.equal((await gateway.sessions.finishRefresh(id, late))?.refresh_token, first.refresh_token);
     await renewed(gateway, first.refresh_token);
     assert.equal(await gateway.sessions.finishRefresh(id, late), undefined);
-  });
-
-  it('ends the session once its person signs in again with the program that was refused', async () => {
-    const gateway = open();
-    const person = somebody();
-    const { refresh_token, id } = await signIn(gateway.grants, person);
-    gateway.clock.advance(MINUTE);
-    await renewed(gateway, refresh_token, '203.0.113.9');
-    await useToken(id, gateway.clock);
-    gateway.clock.advance(MINUTE);
-    assert.equal(await refresh(gateway, refresh_token), 'replaced');
-    const ids = async () => (await gateway.sessions.list({ user: person.email })).map((session) => session.id);
-    assert.deepEqual(await ids(), [id]);
-    const anew = await signIn(gateway.grants, person);
-    assert.deepEqual(await ids(), [anew.id]);
   });
 
   it('ends nothing at the next sign-in where the refused one goes on, or is where the session is renewed from', async () => {
@@ -361,29 +550,18 @@ describe('a refresh token that was replaced', () => {
     assert.equal((await gateway.sessions.list({ user: person.email })).length, 2);
   });
 
-  it('is stored so that the database alone gives nobody its successor', async () => {
+  it('is stored so that the database alone gives nobody it or its successor', async () => {
     const gateway = open();
     const { refresh_token } = await signIn(gateway.grants, somebody());
     const first = await renewed(gateway, refresh_token);
     const rows = await store.database.query<{ text: string }>(
       'test_successors',
-      'select t::text as text from refresh_tokens t where session_id = $1',
+      'select s::text || t::text as text from sessions s join refresh_tokens t on t.session_id = s.id where s.id = $1',
       [first.id],
     );
-    for (const { text } of rows) assert.ok(![refresh_token, first.refresh_token].some((token) => text.includes(token)));
-  });
-});
-
-describe('a second refresh of a session', () => {
-  it('waits for the first, and gets what that one got', async () => {
-    const gateway = open();
-    const patient = createSessions({ database: await store.another(), clock: gateway.clock });
-    const { refresh_token, id } = await signIn(gateway.grants, somebody());
-    const begun = await gateway.sessions.beginRefresh(sent(refresh_token));
-    assert.ok(begun.outcome === 'ready');
-    const second = patient.beginRefresh(sent(refresh_token));
-    const first = await gateway.sessions.finishRefresh(id, { ...sent(refresh_token), ...begun.session });
-    assert.deepEqual(await second, { outcome: 'repeated', session: first });
+    assert.ok(rows.length > 0);
+    for (const { text } of rows)
+      assert.ok(![refresh_token, first.refresh_token].some((token) => text.includes(token.slice(4))));
   });
 });
 
@@ -472,5 +650,362 @@ describe('listing sessions', () => {
     const all = await ids({});
     for (const { id } of [first, second, other]) assert.ok(all.includes(id));
     assert.deepEqual(await ids({ user: "' or true --" }), []);
+  });
+});
+
+const opened_lists: { close(): Promise<void> }[] = [];
+to_close.push({ close: async () => void (await Promise.all(opened_lists.map((list) => list.close()))) });
+
+/** Opens a list on a database of its own that may be switched off and whose announcements may be lost. */
+async function openList(clock: FrozenClock = frozenClock(START)) {
+  const database = await store.another();
+  const seen = { queries: 0, away: false, deaf: false, reconnect: () => {} };
+  const list = openRevocations({
+    clock,
+    log: quietLog,
+    every: () => () => {},
+    database: {
+      async query(name, text, values) {
+        seen.queries++;
+        if (seen.away) throw new StageError('store_unavailable', 'switched off by the test');
+        return database.query(name, text, values);
+      },
+      listen(channel, onMessage, onReconnect) {
+        seen.reconnect = onReconnect;
+        return database.listen(channel, (payload) => seen.deaf || onMessage(payload), onReconnect);
+      },
+    },
+  });
+  opened_lists.push(list);
+  await list.attempted;
+  return { list, seen };
+}
+
+function openSessions(clock: FrozenClock = frozenClock(START)) {
+  const { database } = store;
+  const sessions = createSessions({ database, clock });
+  const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
+  return { sessions, begin: async () => (await signIn(grants, somebody())).id };
+}
+
+describe('the list of ended sessions', () => {
+  it('knows what was ended before it was opened', async () => {
+    const { sessions, begin } = openSessions();
+    const id = await begin();
+    await sessions.end(id, 'signed out');
+    const { list } = await openList();
+    assert.equal(list.has(id), true);
+  });
+
+  it('finds by reading what was not announced, and tells of it once', async () => {
+    const clock = frozenClock(START);
+    const { list, seen } = await openList(clock);
+    const { sessions, begin } = openSessions(clock);
+    const id = await begin();
+    seen.deaf = true;
+    await sessions.end(id, 'signed out');
+    const heard: (string | undefined)[] = [];
+    list.onRevoked((each) => heard.push(each));
+    assert.equal(list.has(id), false);
+    clock.advance(3000);
+    await list.refresh();
+    assert.equal(list.has(id), true);
+    await list.refresh();
+    assert.deepEqual(heard, [id]);
+  });
+
+  it('reads anew when it listens again', async () => {
+    const { list, seen } = await openList();
+    const { sessions, begin } = openSessions();
+    const id = await begin();
+    seen.deaf = true;
+    await sessions.end(id, 'signed out');
+    seen.reconnect();
+    await until('the end is known', () => list.has(id));
+  });
+
+  it('finds what a replica whose clock is slow ended', async () => {
+    const clock = frozenClock(START);
+    const { list, seen } = await openList(clock);
+    seen.deaf = true;
+    const { sessions, begin } = openSessions(frozenClock('2026-03-10T11:59:30Z'));
+    const id = await begin();
+    await sessions.end(id, 'signed out');
+    await list.refresh();
+    assert.equal(list.has(id), true);
+  });
+
+  it('forgets a session when no token of it can be good any more', async () => {
+    const clock = frozenClock(START);
+    const { list } = await openList(clock);
+    const { sessions, begin } = openSessions(clock);
+    const id = await begin();
+    await sessions.end(id, 'signed out');
+    await list.refresh();
+    clock.advance(24 * 3_600_000);
+    await list.refresh();
+    assert.equal(list.has(id), true);
+    clock.advance(61_000);
+    await list.refresh();
+    assert.equal(list.has(id), false);
+  });
+
+  it('says that the store is away until it was read once, and goes on with what it knows after that', async () => {
+    let away = true;
+    const list = openRevocations({
+      clock: frozenClock(START),
+      log: quietLog,
+      every: () => () => {},
+      database: {
+        async query() {
+          if (away) throw new StageError('store_unavailable', 'switched off by the test');
+          return [];
+        },
+        async listen() {
+          throw new Error('no listening either');
+        },
+      },
+    });
+    await list.attempted;
+    assert.throws(() => list.has('ses_1'), { code: 'store_unavailable' });
+    away = false;
+    await list.refresh();
+    assert.equal(list.has('ses_1'), false);
+    away = true;
+    await list.refresh();
+    assert.equal(list.has('ses_1'), false);
+    await list.close();
+  });
+});
+
+/** Sightings over a database that remembers what it was told, unless it is away. */
+function openNoted() {
+  const written: unknown[] = [];
+  const state = { away: false };
+  const database = {
+    async query(_name: string, _text: string, [ids, times]: readonly unknown[]) {
+      if (state.away) throw new StageError('store_unavailable', 'away');
+      written.push([ids, (times as Date[]).map((at) => at.getTime())]);
+      return [];
+    },
+  };
+  const sightings = openSightings({ database: database as never, log: quietLog, every: () => () => {} });
+  return { sightings, written, state };
+}
+
+describe('session tokens that are in use', () => {
+  it('are written down together, the newest of each session, and only once', async () => {
+    const { sightings, written } = openNoted();
+    sightings.note('one', 2000);
+    sightings.note('two', 5000);
+    sightings.note('one', 1000);
+    await sightings.flush();
+    await sightings.flush();
+    assert.deepEqual(written, [
+      [
+        ['one', 'two'],
+        [2000, 5000],
+      ],
+    ]);
+  });
+
+  it('are written down later when the database is away, with what came meanwhile', async () => {
+    const { sightings, written, state } = openNoted();
+    state.away = true;
+    sightings.note('one', 1000);
+    await sightings.flush();
+    sightings.note('one', 3000);
+    state.away = false;
+    await sightings.close();
+    assert.deepEqual(written, [[['one'], [3000]]]);
+  });
+});
+
+let tokens = 0;
+
+/** Puts an access token of somebody into the database; returns its id and how it is announced. */
+async function addToken(email: string, self_service = false): Promise<{ id: string; hash: string }> {
+  const id = `tok_${++tokens}`;
+  const hash = Buffer.alloc(32, tokens).toString('base64');
+  await store.database.query(
+    'test_add_token',
+    `with owner as (
+       insert into principals (id, email) values ('user:' || $1, $1) on conflict (id) do update set email = excluded.email
+       returning id
+     )
+     insert into access_tokens (id, hash, prefix, principal_id, token_group, name, self_service)
+     select $2, decode($3, 'base64'), 'gw_test', owner.id, 'all', 'test', $4 from owner`,
+    [email, id, hash, self_service],
+  );
+  return { id, hash };
+}
+
+async function tokenRow(id: string) {
+  const [row] = await store.database.query<{ owner: string; revoked_at: Date | null }>(
+    'test_token_row',
+    'select p.email as owner, t.revoked_at from access_tokens t join principals p on p.id = t.principal_id where t.id = $1',
+    [id],
+  );
+  return row!;
+}
+
+function changesOf(subject: string) {
+  return store.database.query<object>(
+    'test_changes_of',
+    'select at, actor_kind, actor, action, before, after from admin_changes where subject = $1',
+    [subject],
+  );
+}
+
+/** What becomes of a sign-in; its session where it worked. */
+async function outcomeOf(grants: ReturnType<typeof open>['grants'], person: Person): Promise<string> {
+  return (await grants.poll(await approveSignIn(grants, person))).outcome;
+}
+
+const by = { kind: 'command', name: 'ops@host' } as const;
+
+describe('an e-mail address that another account claims', () => {
+  it('stays with whom it is bound to, and nothing of theirs ends', async () => {
+    const { grants, sessions } = open();
+    const owner = somebody();
+    const session = await signIn(grants, owner);
+    const [given, own] = [await addToken(owner.email), await addToken(owner.email, true)];
+    const rivals: [Person, ClaimProblem][] = [
+      [{ ...owner, subject: 'somebody-else' }, 'other_account'],
+      [{ ...owner, subject: owner.subject.toUpperCase() }, 'other_account'],
+      [{ ...owner, issuer: 'https://other.example.com' }, 'other_provider'],
+    ];
+    for (const [rival, problem] of rivals) {
+      assert.equal(await claimProblem(store.database, rival), problem);
+      assert.equal(await outcomeOf(grants, rival), 'denied');
+    }
+    assert.equal(await claimProblem(store.database, { ...owner, issuer: `${owner.issuer}/` }), undefined);
+    assert.deepEqual(
+      (await sessions.list({ user: owner.email, ended: true })).map(({ id, revoked_at }) => [id, revoked_at]),
+      [[session.id, null]],
+    );
+    for (const { id } of [given, own]) assert.equal((await tokenRow(id)).revoked_at, null);
+    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'ready');
+    assert.equal(await outcomeOf(grants, owner), 'signed_in');
+  });
+
+  it('is nobody’s by signing in once administrators made access tokens for it, also when those are revoked', async () => {
+    const { grants } = open();
+    const person = somebody();
+    const { id } = await addToken(person.email);
+    await store.database.query('test_revoke', 'update access_tokens set revoked_at = now() where id = $1', [id]);
+    assert.equal(await claimProblem(store.database, person), 'administrator_made');
+    assert.equal(await outcomeOf(grants, person), 'denied');
+  });
+
+  it('keeps the tokens an administrator made for a person who had signed in before', async () => {
+    const { grants } = open();
+    const person = somebody();
+    await signIn(grants, person);
+    const { id } = await addToken(person.email);
+    assert.equal(await outcomeOf(grants, person), 'signed_in');
+    assert.equal((await tokenRow(id)).revoked_at, null);
+  });
+
+  it('goes to the first of several who want it at the same moment, and to nobody else', async () => {
+    const { clock, grants } = open();
+    const elsewhere = openGrantsAndForm({ database: await store.another(), clock, refresh_days: 30 });
+    for (let round = 0; round < 10; round++) {
+      const contested = somebody();
+      const rivals = ['one', 'two', 'three'].map((subject) => ({ ...contested, subject }));
+      const codes = await Promise.all(rivals.map((rival) => approveSignIn(grants, rival)));
+      const polled = await Promise.all(codes.map((code, i) => (i % 2 ? grants : elsewhere).poll(code)));
+      assert.deepEqual(polled.map(({ outcome }) => outcome).sort(), ['denied', 'denied', 'signed_in']);
+    }
+  });
+
+  it('of a new name is not taken by its renamed owner where somebody else has it', async () => {
+    const { grants, sessions } = open();
+    const [anna, ben] = [somebody(), somebody()];
+    const session = await signIn(grants, anna);
+    const of_ben = await signIn(grants, ben);
+    await sessions.beginRefresh(sent(session.refresh_token));
+    const renamed = { ...anna, email: ben.email };
+    assert.equal(
+      await sessions.finishRefresh(session.id, { ...sent(session.refresh_token), person: renamed, sealed_grant: '' }),
+      undefined,
+    );
+    assert.deepEqual(
+      (await sessions.list({ user: ben.email })).map(({ id }) => id),
+      [of_ben.id],
+    );
+    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'revoked');
+  });
+});
+
+it('an e-mail address that an administrator binds anew ends a sign-in under way, and the change is kept', async () => {
+  const { clock, grants } = open();
+  const former = somebody();
+  await signIn(grants, former);
+  const waiting = await approveSignIn(grants, former);
+  const account = { issuer: former.issuer, subject: 'the-next' };
+  const rebinding = { user: former.email.toUpperCase(), account, with_tokens: true, actor: by };
+  await rebindPerson({ database: store.database, clock }, rebinding);
+  assert.equal((await grants.poll(waiting)).outcome, 'denied');
+  const before = { issuer: former.issuer, subject: former.subject };
+  const change = { actor_kind: 'command', actor: 'ops@host', action: 'person.rebind', before };
+  const after = { ...account, sessions: 1, tokens: 0 };
+  assert.deepEqual(await changesOf(former.email), [{ at: new Date(START), ...change, after }]);
+});
+
+describe('a person who signs in', () => {
+  it('has access tokens looked up anew when the groups changed, and only then', async () => {
+    const { grants, sessions } = open();
+    const person = somebody({ groups: ['a'] });
+    const { id, refresh_token } = await signIn(grants, person);
+    const { hash } = await addToken(person.email);
+    const announced: string[] = [];
+    await store.database.listen(
+      TOKENS_CHANNEL,
+      (payload) => announced.push(payload),
+      () => {},
+    );
+    const gone_on = await sessions.finishRefresh(id, { ...sent(refresh_token), person, sealed_grant: '' });
+    await store.database.query('test_mark', 'select pg_notify($1, $2)', [TOKENS_CHANNEL, 'until here']);
+    const changed = { ...person, groups: ['b'] };
+    await sessions.finishRefresh(id, { ...sent(gone_on!.refresh_token), person: changed, sealed_grant: '' });
+    await until('the token is announced', () => announced.includes(hash));
+    assert.deepEqual(announced, ['until here', hash]);
+  });
+
+  it('takes the tokens they made themselves along to a new address', async () => {
+    const { grants, sessions } = open();
+    const person = somebody();
+    const { id, refresh_token } = await signIn(grants, person);
+    const [own, given] = [await addToken(person.email, true), await addToken(person.email)];
+    const renamed = { ...person, email: `new-${person.email}` };
+    await sessions.beginRefresh(sent(refresh_token));
+    await sessions.finishRefresh(id, { ...sent(refresh_token), person: renamed, sealed_grant: '' });
+    assert.equal((await tokenRow(own.id)).owner, renamed.email);
+    assert.equal(
+      (await tokenRow(given.id)).owner,
+      person.email,
+      'what an administrator made for an address stays with it',
+    );
+    assert.deepEqual(
+      (await sessions.list({ user: renamed.email })).map((each) => each.id),
+      [id],
+    );
+    assert.equal((await changesOf(own.id)).length, 1);
+  });
+
+  it('is one person when two replicas sign them in for the first time at the same moment', async () => {
+    const { clock, grants, sessions } = open();
+    const elsewhere = openGrantsAndForm({ database: await store.another(), clock, refresh_days: 30 });
+    for (let round = 0; round < 10; round++) {
+      const person = somebody();
+      const codes = [await approveSignIn(grants, person), await approveSignIn(grants, person)];
+      const polled = await Promise.all([grants.poll(codes[0]!), elsewhere.poll(codes[1]!)]);
+      assert.deepEqual(
+        polled.map(({ outcome }) => outcome),
+        ['signed_in', 'signed_in'],
+      );
+      assert.equal((await sessions.list({ user: person.email })).length, 2);
+    }
   });
 });

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { createSessions, type Sessions } from '../../../engine/identity/sessions/sessions.ts';
-import { openSightings } from '../../../engine/identity/sessions/sightings.ts';
+import { createSessions, openSightings, type Sessions } from '../../../engine/identity/sessions/sessions.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { type Keychain, type RenewalAnswer, startTerminal, type Terminal } from '../../support/identity/terminals.ts';

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { after } from 'node:test';
 
 /** A gateway.yaml without mistakes and without warnings when UPSTREAM_KEY is set. */
 export const GATEWAY = `server:
@@ -47,6 +48,13 @@ export function createProject(files: Readonly<Record<string, string | Buffer>>):
     writeFileSync(path(name), content);
   }
   return { directory, path, remove: () => rmSync(directory, { recursive: true, force: true }) };
+}
+
+/** The same, for as long as the test lasts that asks. */
+export function projectOfTest(files: Readonly<Record<string, string | Buffer>>): Project {
+  const project = createProject(files);
+  after(() => project.remove());
+  return project;
 }
 
 /** The shipped pipelines and fragments that loader tests use. */

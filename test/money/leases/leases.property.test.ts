@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { LeasePolicy } from '../../../engine/money/leases/counter-use.ts';
+import type { LeasePolicy } from '../../../engine/money/leases/leased-room.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { LedgerScene, type SceneStep } from '../../support/ledger-scene.ts';
 import { openTestStore, type TestStore } from '../../support/store.ts';

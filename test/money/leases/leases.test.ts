@@ -157,17 +157,4 @@ describe('a ledger with leases', () => {
     const windows = await store.database.knex('spend_counters').where({ key: 'zoned' });
     assert.equal(windows.length, 2);
   });
-
-  test('leases are given back when a process stops', async () => {
-    const ledger = await open({ policy: GREEDY, every: never });
-    await warmUp(ledger, [teamLimit('stopped', 1_000_000)]);
-    assert.ok((await leasedRequests(store.database, 'stopped')) > 0);
-    await ledger.close();
-    const [left] = await store.database.query<{ reserved: number }>(
-      'test_left',
-      `select s.reserved from spend_counters s where key = 'stopped'`,
-      [],
-    );
-    assert.equal(left!.reserved, 0);
-  });
 });

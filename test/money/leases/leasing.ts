@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { LimitDemand, ReservationDecision, ReservationRequest } from '../../../engine/api.ts';
 import type { Clock } from '../../../engine/contract/services.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import type { LeasePolicy } from '../../../engine/money/leases/counter-use.ts';
+import type { LeasePolicy } from '../../../engine/money/leases/leased-room.ts';
 import { DatabaseLedger, type LedgerOptions } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';

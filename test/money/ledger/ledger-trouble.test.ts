@@ -12,7 +12,6 @@ import {
   reservation,
   settlement,
   spoiltStore,
-  type TestStore,
   useTestStore,
 } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
@@ -20,10 +19,8 @@ import { until } from '../../support/until.ts';
 const never = () => () => {};
 const start = '2026-03-10T12:00:00Z';
 
-let store: TestStore;
 let database: Database;
 const open = useTestStore((opened) => {
-  store = opened;
   database = opened.database;
 });
 
@@ -34,20 +31,6 @@ function newLedger(more: Partial<LedgerOptions> = {}): DatabaseLedger {
 }
 
 describe('trouble with the store', () => {
-  it('makes a reservation fail at once with store_unavailable', async () => {
-    const ledger = newLedger({ database: spoiltStore(database, 'reserve', 1, 'before') });
-    await assert.rejects(ledger.reserve(reservation()), { code: 'store_unavailable' });
-  });
-
-  it('keeps settlements until they are written', async () => {
-    const ledger = newLedger({ database: spoiltStore(database, 'settle', 3, 'before') });
-    const requests = [reservation({ user: 'patient' }), reservation({ user: 'patient' })];
-    await Promise.all(requests.map((request) => ledger.reserve(request)));
-    await Promise.all(requests.map((request) => ledger.settle(settlement(request))));
-    assert.equal((await ledgerRowsOf(database, 'patient')).length, 2);
-    assert.equal((await balanceOf(database, 'patient')).spent, 120);
-  });
-
   it('says how much waits, and for how long nothing could be written', async () => {
     const clock = frozenClock(start);
     const ledger = newLedger({ database: spoiltStore(database, 'settle', 2, 'before'), clock });
@@ -106,17 +89,6 @@ describe('trouble with the store', () => {
       ['fulfilled', 'rejected', 'fulfilled'],
     );
     assert.equal((await balanceOf(database, 'twins')).reserved, 200);
-  });
-
-  it('survives its connections being cut', async () => {
-    const ledger = newLedger({ database: await store.another() });
-    const request = reservation({ user: 'cut-off' });
-    await ledger.reserve(request);
-    const cut =
-      'select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()';
-    await database.query('test_cut', cut, []);
-    await ledger.settle(settlement(request));
-    assert.equal((await balanceOf(database, 'cut-off')).spent, 60);
   });
 
   it('does not lose what is unwritten when the ledger closes', async () => {

@@ -33,7 +33,7 @@ const ledgers = useTestStore((opened) => {
 /** Everything as it is for somebody whose database says it is then. */
 async function moveTo(time: string): Promise<void> {
   clock.advance(Date.parse(time) - clock.now());
-  await database.query('test_partitions', 'select ensure_partitions($1)', [new Date(time)]);
+  await database.query('test_partitions', 'select make_months($1)', [new Date(time)]);
 }
 
 async function used(): Promise<void> {

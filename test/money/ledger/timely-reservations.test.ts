@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
+import { UndecidedReservations } from '../../../engine/money/ledger/batches.ts';
 import { LedgerStatements } from '../../../engine/money/ledger/ledger-statements.ts';
-import { UndecidedReservations } from '../../../engine/money/ledger/undecided-reservations.ts';
 import { reservation, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 
 let store: TestStore;

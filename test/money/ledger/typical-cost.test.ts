@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { TypicalCosts } from '../../../engine/money/ledger/typical-cost.ts';
+import { TypicalCosts } from '../../../engine/money/ledger/ledger.ts';
 
 const costs = fc.array(fc.oneof(fc.nat(), fc.maxSafeNat(), fc.nat(10)), { minLength: 20, maxLength: 300 });
 

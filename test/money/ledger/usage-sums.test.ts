@@ -3,9 +3,8 @@ import { beforeEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import { startUsageSums, type UsageSums } from '../../../engine/money/ledger/usage-sums.ts';
-import { sumAgain } from '../../../engine/money/reports/sum-again.ts';
 import { reportUsage } from '../../../engine/money/reports/usage.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { sumAgain, verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { collectingLog } from '../../cli/support.ts';
 import { quietLog, reservation, settlement, spoiltStore, type TestStore, useTestStore } from '../../support/store.ts';
@@ -35,12 +34,11 @@ const spent = async () =>
   (await reportUsage(database, {}, { by: ['user'] })).map(({ user, cost_nano_usd }) => [user, cost_nano_usd]);
 const wrongSums = async () => (await verifyLedger({ database, clock })).sums.first;
 
-function start(through: Partial<Pick<Database, 'query' | 'knex'>> = {}): UsageSums {
+function start(through: Pick<Database, 'query'> = database): UsageSums {
   const collected = collectingLog();
   lines = collected.lines;
   return startUsageSums({
-    database: { query: database.query, knex: database.knex, ...through },
-    clock,
+    database: through,
     log: collected.log,
     every(_, task) {
       tick = task;
@@ -50,7 +48,7 @@ function start(through: Partial<Pick<Database, 'query' | 'knex'>> = {}): UsageSu
 }
 
 beforeEach(async () => {
-  await run("truncate ledger, reservations, spend_counters; update usage_state set summed_from = '-infinity'");
+  await run('truncate ledger, reservations, spend_counters');
   ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
   ledgers.push(ledger);
   sums = start();
@@ -128,55 +126,25 @@ describe('what waits for the sums', () => {
   });
 });
 
-describe('a ledger from before there were sums', () => {
-  /** A row in each of 30 days, none of them summed. */
-  beforeEach(async () => {
+describe('sums of some days', () => {
+  it('can be made anew at any time', async () => {
     await used('ann', 2);
+    // A row in each of the 29 days before.
     await run(
       `insert into ledger select r.* from ledger l cross join generate_series(1, 29) as n
        cross join jsonb_populate_record(l, jsonb_build_object(
          'request_id', n, 'settled_at', l.settled_at - make_interval(days => n),
          'forwarded_at', l.forwarded_at - make_interval(days => n))) as r`,
     );
-    await run("truncate usage_waiting, usage_hours, usage_days; update usage_state set summed_from = 'infinity'");
-  });
-
-  it('is summed up by and by, while reports say what it comes to', async () => {
-    const total = [['ann', 60n]];
-    assert.deepEqual(await spent(), total);
-    await run("select sum_older(?, '10 days')", new Date(clock.now()));
-    assert.deepEqual(await spent(), total);
-    await used('ann', 1);
-    assert.deepEqual(await spent(), [['ann', 61n]]);
-    await sums.sum();
-    assert.deepEqual((await database.knex('usage_state'))[0].summed_from, Number.NEGATIVE_INFINITY);
-    assert.deepEqual(await spent(), [['ann', 61n]]);
-    assert.equal(await count('usage_days'), 30);
-    assert.deepEqual(await wrongSums(), []);
-  });
-
-  it('is summed up to its beginning also where each look at it takes long', async () => {
-    // As where rows of all times lie side by side, so that the whole ledger is read each time.
-    const transaction = (...given: Parameters<Database['knex']['transaction']>) => {
-      clock.advance(3000);
-      return database.knex.transaction(...given);
-    };
-    sums = start({ knex: { transaction } as Database['knex'] });
-    for (let round = 0; round < 10; round++) await sums.sum();
-    assert.deepEqual((await database.knex('usage_state'))[0].summed_from, Number.NEGATIVE_INFINITY);
-    assert.deepEqual([await spent(), await wrongSums()], [[['ann', 60n]], []]);
-  });
-
-  it('can be summed up anew for some days at any time', async () => {
-    await run("select sum_older(?, '10 days')", new Date(clock.now()));
-    await run('select sum_usage(1000)');
+    await run('select sum_usage(15)');
     await database.knex('usage_hours').increment('requests', 1);
     assert.notDeepEqual(await wrongSums(), []);
     assert.equal(await sumAgain(database, { since: '2026-03-01' }), 10);
-    assert.equal(await sumAgain(database, {}), 11);
+    assert.equal(await sumAgain(database, {}), 30);
     assert.deepEqual(await wrongSums(), []);
     await sums.sum();
     assert.deepEqual(await spent(), [['ann', 60n]]);
+    assert.equal(await count('usage_days'), 30);
     assert.deepEqual(await wrongSums(), []);
   });
 });

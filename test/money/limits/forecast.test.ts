@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { forecastOf, type Past } from '../../../engine/money/limits/forecast.ts';
+import { forecastOf, type Past } from '../../../engine/money/limits/limit-statuses.ts';
 
 const HOUR = 3_600_000;
 const NOON: Past = {

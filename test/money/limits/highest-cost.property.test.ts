@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import { highestCost } from '../../../engine/money/limits/highest-cost.ts';
+import type { GatewayConfig, PricingConfig } from '../../../engine/contract/config.ts';
+import { highestCost } from '../../../engine/money/limits/most-tokens.ts';
+import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { spendLimitsSection } from '../../support/spend-limits.ts';
 import { times } from '../../support/times.ts';
 
 const price = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
@@ -84,5 +87,106 @@ it('no usage within the bounds of a request costs more than the most it is found
       },
     ),
     { numRuns: times(2000) },
+  );
+});
+
+/** No request can cost more than the bound that check prints allows a request that is alone. */
+
+const usd = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
+const tokenPrices = {
+  input: usd,
+  output: usd,
+  cache_read: usd,
+  cache_write_5m: usd,
+  cache_write_1h: usd,
+};
+const tokens = fc.record(tokenPrices, { requiredKeys: ['input', 'output'] });
+const longTier = fc.record(
+  { ...tokenPrices, above_input_tokens: fc.integer({ min: 1, max: 300_000 }) },
+  { requiredKeys: ['input', 'output', 'above_input_tokens'] },
+);
+const flatOrTiered: fc.Arbitrary<PricingConfig> = fc
+  .tuple(tokens, fc.option(longTier, { nil: undefined }))
+  .map(([flat, long_context]) => ({ ...flat, ...(long_context && { long_context }) }));
+
+const multiplier = fc.integer({ min: 0, max: 300 }).map((hundredths) => hundredths / 100);
+const DAYS = ['2026-01-01', '2026-06-01', '2027-01-01'] as const;
+const row = fc
+  .record({
+    upstream: fc.option(fc.constantFrom('main', 'spare'), { nil: undefined }),
+    from: fc.option(fc.constantFrom(...DAYS), { nil: undefined }),
+    pricing: fc.option(flatOrTiered, { nil: undefined }),
+    multiplier,
+  })
+  .map(({ upstream, from, pricing: own, multiplier: times }) => ({
+    models: ['coder-*'],
+    multiplier: times,
+    ...(upstream && { upstream }),
+    ...(from && { from }),
+    ...(own && { pricing: own }),
+  }));
+
+const TYPICAL = spendLimitsSection({ defaults: { user_daily_usd: 0 }, reserve: 'typical', overshoot_percent: 0 });
+
+const configuration = fc
+  .record({
+    own: flatOrTiered,
+    context_window: fc.integer({ min: 1, max: 400_000 }),
+    max_output_tokens: fc.integer({ min: 1, max: 400_000 }),
+    contract: multiplier,
+    rows: fc.array(row, { maxLength: 3 }),
+  })
+  .map(({ own, context_window, max_output_tokens, contract, rows }): GatewayConfig => {
+    const { upstreams, models } = stageConfig();
+    return stageConfig({
+      upstreams: upstreams.map((upstream) => ({ ...upstream, price_multiplier: contract })),
+      models: [{ ...models[0]!, context_window, max_output_tokens, pricing: own }],
+      prices: { rows },
+      spend_limits: TYPICAL,
+    });
+  });
+
+const request = fc.record({
+  input: fc.nat(1_000_000),
+  output: fc.nat(1_000_000),
+  cache_ttl: fc.constantFrom('none', '5m', '1h'),
+  upstream: fc.constantFrom('main', 'spare'),
+  at: fc.constantFrom(...DAYS.map((day) => Date.parse(day)), 0, Date.parse('2030-01-01')),
+});
+
+it('no request costs more than the bound of a limit whose share is nothing', () => {
+  fc.assert(
+    fc.property(configuration, fc.array(request, { minLength: 1, maxLength: 5 }), (config, requests) => {
+      const { bound_nano_usd } = overshootBound(config, []);
+      const models = createModelCatalog(config);
+      const [model] = config.models;
+      const { context_window, max_output_tokens } = model!;
+      for (const { input, output, cache_ttl, ...route } of requests) {
+        // What check-budget holds at most.
+        const most = {
+          input: Math.min(input, context_window),
+          output: Math.min(output, Math.max(context_window, max_output_tokens)),
+          cache_ttl,
+        };
+        assert.ok(highestCost(models, model!, most, route) <= bound_nano_usd!);
+      }
+    }),
+    { numRuns: times(500) },
+  );
+});
+
+it('a request that asks for everything at the most expensive price reaches the bound', () => {
+  fc.assert(
+    fc.property(configuration, (config) => {
+      const { most_expensive } = overshootBound(config, []);
+      const models = createModelCatalog(config);
+      const [model] = config.models;
+      const { context_window: input, max_output_tokens } = model!;
+      const most = { input, output: Math.max(input, max_output_tokens), cache_ttl: '1h' };
+      const moments = [0, ...DAYS.map((day) => Date.parse(day))];
+      const costs = moments.map((at) => highestCost(models, model!, most, { upstream: most_expensive!.upstream, at }));
+      assert.equal(Math.max(...costs), most_expensive!.cost_nano_usd);
+    }),
+    { numRuns: times(500) },
   );
 });

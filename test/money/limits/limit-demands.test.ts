@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { GatewayConfig, SpendRuleConfig } from '../../../engine/api.ts';
-import { compileLimits, type LimitChoice, type LimitKeys } from '../../../engine/money/limits/limit-demands.ts';
+import { compileLimits, type LimitChoice, type LimitKeys } from '../../../engine/money/limits/spend-limits.ts';
 import { compileCondition } from '../../../engine/rules/compile.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 
@@ -58,17 +58,6 @@ describe('the money of a request', () => {
     ]);
   });
 
-  it('is limited by the default of every scope and window there is', () => {
-    const defaults = { user_weekly_usd: 1, team_daily_usd: 2, project_monthly_usd: 3, token_daily_usd: 4 };
-    assert.deepEqual(demandsOn({ limits: { defaults } }), [
-      ...ALWAYS,
-      'user week ana@example.com: defaults.user_weekly_usd 1',
-      'team day search: defaults.team_daily_usd 2',
-      'project month apollo: defaults.project_monthly_usd 3',
-      'token day tok_1: defaults.token_daily_usd 4',
-    ]);
-  });
-
   it('is limited by a rule on any scope, and by a combination under a key made of all its parts', () => {
     const scopes = ['project', 'token', 'model', 'upstream', ['model', 'user']] as const;
     const rules = scopes.map((scope) => ({ scope, window: 'week', limit_usd: 2 }) as const);
@@ -82,14 +71,6 @@ describe('the money of a request', () => {
     ]);
   });
 
-  it('is not counted under a scope that the request has no part in, alone or combined', () => {
-    const rules = [
-      { scope: 'project', window: 'day', limit_usd: 1 },
-      { scope: ['user', 'team'], window: 'day', limit_usd: 1 },
-    ] as const;
-    assert.deepEqual(demandsOn({ rules, keys: { team: undefined, project: undefined } }), [ALWAYS[0]]);
-  });
-
   it('is counted under every counter that a rule names, and limited only where its condition holds', () => {
     const rules = [
       { name: 'first', scope: 'model', window: 'day', limit_usd: 20, when: CONTRACTORS },
@@ -101,11 +82,6 @@ describe('the money of a request', () => {
       'model day coder-1: first 20',
       'model day coder-1: second 5',
     ]);
-  });
-
-  it('keeps a demand that is no shadow on a counter that only a shadow limits, for a limit set at run time', () => {
-    const rules = [{ name: 'trial', scope: 'model', window: 'day', limit_usd: 1, mode: 'shadow' }] as const;
-    assert.deepEqual(demandsOn({ rules }), [...ALWAYS, 'model day coder-1: trial 1 ?', 'model day coder-1: -']);
   });
 
   it('asks for the facts only when a condition must be evaluated', () => {
@@ -129,26 +105,8 @@ describe('a limit by group', () => {
     assert.equal(limitFor(by_group, 'interns'), null);
   });
 
-  it('may be smaller than that of everybody else', () => {
-    assert.equal(limitFor({ ...by_group, limit_usd: 100 }, 'contractors'), 20e9);
-  });
-
   it('takes no group for one that only has the name of something every object has', () => {
     assert.equal(limitFor(by_group, 'constructor', '__proto__', 'toString'), null);
-  });
-});
-
-describe('requests at once and by the minute', () => {
-  const rate = { concurrency: 8, requests_per_minute: 60, tokens_per_minute: 9000 };
-
-  it('are counted where a limit applies, and nowhere else', () => {
-    assert.deepEqual(demandsOn({ rules: [rate] }), [
-      ...ALWAYS,
-      'user open ana@example.com: rule 8 requests',
-      'user minute ana@example.com: rule 60 requests',
-      'user minute ana@example.com: rule 9000 tokens',
-    ]);
-    assert.deepEqual(demandsOn({ rules: [{ ...rate, when: CONTRACTORS }] }), ALWAYS);
   });
 });
 

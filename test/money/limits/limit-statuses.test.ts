@@ -25,8 +25,13 @@ test('thousands of limits are listed, none left out, from tables that nobody has
      from generate_series(1, 30000) i, unnest(array['day', 'week']) kind`,
     [],
   );
-  const limits = await limitsAtAGlance({ database, clock: systemClock, config: limitedConfig });
+  const { spend_limits } = limitedConfig;
+  const same = { name: 'same', scope: 'user', window: 'day', limit_usd: 50, mode: 'enforce' } as const;
+  const config = { ...limitedConfig, spend_limits: { ...spend_limits!, rules: [...spend_limits!.rules, same] } };
+  const limits = await limitsAtAGlance({ database, clock: systemClock, config });
   assert.equal(limits.filter(({ set }) => set !== null).length, 5000);
   const nearest = limits.filter(({ set }) => set === null);
   assert.deepEqual([nearest.length, nearest[0]!.of.user], [20, 'u30000@example.com']);
+  // A counter of two rules is one.
+  assert.equal(new Set(nearest.map(({ of, window }) => `${of.user} ${window}`)).size, 20);
 });

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import { grantLimit, revokeGrant } from '../../../engine/money/limits/limit-grants.ts';
 import { nameCounted } from '../../../engine/money/limits/limit-names.ts';
+import { grantLimit, revokeGrant } from '../../../engine/money/limits/limit-settings.ts';
 import { readLimits } from '../../../engine/money/limits/limit-statuses.ts';
 import { ask } from '../../e2e/support/client.ts';
 import { bootGateway, makeToken, type TestGateway } from '../../support/gateway.ts';

@@ -4,8 +4,7 @@ import { it } from 'node:test';
 import fc from 'fast-check';
 import { SPEND_SCOPES, WINDOWS } from '../../../engine/contract/config.ts';
 import type { LimitStatus } from '../../../engine/contract/services.ts';
-import { limitHeaders } from '../../../engine/money/limits/limit-headers.ts';
-import { refuseForLimits } from '../../../engine/money/limits/refusals.ts';
+import { limitHeaders, refuseForLimits } from '../../../engine/money/limits/refusals.ts';
 import { anyText } from '../../support/any-text.ts';
 
 const amount = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });

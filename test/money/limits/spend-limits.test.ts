@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { SpendLimitsConfig, SpendRuleConfig } from '../../../engine/contract/config.ts';
 import {
-  counterKey,
   describeAmount,
-  describeCounter,
   describeLimit,
   spendLimits,
   windowAdjective,
@@ -71,29 +69,11 @@ describe('the limits of a configuration', () => {
     }
   });
 
-  it('of a rule for groups only limit nobody else', () => {
-    const [limit] = limitsOf({
-      rules: [{ ...RULE, window: 'day', limit_usd_by_group: { staff: 50, guests: 0.000001 } }],
-    });
-    assert.deepEqual([limit?.limit, limit?.by_group], [undefined, { staff: 50_000_000_000, guests: 1000 }]);
-  });
-
   it('name the scopes of a combination in one order, however the file does', () => {
     const scopes = (scope: SpendRuleConfig['scope']) => limitsOf({ rules: [{ ...RULE, scope, concurrency: 1 }] })[0];
     assert.equal(scopes(['upstream', 'user', 'model'])?.scope, 'user+model+upstream');
     assert.equal(scopes(['team'])?.scope, 'team');
     assert.deepEqual(scopes(['model', 'token'])?.scopes, ['token', 'model']);
-  });
-
-  it('say themselves what happens while the store is away, or leave it to the section', () => {
-    const rules: SpendRuleConfig[] = [
-      { ...RULE, concurrency: 1 },
-      { ...RULE, concurrency: 1, on_store_error: 'deny' },
-    ];
-    assert.deepEqual(
-      limitsOf({ on_store_error: 'allow', rules }).map(({ on_store_error }) => on_store_error),
-      ['allow', 'deny'],
-    );
   });
 });
 
@@ -116,12 +96,6 @@ describe('a limit in words', () => {
     const [day, minute] = limitsOf({ rules: [{ ...RULE, window: 'day', limit_usd: 20, requests_per_minute: 2 }] });
     assert.equal(describeLimit(day!, 'Europe/Berlin'), '20 USD per user and day (Europe/Berlin)');
     assert.equal(describeLimit(minute!, 'Europe/Berlin'), '2 requests per user and minute');
-  });
-
-  it('tells whom a counter counts, also several at once', () => {
-    assert.equal(describeCounter({ scope: 'user', key: counterKey(['ana@example.com']) }), 'user ana@example.com');
-    const key = counterKey(['ana "x"@example.com', 'coder-1']);
-    assert.equal(describeCounter({ scope: 'user+model', key }), 'user ana "x"@example.com and model coder-1');
   });
 
   it('tells amounts in their unit and windows as adjectives', () => {

@@ -4,8 +4,16 @@ import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { describe, test } from 'node:test';
 import { findProvider } from '@pydantic/genai-prices';
+import { describeCatalogue } from '../../../engine/cli/prices.ts';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { feeToPico, priceToPico } from '../../../engine/kit/money.ts';
 import { CATALOGUE_DATE, idsAt, lookUp } from '../../../engine/money/prices/catalogue.ts';
+import {
+  CATALOGUE_DAYS_MAX,
+  catalogueDays,
+  otherPrices,
+  usesCatalogue,
+} from '../../../engine/money/prices/used-prices.ts';
 
 const ELSEWHERE = 'https://models.example.com';
 const AT_HOME = 'https://api.anthropic.com';
@@ -110,4 +118,55 @@ describe('the catalogue of prices', () => {
     }
     assert.ok(seen > 100, String(seen));
   });
+});
+
+const DAY_MS = 86_400_000;
+const AT_OPENAI = 'https://api.openai.com/v1';
+
+function configOf(models: readonly object[], base_url = AT_OPENAI): GatewayConfig {
+  return {
+    models: models.map((model) => ({ upstream_ids: {}, ...model })),
+    upstreams: [{ name: 'main', base_url }],
+  } as unknown as GatewayConfig;
+}
+
+const NOW = Date.parse('2026-11-24');
+
+test('a price of gateway.yaml is compared with that of the catalogue on that day', () => {
+  const written = configOf([{ id: 'o3', pricing: { input: 10, output: 40, cache_write_5m: 1 } }]);
+  assert.deepEqual(
+    otherPrices(written, NOW).map(({ kind, written, catalogue }) => [kind, written, catalogue]),
+    [
+      ['input', 10, 2],
+      ['output', 40, 8],
+    ],
+  );
+  assert.deepEqual(otherPrices(written, Date.parse('2025-06-09')), []);
+});
+
+test('models that the catalogue does not know, or whose price is its own, are not compared', () => {
+  assert.deepEqual(otherPrices(configOf([{ id: 'coder-1', pricing: { input: 1, output: 2 } }, { id: 'o3' }]), NOW), []);
+  assert.deepEqual(
+    otherPrices(configOf([{ id: 'o3', pricing: { input: 9, output: 9 } }], 'https://api.anthropic.com'), NOW),
+    [],
+  );
+  const renamed = configOf([{ id: 'best', upstream_ids: { main: 'o3' }, pricing: { input: 2, output: 9 } }]);
+  assert.deepEqual(
+    otherPrices(renamed, NOW).map(({ model, pointer }) => [model, pointer]),
+    [['best', '/models/0/pricing/output']],
+  );
+});
+
+test('the catalogue is old after half a year, where its prices are in force', () => {
+  const published = Date.parse(CATALOGUE_DATE);
+  assert.equal(catalogueDays(published), 0);
+  assert.equal(catalogueDays(published - DAY_MS), 0);
+  assert.equal(catalogueDays(published + 200 * DAY_MS - 1), 199);
+  assert.equal(usesCatalogue(configOf([{ id: 'o3', pricing: { input: 1, output: 2 } }])), false);
+  assert.equal(usesCatalogue(configOf([{ id: 'o3', catalogue: {} }])), true);
+  assert.equal(usesCatalogue({ ...configOf([]), from_model_lists: true }), true);
+  const told = (days: number) =>
+    describeCatalogue({ days, is_old: days > CATALOGUE_DAYS_MAX, is_used: true, other: [] }).join(' ');
+  assert.equal(told(62), `Catalogue of prices: ${CATALOGUE_DATE}, 62 days old.`);
+  assert.match(told(181), /181 days old\. That is more than 180 days: prices may have changed\. A newer version/);
 });

@@ -9,6 +9,7 @@ import {
   type PriceBook,
   unpricedTools,
 } from '../../../engine/money/prices/prices.ts';
+import { findPriceProblems, type UsedPrice } from '../../../engine/money/prices/used-prices.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 
 const NONE = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
@@ -46,28 +47,6 @@ function priceOn(prices: PriceBook, day: string, upstream = 'main', model = 'cod
 }
 
 describe('the price of a model', () => {
-  it('is its own where nothing else is said', () => {
-    assert.equal(priceOn(book({}), '2027-01-01'), 'models 3000000');
-  });
-
-  it('is that of the first row whose models, upstream and days match', () => {
-    const prices = book({
-      prices: {
-        rows: [
-          row({ models: ['writer-*'], pricing: flat(99) }),
-          row({ models: ['none', 'coder-*'], upstream: 'spare', pricing: flat(5) }),
-          row({ from: '2027-01-01', until: '2027-02-01', pricing: flat(7) }),
-          row({ from: '2027-01-15', pricing: flat(11) }),
-        ],
-      },
-    });
-    assert.equal(priceOn(prices, '2026-12-31T23:59:59.999Z'), 'models 3000000');
-    assert.equal(priceOn(prices, '2027-01-01T00:00:00.000Z'), 'prices.rows[2] 7000000');
-    assert.equal(priceOn(prices, '2027-01-31T23:59:59.999Z'), 'prices.rows[2] 7000000');
-    assert.equal(priceOn(prices, '2027-02-01T00:00:00.000Z'), 'prices.rows[3] 11000000');
-    assert.equal(priceOn(prices, '2027-01-20', 'spare'), 'prices.rows[1] 5000000');
-  });
-
   it('is multiplied by the row and by the contract with the upstream, rounded up once', () => {
     const prices = book({
       prices: {
@@ -95,12 +74,6 @@ describe('the price of a model', () => {
   it('is none, and not nothing, where gateway.yaml says nothing', () => {
     assert.equal(priceOn(book({}), '2027-01-01', 'main', 'gone-1'), 'none');
     assert.equal(priceOn(book({}), '2027-01-01', 'main', '__proto__'), 'none');
-  });
-
-  it('reaches models that gateway.yaml no longer names by the rows that match them', () => {
-    const prices = book({ prices: { rows: [row({ models: ['old-*'], pricing: flat(4) })] } });
-    assert.equal(priceOn(prices, '2027-01-01', 'main', 'old-1'), 'prices.rows[0] 4000000');
-    assert.equal(priceOn(prices, '2027-01-01', 'gone', 'old-1'), 'prices.rows[0] 4000000');
   });
 
   it('tells its periods without a gap between them', () => {
@@ -208,5 +181,98 @@ describe('what usage costs', () => {
     const usage = { ...NONE, server_tools: { web_search: 1, web_fetch: 2, unused: 0, toString: 1 } };
     assert.equal(costOf(price, usage), 10_000_000);
     assert.deepEqual(unpricedTools(price, usage), ['web_fetch', 'toString']);
+  });
+});
+
+const FLAT = { input: 1, output: 1 };
+const SINCE = Date.parse('2027-03-01');
+
+function rowOf(more: Partial<PriceRowConfig>): PriceRowConfig {
+  return { models: ['*'], multiplier: 1, pricing: FLAT, ...more };
+}
+
+function use(more: Partial<UsedPrice>): UsedPrice {
+  const defaults = { model: 'coder-1', upstream: 'main', tool: null, requests: 1, uses: 0, cost_nano_usd: 0n };
+  return { ...defaults, last_at: new Date('2027-05-01'), ...more };
+}
+
+function problems(config: Partial<GatewayConfig>, ...used: readonly UsedPrice[]): string[] {
+  const found = findPriceProblems(stageConfig(config), used, SINCE);
+  return [
+    ...found.used.map(({ problem, model, tool }) => `${problem} ${model}${tool === null ? '' : ` ${tool}`}`),
+    ...found.idle.map(({ problem, source }) => `${problem} ${source}`),
+  ];
+}
+
+const withRows = (...rows: readonly PriceRowConfig[]): Partial<GatewayConfig> => ({ prices: { rows } });
+
+describe('models and tools that were used', () => {
+  it('are all right when they have a price of their own, also where only a rowOf has it', () => {
+    assert.deepEqual(problems({}, use({}), use({ upstream: 'an old one' })), []);
+    assert.deepEqual(problems(withRows(rowOf({ models: ['old-*'] })), use({ model: 'old-1' })), []);
+  });
+
+  it('are told when they are charged as unknown models, or at nothing', () => {
+    const { pricing: _, ...unpriced } = stageConfig().models[0]!;
+    assert.deepEqual(problems({ models: [unpriced] }, use({})), ['no_price coder-1']);
+    const prices = { unknown_model: FLAT, rows: [] };
+    assert.deepEqual(problems({ models: [unpriced], prices }, use({})), ['unknown_model coder-1']);
+  });
+
+  it('are told when gateway.yaml no longer has the model, whatever unknown models cost', () => {
+    assert.deepEqual(problems({}, use({ model: 'old-1' })), ['gone old-1']);
+    const prices = { unknown_model: FLAT, rows: [] };
+    assert.deepEqual(problems({ prices }, use({ model: 'old-1' }), use({ model: '__proto__' })), [
+      'gone old-1',
+      'gone __proto__',
+    ]);
+  });
+
+  it('are judged by the price of their time', () => {
+    const { pricing: _, ...unpriced } = stageConfig().models[0]!;
+    const config = { models: [unpriced], ...withRows(rowOf({ until: '2027-04-15' })) };
+    assert.deepEqual(problems(config, use({ last_at: new Date('2027-04-14') })), []);
+    assert.deepEqual(problems(config, use({ last_at: new Date('2027-04-15') })), ['no_price coder-1']);
+  });
+
+  it('are told when a tool has no fee, and only that tool', () => {
+    const [model] = stageConfig().models;
+    const models = [{ ...model!, pricing: { ...FLAT, server_tools: { web_search: 10, free: 0 } } }];
+    const tools = ['web_search', 'free', 'web_fetch', 'constructor'].map((tool) => use({ tool, uses: 1 }));
+    assert.deepEqual(problems({ models }, ...tools), ['tool coder-1 web_fetch', 'tool coder-1 constructor']);
+  });
+});
+
+describe('entries of prices.rows', () => {
+  it('are all right when some request may meet them, now, later or since the moment looked back to', () => {
+    assert.deepEqual(problems(withRows(rowOf({}))), []);
+    assert.deepEqual(problems(withRows(rowOf({ from: '2030-01-01' }))), []);
+    assert.deepEqual(problems(withRows(rowOf({ until: '2027-03-02' }))), []);
+    assert.deepEqual(problems(withRows(rowOf({ upstream: 'spare' }), rowOf({}))), []);
+    assert.deepEqual(problems(withRows(rowOf({ until: '2028-01-01' }), rowOf({ from: '2027-01-01' }))), []);
+  });
+
+  it('are told with the reason why no request can', () => {
+    const rows = [
+      rowOf({ models: ['nothing-*'] }),
+      rowOf({ upstream: 'gone' }),
+      rowOf({ from: '2027-05-01', until: '2027-04-01' }),
+      rowOf({ until: '2027-03-01' }),
+      rowOf({ models: ['coder-*'] }),
+      rowOf({ models: ['coder-1'], from: '2028-01-01' }),
+    ];
+    assert.deepEqual(problems(withRows(...rows)), [
+      'no_such_model prices.rows[0]',
+      'no_such_upstream prices.rows[1]',
+      'no_such_time prices.rows[2]',
+      'over prices.rows[3]',
+      'covered prices.rows[5]',
+    ]);
+  });
+
+  it('are of use for models and upstreams that only the ledger still knows', () => {
+    const rows = [rowOf({ models: ['old-1'], upstream: 'closed' })];
+    assert.deepEqual(problems(withRows(...rows)), ['no_such_model prices.rows[0]']);
+    assert.deepEqual(problems(withRows(...rows), use({ model: 'old-1', upstream: 'closed' })), []);
   });
 });

@@ -1,10 +1,19 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
-import type { GatewayConfig, PricingConfig } from '../../../engine/contract/config.ts';
+import type { GatewayConfig, ModelConfig, PricingConfig } from '../../../engine/contract/config.ts';
+import { NO_MODEL } from '../../../engine/contract/no-model.ts';
 import type { EffectivePrice, Served, Usage } from '../../../engine/contract/services.ts';
-import { costAt, costOf, createPriceBook } from '../../../engine/money/prices/prices.ts';
-import { possibleRates, unpricedServing } from '../../../engine/money/prices/served-prices.ts';
+import { chargeUnknown, type OtherCosts, tellsUsage } from '../../../engine/money/prices/charge.ts';
+import { answeringModels } from '../../../engine/money/prices/known-models.ts';
+import {
+  costAt,
+  costOf,
+  createPriceBook,
+  possibleRates,
+  unpricedServing,
+} from '../../../engine/money/prices/prices.ts';
+import { newUsageReading } from '../../../engine/protocols/usage.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 
 const TOKENS = { input: 1_000_000, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
@@ -92,11 +101,6 @@ describe('the rates a request may come to', () => {
     assert.equal(most_expensive({ service_tier: 'default', inference_geo: 'global' }), 3);
   });
 
-  it('include the ordinary one beside what is asked for, which need not be granted', () => {
-    assert.equal(most_expensive({ service_tier: 'flex', inference_geo: 'global' }), 3);
-    assert.equal(most_expensive({ service_tier: 'fast', speed: 'fast', inference_geo: 'us' }), 39.6);
-  });
-
   it('are never less than the bill of any answer that the request allows', () => {
     const name = fc.option(fc.constantFrom('default', 'auto', 'priority', 'fast', 'flex', 'us', 'global', 'standard'), {
       nil: undefined,
@@ -111,4 +115,85 @@ describe('the rates a request may come to', () => {
       }),
     );
   });
+});
+
+/** What requests cost whose answers do not tell their usage. */
+
+const COSTS: OtherCosts = { model: 'embed-1', per_request: undefined, most: 900, counts_possible: false };
+const NONE: OtherCosts = { ...COSTS, model: NO_MODEL.id, most: 0 };
+const charge = (ending: 'known' | 'left' | 'failed', costs: OtherCosts) => {
+  const { cost, provenance, possibly_billed_nano_usd = 0 } = chargeUnknown(ending, costs);
+  return [cost, provenance.cost, possibly_billed_nano_usd];
+};
+
+describe('a request whose answer does not tell its usage', () => {
+  it('costs what the operator says, else the most it can, else what nobody knows', () => {
+    assert.deepEqual(charge('known', { ...COSTS, per_request: 500 }), [500, 'per_request', 0]);
+    assert.deepEqual(charge('known', { ...COSTS, per_request: 0 }), [0, 'per_request', 0]);
+    assert.deepEqual(charge('left', COSTS), [900, 'most', 0]);
+    assert.deepEqual(charge('known', NONE), [0, 'unknown', 0]);
+  });
+
+  it('costs nothing where it failed, and what it may be billed is kept apart, or counts', () => {
+    assert.deepEqual(charge('failed', { ...COSTS, per_request: 500 }), [0, 'unknown', 500]);
+    assert.deepEqual(charge('failed', { ...COSTS, per_request: 500, counts_possible: true }), [500, 'possible', 500]);
+    assert.deepEqual(charge('failed', NONE), [0, 'unknown', 0]);
+  });
+
+  it('never has tokens, and never costs more than was said or reserved', () => {
+    const amount = fc.integer({ min: 0, max: 1e15 });
+    fc.assert(
+      fc.property(
+        fc.constantFrom('known' as const, 'left' as const, 'failed' as const),
+        fc.option(amount, { nil: undefined }),
+        amount,
+        fc.boolean(),
+        (ending, per_request, most, counts_possible) => {
+          const { usage, provenance, cost } = chargeUnknown(ending, { ...COSTS, per_request, most, counts_possible });
+          assert.ok(Object.values(usage).every((count) => count === 0));
+          assert.equal(provenance.input, 'unknown');
+          assert.ok(cost >= 0 && cost <= (per_request ?? most));
+        },
+      ),
+    );
+  });
+
+  it('is one that names no model, whatever its answer says', () => {
+    const told = { ...newUsageReading(), seen: true };
+    assert.equal(tellsUsage(told, 'embed-1'), true);
+    assert.equal(tellsUsage(told, NO_MODEL.id), false);
+    assert.equal(tellsUsage(newUsageReading(), 'embed-1'), false);
+  });
+});
+
+const model = (id: string, upstream_ids: Record<string, string> = {}, aliases: string[] = []) =>
+  ({ id, aliases, upstream_ids }) as unknown as ModelConfig;
+
+const find = answeringModels({
+  models: [
+    model('big-4.5', {}, ['big']),
+    model('router-big', { router: 'vendor/big-4.5' }),
+    model('expensive-1', { router: 'vendor/expensive-1' }),
+  ],
+});
+
+test('a model that two upstreams serve is the one that was asked for, however the answer shortens its name', () => {
+  for (const name of [
+    'vendor/big-4.5',
+    'big-4.5',
+    'big-4.5-20260101',
+    'vendor/big-4.5@20260101',
+    'eu/vendor/big-4.5',
+  ]) {
+    assert.equal(find(name, 'router', 'router-big')?.id, 'router-big', name);
+    assert.equal(find(name, 'main', 'big-4.5')?.id, 'big-4.5', name);
+  }
+});
+
+test('another model is found by what any upstream calls it, and a name that nobody knows is nobody', () => {
+  for (const name of ['vendor/expensive-1', 'expensive-1', 'expensive-1-2026-03-01', 'other/expensive-1']) {
+    assert.equal(find(name, 'router', 'router-big')?.id, 'expensive-1', name);
+  }
+  assert.equal(find('other/big-4.5', 'router', 'router-big')?.id, 'big-4.5', 'of another vendor');
+  assert.equal(find('big-5', 'router', 'router-big'), undefined);
 });

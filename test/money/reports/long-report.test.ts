@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { describe, it, test } from 'node:test';
 import { readForLong } from '../../../engine/money/reports/long-report.ts';
+import { readSpending } from '../../../engine/money/reports/spending.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { useTestStore } from '../../support/store.ts';
 
@@ -38,4 +39,12 @@ describe('a long report', () => {
       /read-only transaction/,
     );
   });
+});
+
+test('spending of a month is summed up however long that takes', async () => {
+  // Says how long it may take, in place of taking long.
+  await database.knex.raw(`
+    create or replace function window_start(p_kind text, p_at timestamptz, p_time_zone text) returns timestamptz
+    language plpgsql stable as $$ begin raise exception 'may take %', current_setting('statement_timeout'); end $$`);
+  await assert.rejects(readSpending(database, 'month', 'UTC'), /may take 6h/);
 });

@@ -1,11 +1,17 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
-import { reportUsage, USAGE_DIMENSIONS, type UsageFilter, type UsageRow } from '../../../engine/money/reports/usage.ts';
+import {
+  reportUsage,
+  USAGE_DIMENSIONS,
+  type UsageDimension,
+  type UsageFilter,
+  type UsageGrouping,
+  type UsageRow,
+} from '../../../engine/money/reports/usage.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { openTestStore, type TestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
-import { usageByRows } from './usage-by-rows.ts';
 
 let store: TestStore;
 let database: Database;
@@ -106,11 +112,6 @@ const step = fc.oneof(
   },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('sum' as const), most: fc.constantFrom(1, 5, 1000) }) },
   {
-    weight: 2,
-    arbitrary: fc.record({ do: fc.constant('older' as const), hours: fc.constantFrom(1, 30, 100, 10_000) }),
-  },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('begin' as const) }) },
-  {
     weight: 1,
     arbitrary: fc.record({
       do: fc.constantFrom('change' as const, 'move' as const, 'delete' as const),
@@ -127,11 +128,6 @@ async function take(given: Step): Promise<void> {
   const { knex } = database;
   if (given.do === 'write') await write(given.rows);
   else if (given.do === 'sum') await run('select sum_usage(?)', [given.most]);
-  // As a database that had a ledger before it had sums.
-  else if (given.do === 'begin') {
-    await run("truncate usage_hours, usage_days, usage_waiting; update usage_state set summed_from = 'infinity'");
-  } else if (given.do === 'older')
-    await run(`select sum_older('2026-03-12', make_interval(hours => ?))`, [given.hours]);
   else if (given.do === 'change')
     await knex('ledger').where({ user_email: given.user }).update({ cost_nano_usd: 3, attempts: null });
   else if (given.do === 'move') {
@@ -146,7 +142,7 @@ async function take(given: Step): Promise<void> {
     await run(
       `select ensure_partition('ledger', 'settled_at', '2026-02-01'), ensure_partition('usage_hours', 'start', '2026-02-01')`,
     );
-    await run(`select drop_oldest_partition('ledger', 0, '2026-03-05')`);
+    await run(`select drop_oldest_month('ledger', 0, '2026-03-05')`);
   }
 }
 
@@ -180,7 +176,7 @@ describe('the sums of usage', () => {
         fc.array(step, { minLength: 1, maxLength: 12 }),
         fc.array(question, { minLength: 1, maxLength: 6 }),
         async (steps, questions) => {
-          await database.knex.raw("truncate ledger, ledger_bounds; update usage_state set summed_from = '-infinity'");
+          await database.knex.raw('truncate ledger, ledger_bounds');
           for (const each of steps) await take(each);
           for (const { by, time_zone, since, until, filter } of questions) {
             const asked: UsageFilter = { ...filter, since, until };
@@ -195,3 +191,71 @@ describe('the sums of usage', () => {
     );
   });
 });
+
+/** What a report on usage says, by the rows of the ledger alone: as slow as they are many, and right. */
+
+const FORWARDED = 'l.forwarded_at at time zone :zone';
+
+const DIMENSIONS: Readonly<Record<UsageDimension, string>> = {
+  user: 'l.user_email',
+  team: 'l.team',
+  project: 'l.project',
+  model: 'l.model',
+  upstream: 'l.upstream',
+  upstream_model: 'l.upstream_model',
+  protocol: 'l.protocol',
+  token: 'l.token_id',
+  token_group: 't.token_group',
+  answered_model: "l.billed ->> 'model'",
+  service_tier: "l.billed ->> 'service_tier'",
+  speed: "l.billed ->> 'speed'",
+  status: "left(l.status::text, 1) || 'xx'",
+  estimated: "case l.cost_from when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end",
+  hour: `to_char(${FORWARDED}, 'YYYY-MM-DD"T"HH24":00"')`,
+  day: `to_char(${FORWARDED}, 'YYYY-MM-DD')`,
+  week: `to_char(${FORWARDED}, 'IYYY-"W"IW')`,
+  month: `to_char(${FORWARDED}, 'YYYY-MM')`,
+};
+
+/** Like `reportUsage`, from the view `ledger_lines`, in any order. */
+async function usageByRows(
+  database: Pick<Database, 'knex'>,
+  { since, until, ...named }: UsageFilter,
+  { by = [], time_zone = 'UTC' }: UsageGrouping,
+): Promise<UsageRow[]> {
+  const names = Object.keys(named) as Exclude<keyof typeof named, undefined>[];
+  const conditions = [
+    'true',
+    ...(since === undefined ? [] : [`l.forwarded_at >= ${momentOf('since', since)}`]),
+    ...(until === undefined ? [] : [`l.forwarded_at < ${momentOf('until', until)}`]),
+    ...names.filter((name) => named[name] !== undefined).map((name) => `${DIMENSIONS[name]} = :${name}`),
+  ];
+  const possible = (condition: string) =>
+    `coalesce(sum(l.possibly_billed_nano_usd) filter (where l.cost_from ${condition}), 0)::text`;
+  const { rows } = await database.knex.raw<{ rows: UsageRow[] }>(
+    `select ${by.map((name) => `${DIMENSIONS[name]} as "${name}",`).join(' ')}
+       count(*) filter (where l.kind = 'request') as requests,
+       sum(l.input_tokens)::bigint as input_tokens, sum(l.output_tokens)::bigint as output_tokens,
+       sum(l.cache_read_tokens)::bigint as cache_read_tokens, sum(l.cache_write_5m_tokens)::bigint as cache_write_5m_tokens,
+       sum(l.cache_write_1h_tokens)::bigint as cache_write_1h_tokens, sum(l.cost_nano_usd)::text as cost_nano_usd,
+       coalesce(sum(l.cost_nano_usd) filter (where l.kind = 'adjustment'), 0)::text as adjusted_nano_usd,
+       ${possible("is distinct from 'possible'")} as possibly_billed_nano_usd, ${possible("= 'possible'")} as possible_nano_usd
+     from ledger_lines l left join access_tokens t on t.id = l.token_id
+     where ${conditions.join(' and ')}
+     group by ${by.map((_, i) => i + 1).join(', ') || '()'} having count(*) > 0`,
+    { zone: time_zone, since, until, ...named, user: named.user?.toLowerCase() } as never,
+  );
+  return rows.map((row) => ({
+    ...row,
+    cost_nano_usd: BigInt(row.cost_nano_usd),
+    adjusted_nano_usd: BigInt(row.adjusted_nano_usd),
+    possibly_billed_nano_usd: BigInt(row.possibly_billed_nano_usd),
+    possible_nano_usd: BigInt(row.possible_nano_usd),
+  }));
+}
+
+function momentOf(name: string, moment: Date | string): string {
+  return moment instanceof Date
+    ? `cast(:${name} as timestamptz)`
+    : `first_of(cast(:${name} as timestamp) at time zone :zone, :zone)`;
+}

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, it } from 'node:test';
+import { after, before, it } from 'node:test';
 import type { ChargedAttempt } from '../../../engine/api.ts';
+import { OpenAuditLog } from '../../../engine/audit/audit-log.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
-import type { Books } from '../../../engine/money/ledger/reservation.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import { SpoolingLedger } from '../../../engine/money/spool/spooling-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
@@ -15,11 +15,12 @@ import {
   balanceOf,
   countersOf,
   ledgerRowsOf,
+  openTestStore,
   quietLog,
   reservation,
   settlement,
   spoiltStore,
-  teamDemand,
+  type TestStore,
   userDemand,
   useTestStore,
 } from '../../support/store.ts';
@@ -33,40 +34,71 @@ const ledgers = useTestStore((opened) => {
   database = opened.database;
 });
 
-interface Gateway {
-  readonly ledger: SpoolingLedger & Books;
-  readonly behind: DatabaseLedger;
-}
+const others: TestStore[] = [];
+let theirs: TestStore;
+before(async () => {
+  theirs = await openTestStore();
+  others.push(theirs);
+  // Databases of tests are copies of one; a database that is made anew has an id of its own.
+  await theirs.database.knex.raw('update database_identity set id = gen_random_uuid()').catch(() => {});
+});
+after(() => Promise.all(others.map((store) => store.close())));
 
-/** A gateway; `trouble` is what its database answers with while it is set. */
+/** A gateway whose database is what `is_at.now` says; `trouble` is what that answers with while it is set. It has been there once. */
 async function openGateway(more: {
   directory: string;
-  clock: FrozenClock;
-  database?: Pick<Database, 'query'>;
+  clock?: FrozenClock;
+  at?: Pick<Database, 'query'>;
   trouble?: { now: Error | undefined };
   is_dead?: boolean;
-}): Promise<Gateway> {
-  const { directory, clock, trouble } = more;
-  const store = more.database ?? database;
+}) {
+  const { directory, clock = frozenClock('2026-03-10T12:00:00Z'), at = database, trouble, is_dead } = more;
+  const is_at: { now: Pick<Database, 'query'> | undefined } = { now: at };
   let opened = false;
-  const query: Database['query'] = async (...statement) => {
-    if (opened && trouble?.now !== undefined) throw trouble.now;
-    return store.query(...statement);
+  const through: Pick<Database, 'query'> = {
+    async query(...statement) {
+      if (opened && trouble?.now !== undefined) throw trouble.now;
+      if (is_at.now === undefined) throw away();
+      return is_at.now.query(...statement);
+    },
   };
-  const behind = new DatabaseLedger({ database: { query }, clock, log: quietLog, every: never });
+  const logged: Record<string, unknown>[] = [];
+  const log = { ...quietLog, warn: (fields: object, text: string) => void logged.push({ text, ...fields }) };
+  const behind = new DatabaseLedger({ database: through, clock, log: quietLog, every: never });
+  const audit = new OpenAuditLog({ database: through, clock, log: quietLog, every: never });
   const spooling = new SpoolingLedger({
     ledger: behind,
     spool_dir: () => directory,
     clock,
-    log: quietLog,
+    log,
     every: never,
-    ...(more.is_dead && { process: deadProcess() }),
+    writeRecords: (texts, database_id) => audit.writeAgain(texts, database_id),
+    ...(is_dead && { process: deadProcess() }),
   });
   const ledger = byRequest(spooling);
   ledgers.push(behind, ledger);
   await ledger.adoptOrphans();
   opened = true;
-  return { ledger, behind };
+  return {
+    ledger,
+    behind,
+    is_at,
+    logged,
+    /** Lets a request of somebody out while the database is away. */
+    async letOut(user: string) {
+      const before = is_at.now;
+      is_at.now = undefined;
+      const request = reservation({ user, on_store_error: 'allow' });
+      assert.ok((await ledger.reserve(request)).unreserved);
+      await ledger.settle(settlement(request));
+      await ledger.keepRecords([JSON.stringify({ at_ms: 0, request_id: `of ${user}`, record: { user } })]);
+      is_at.now = before;
+    },
+    async drain() {
+      await ledger.adoptOrphans();
+      await ledger.drain();
+    },
+  };
 }
 
 const scene = () => ({
@@ -75,32 +107,12 @@ const scene = () => ({
   trouble: { now: away() as Error | undefined },
 });
 
-it('money counts in the windows of the time at which the request went out', async () => {
-  const { directory, clock, trouble } = scene();
-  const { ledger } = await openGateway({ directory, clock, trouble });
-  const demands = [userDemand('vic', 500), teamDemand('vics', 900)];
-  const request = reservation({ user: 'vic', team: 'vics', demands, on_store_error: 'allow' });
-  assert.ok((await ledger.reserve(request)).unreserved);
-  await ledger.settle(settlement(request));
-  clock.advance(3_600_000);
-  trouble.now = undefined;
-  await ledger.drain();
-  assert.deepEqual(await countersOf(database, 'vic'), [
-    { window_kind: 'day', window_start: '2026-03-31T00:00:00.000Z', spent: 60, reserved: 0 },
-  ]);
-  assert.deepEqual(await countersOf(database, 'vics'), [
-    { window_kind: 'month', window_start: '2026-03-01T00:00:00.000Z', spent: 60, reserved: 0 },
-  ]);
-  const { differences } = await verifyLedger({ database, clock });
-  assert.equal(differences.total, 0);
-});
-
 it('a reservation that was placed although nobody heard of it stays with its request, and is settled with it', async () => {
   const { directory, clock } = scene();
   const { ledger, behind } = await openGateway({
     directory,
     clock,
-    database: spoiltStore(database, 'reserve', 1, 'after'),
+    at: spoiltStore(database, 'reserve', 1, 'after'),
   });
   const request = reservation({ user: 'unheard', on_store_error: 'allow' });
   assert.ok((await ledger.reserve(request)).unreserved);
@@ -117,7 +129,7 @@ it('a reservation that was placed although nobody heard of it is given back when
   const { ledger, behind } = await openGateway({
     directory,
     clock,
-    database: spoiltStore(database, 'reserve', 1, 'after'),
+    at: spoiltStore(database, 'reserve', 1, 'after'),
   });
   const request = reservation({ user: 'stayed', on_store_error: 'allow' });
   assert.ok((await ledger.reserve(request)).unreserved);
@@ -130,7 +142,7 @@ it('a reservation that was placed although nobody heard of it is given back when
 it('a row that was committed although the answer got lost is there once', async () => {
   const { directory, clock, trouble } = scene();
   const lossy = spoiltStore(database, 'settle', 1, 'after');
-  const { ledger } = await openGateway({ directory, clock, trouble, database: lossy });
+  const { ledger } = await openGateway({ directory, clock, trouble, at: lossy });
   const request = reservation({ user: 'again', on_store_error: 'allow' });
   await ledger.reserve(request);
   await ledger.settle(settlement(request));
@@ -146,7 +158,7 @@ it('a row that was committed although the answer got lost is there once', async 
 it('what a process left is in the ledger once, also when its reservation was placed and counts as an orphan', async () => {
   const { directory, clock } = scene();
   const lossy = spoiltStore(database, 'reserve', 1, 'after');
-  const dead = await openGateway({ directory, clock, database: lossy, is_dead: true });
+  const dead = await openGateway({ directory, clock, at: lossy, is_dead: true });
   const request = reservation({ user: 'orphan', most_nano_usd: 100, on_store_error: 'allow' });
   await dead.ledger.reserve(request);
   await dead.ledger.settle(settlement(request));
@@ -175,7 +187,7 @@ it('writes what waits many rows at a time, each with the time it was forwarded',
       return database.query(name, text, values);
     },
   };
-  const { ledger, behind } = await openGateway({ directory, clock, trouble, database: counted });
+  const { ledger, behind } = await openGateway({ directory, clock, trouble, at: counted });
   const forwarded: string[] = [];
   for (let i = 0; i < 600; i++) {
     const request = reservation({ user: 'many', demands: [userDemand('many', null)], on_store_error: 'allow' });
@@ -199,7 +211,7 @@ it('writes what waits many rows at a time, each with the time it was forwarded',
 });
 
 /** A request that went out while the store was away, first to main, where it may be billed, then to spare. */
-async function movedWhileAway(ledger: Gateway['ledger'], user: string) {
+async function movedWhileAway(ledger: Awaited<ReturnType<typeof openGateway>>['ledger'], user: string) {
   const request = (upstream: string) => {
     const demands = [userDemand(user, 500), { ...userDemand(`${user}-${upstream}`, 500), scope: 'upstream' }];
     return reservation({ request_id: user, user, upstream, demands, on_store_error: 'allow' });
@@ -239,4 +251,120 @@ it('a request that moved is estimated with its earlier attempts when its process
   assert.deepEqual([await spent('lost'), await spent('lost-main'), await spent('lost-spare')], [130, 30, 100]);
   const { differences, attempts } = await verifyLedger({ database, clock });
   assert.deepEqual([differences.total, attempts.total], [0, 0]);
+});
+
+/** How many ledger rows and audit records somebody has in a database. */
+async function foundOf(at: Database, user: string): Promise<readonly [number, number]> {
+  const rows = await ledgerRowsOf(at, user);
+  const records = await at.query('test_records', 'select from audit_log where request_id = $1', [`of ${user}`]);
+  return [rows.length, records.length];
+}
+
+const directoryOf = () => mkdtempSync(join(root, 'spool-'));
+
+it('what a gateway left is never written to the database of another that shares the directory, which names it once', async () => {
+  const directory = directoryOf();
+  const left = await openGateway({ directory, is_dead: true });
+  await left.letOut('left');
+  const [name] = readdirSync(directory);
+  const other = await openGateway({ directory, at: theirs.database });
+  await other.drain();
+  await other.drain();
+  assert.deepEqual(await foundOf(theirs.database, 'left'), [0, 0]);
+  assert.deepEqual(readdirSync(directory), [name], 'it is where it was');
+  const told = other.logged.filter((entry) => entry.name === name);
+  assert.deepEqual(
+    told.map(({ text }) => text),
+    ['a spool file of another database is left alone'],
+  );
+  const successor = await openGateway({ directory });
+  await successor.drain();
+  assert.deepEqual(await foundOf(database, 'left'), [1, 1]);
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+it('a gateway that ends in order leaves files that only gateways of its database take over', async () => {
+  const directory = directoryOf();
+  const left = await openGateway({ directory });
+  await left.letOut('orderly');
+  left.is_at.now = undefined;
+  await left.ledger.close();
+  const other = await openGateway({ directory, at: theirs.database });
+  await other.drain();
+  const successor = await openGateway({ directory });
+  await successor.drain();
+  assert.deepEqual(await foundOf(theirs.database, 'orderly'), [0, 0]);
+  assert.deepEqual(await foundOf(database, 'orderly'), [1, 1]);
+});
+
+it('what went out before another database took the place of the first waits for the first', async () => {
+  const directory = directoryOf();
+  const gateway = await openGateway({ directory });
+  await gateway.letOut('replaced');
+  gateway.is_at.now = theirs.database;
+  await gateway.drain();
+  assert.deepEqual(await foundOf(theirs.database, 'replaced'), [0, 0]);
+  assert.equal(gateway.ledger.records, 0, 'later records do not wait for those of another database');
+  await gateway.letOut('of the new one');
+  await gateway.drain();
+  assert.deepEqual(await foundOf(theirs.database, 'of the new one'), [1, 1]);
+  gateway.is_at.now = database;
+  await gateway.drain();
+  assert.deepEqual(await foundOf(database, 'replaced'), [1, 1]);
+  assert.deepEqual(await foundOf(database, 'of the new one'), [0, 0]);
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+it('a database that is exchanged between the question which it is and the row is not written to', async () => {
+  const directory = directoryOf();
+  const gateway = await openGateway({ directory });
+  await gateway.letOut('between');
+  gateway.is_at.now = {
+    async query(name, ...more) {
+      return (name === 'database_identity' ? database : theirs.database).query(name, ...more);
+    },
+  };
+  await gateway.drain();
+  assert.deepEqual(await foundOf(theirs.database, 'between'), [0, 0]);
+  gateway.is_at.now = database;
+  await gateway.drain();
+  assert.deepEqual(await foundOf(database, 'between'), [1, 1]);
+});
+
+it('a database whose tables somebody emptied is another one, and what was kept for it waits', async () => {
+  const store = await openTestStore();
+  others.push(store);
+  const directory = directoryOf();
+  const gateway = await openGateway({ directory, at: store.database });
+  await gateway.letOut('emptied');
+  await store.database.knex.raw('truncate database_identity');
+  await gateway.drain();
+  assert.deepEqual(await foundOf(store.database, 'emptied'), [0, 0]);
+  await gateway.letOut('anew');
+  await gateway.drain();
+  assert.deepEqual(await foundOf(store.database, 'anew'), [1, 1]);
+});
+
+it('a gateway that never reached its database lets nothing out, for it does not know whose it would be', async () => {
+  const directory = directoryOf();
+  const behind = new DatabaseLedger({
+    database: { query: () => Promise.reject(away()) },
+    clock: frozenClock(0),
+    log: quietLog,
+    every: never,
+  });
+  const ledger = new SpoolingLedger({
+    ledger: behind,
+    spool_dir: () => directory,
+    clock: frozenClock(0),
+    log: quietLog,
+    every: never,
+  });
+  ledgers.push(behind, ledger);
+  await ledger.adoptOrphans();
+  await assert.rejects(ledger.reserve(reservation({ on_store_error: 'allow' })), {
+    code: 'store_unavailable',
+    message: /the database was not reached since the start/,
+  });
+  assert.equal(await ledger.probe(), false);
 });

@@ -1,20 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { SpoolingLedger, type SpoolingLedgerOptions } from '../../../engine/money/spool/spooling-ledger.ts';
 import { StoreTimeout } from '../../../engine/store/store-errors.ts';
-import {
-  away,
-  byRequest,
-  deadProcess,
-  diskError,
-  type FakeLedger,
-  fakeLedger,
-  faultyDisk,
-} from '../../support/spool.ts';
+import { away, byRequest, diskError, type FakeLedger, fakeLedger, faultyDisk } from '../../support/spool.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 
@@ -132,13 +124,6 @@ describe('while the store is away', () => {
     ]);
   });
 
-  it('a request that may not go out is refused', async () => {
-    const { ledger, behind, files } = await openScene();
-    behind.trouble = away();
-    await assert.rejects(ledger.reserve(reservation()), unavailable);
-    assert.deepEqual([files(), behind.kept.size], [[], 0]);
-  });
-
   it('a request that never left after all leaves nothing', async () => {
     const { ledger, behind, files } = await openScene();
     behind.trouble = away();
@@ -159,23 +144,6 @@ describe('while the store is away', () => {
       message: 'The gateway cannot use its database, nor its spool: no space is left on its disk. Try again shortly.',
     });
     assert.equal(behind.kept.size, 0);
-  });
-
-  it('what a process left is written by the next one, also what it did not get to say', async () => {
-    const { behind, open } = await openScene();
-    const doomed = await open({ process: deadProcess() });
-    behind.trouble = away();
-    const [over, lost] = [allowed(), { ...allowed(), most_nano_usd: 700 }];
-    for (const request of [over, lost]) await doomed.reserve(request);
-    await doomed.settle(settlement(over));
-    behind.trouble = undefined;
-    const next = await open();
-    await next.adoptOrphans();
-    await next.drain();
-    assert.deepEqual(
-      [over, lost].map(({ request_id }) => behind.rows.get(request_id)?.settlement.cost_nano_usd),
-      [60, 700],
-    );
   });
 
   it('what is left at the end stays for the next start, and what can be written is', async () => {
@@ -317,15 +285,4 @@ it('a disk that cannot be used is in the log from the start on, where it would b
     if (needed) await until('it is in the log', () => logged.includes('the spool cannot be written to'));
     else assert.equal(logged.length, 0);
   }
-});
-
-it('a spool directory that is a file does not keep the ledger from opening, working or closing', async () => {
-  const { open, directory, behind } = await openScene();
-  const path = join(directory, 'file');
-  writeFileSync(path, '');
-  const ledger = await open({ spool_dir: () => path });
-  await ledger.adoptOrphans();
-  await ledger.reserve(allowed());
-  behind.trouble = away();
-  await assert.rejects(ledger.reserve(allowed()), unavailable);
 });

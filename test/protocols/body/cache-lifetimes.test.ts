@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { asksForHour, shortenCache } from '../../../engine/protocols/body/cache-lifetimes.ts';
+import { asksForHour, shortenCache } from '../../../engine/protocols/body/body-facts.ts';
 import { HeldBody } from '../../../engine/run/body.ts';
 import { times } from '../../support/times.ts';
 
@@ -141,15 +141,7 @@ describe('a request for a lifetime of an hour', () => {
 
   it('is all that changes, whatever else the body has', async () => {
     const keys = fc.constantFrom(
-      'cache_control',
-      'ttl',
-      'caching',
-      'input',
-      'schema',
-      'text',
-      'é',
-      '__proto__',
-      'toString',
+      ...['cache_control', 'ttl', 'caching', 'input', 'schema', 'text', 'é', '__proto__', 'toString'],
     );
     const leaf = fc.oneof(fc.constantFrom('1h', '5m', '"ttl":"1h"', '\\"1h\\"'), fc.jsonValue({ maxDepth: 1 }));
     const { anything } = fc.letrec((tie) => ({

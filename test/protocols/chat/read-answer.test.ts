@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { StageError } from '../../../engine/contract/errors.ts';
 import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type { ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
 import { saidBy } from '../translation/answer-arbitraries.ts';
 import { chunk, finish, readData, readDeltas } from './scene.ts';
 
@@ -73,40 +72,11 @@ describe('text of a stream of chat completions', () => {
 describe('calls in a stream of chat completions', () => {
   const said = (...deltas: unknown[]) => saidBy(readDeltas(...deltas)).map(({ id, name, text }) => [id, name, text]);
 
-  test('a call starts with its name and streams its arguments', () => {
-    const events = readDeltas(
-      calls(fn(0, 'a', 'f', '')),
-      calls(fn(0, undefined, undefined, '{"x"')),
-      calls(fn(0, undefined, undefined, ':1}')),
-    );
-    assert.deepEqual(events.slice(1), [
-      { type: 'part_start', index: 0, part: { kind: 'tool_call', id: 'a', name: 'f' } },
-      { type: 'part_delta', index: 0, text: '{"x"' },
-      { type: 'part_delta', index: 0, text: ':1}' },
-      { type: 'part_end', index: 0 },
-      { type: 'end', reason: 'tool_calls' },
-    ]);
-  });
-
   test('a call with whole arguments ends when the next one starts', () => {
     const events = readDeltas(calls(fn(0, 'a', 'f', '{"x":"}"}')), calls(fn(1, 'b', 'g', '{}')));
     assert.deepEqual(
       events.map((event) => `${event.type}${'index' in event ? event.index : ''}`),
       ['start', 'part_start0', 'part_delta0', 'part_end0', 'part_start1', 'part_delta1', 'part_end1', 'end'],
-    );
-  });
-
-  test('calls that are interleaved overlap, and no piece is lost', () => {
-    assert.deepEqual(
-      said(
-        calls(fn(0, 'a', 'f', '{"x"'), fn(1, 'b', 'g', '{"y')),
-        calls(fn(1, undefined, undefined, '":2}')),
-        calls(fn(0, undefined, undefined, ':1}')),
-      ),
-      [
-        ['a', 'f', '{"x":1}'],
-        ['b', 'g', '{"y":2}'],
-      ],
     );
   });
 
@@ -177,29 +147,14 @@ describe('calls in a stream of chat completions', () => {
   });
 
   test('a call that never gets a name makes the answer invalid', () => {
-    assert.throws(
-      () => readDeltas(calls(fn(0, 'a', undefined, '{}'))),
-      (error: unknown) => error instanceof StageError && error.code === 'upstream_invalid',
-    );
+    assert.throws(() => readDeltas(calls(fn(0, 'a', undefined, '{}'))), {
+      name: 'StageError',
+      code: 'upstream_invalid',
+    });
   });
 });
 
 describe('the end of a stream of chat completions', () => {
-  const reasonOf = (word: string, ...more: string[]) => endOf(readData([...more, finish(word)]).events).reason;
-
-  test('every reason for stopping has its word', () => {
-    const call = chunk(calls(fn(0, 'a', 'f', '{}')));
-    assert.equal(reasonOf('stop'), 'finished');
-    assert.equal(reasonOf('length'), 'max_tokens');
-    assert.equal(reasonOf('length', call), 'max_tokens');
-    assert.equal(reasonOf('content_filter'), 'content_filter');
-    assert.equal(reasonOf('stop', call), 'tool_calls');
-    assert.equal(reasonOf('tool_calls'), 'finished', 'without a call');
-    assert.equal(reasonOf('something new'), 'max_tokens');
-    assert.equal(reasonOf('something new', call), 'tool_calls', 'which is whole');
-    assert.equal(reasonOf('__proto__'), 'max_tokens');
-  });
-
   test('a server that tells its stop sequence is heard', () => {
     const { events } = readData([chunk({}, { finish_reason: 'stop', stop_reason: 'END' })]);
     assert.deepEqual(endOf(events), { type: 'end', reason: 'stop_sequence', stop_sequence: 'END' });
@@ -242,10 +197,7 @@ describe('the end of a stream of chat completions', () => {
     assert.equal(endOf(readData([chunk({ content: 'a' }), '[DONE]']).events).reason, 'finished');
     assert.equal(endOf(readData([call('{"a":1}'), '[DONE]']).events).reason, 'tool_calls');
     for (const cut of [[chunk({ content: 'a' })], [call('{"a":1}')], ['[DONE]'], [call('{"a"'), '[DONE]']]) {
-      assert.throws(
-        () => readData(cut),
-        (error: unknown) => error instanceof StageError && error.code === 'upstream_failed',
-      );
+      assert.throws(() => readData(cut), { name: 'StageError', code: 'upstream_failed' });
     }
   });
 
@@ -280,43 +232,9 @@ describe('the end of a stream of chat completions', () => {
 describe('a whole answer of chat completions', () => {
   const read = (document: Record<string, unknown>) => chatProtocol.adapter.readDocument(document, new Notes());
 
-  test('has the events that its stream would have', () => {
-    const events = read({
-      id: 'c1',
-      model: 'up',
-      choices: [
-        {
-          index: 0,
-          message: {
-            role: 'assistant',
-            content: 'Yes',
-            reasoning_content: 'Hm',
-            refusal: null,
-            tool_calls: [
-              { id: 'a', type: 'function', function: { name: 'f', arguments: '{"x":1}' } },
-              { id: 'a', type: 'function', function: { name: 'g', arguments: '' } },
-            ],
-          },
-          finish_reason: 'tool_calls',
-        },
-      ],
-      usage: { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 },
-    });
-    assert.deepEqual(saidBy(events), [
-      { kind: 'reasoning', text: 'Hm' },
-      { kind: 'text', text: 'Yes' },
-      { kind: 'tool_call', id: 'a', name: 'f', text: '{"x":1}' },
-      { kind: 'tool_call', id: 'a', name: 'g', text: '{}' },
-    ]);
-    assert.deepEqual(endOf(events), { type: 'end', reason: 'tool_calls', usage: { input: 3, output: 2 } });
-  });
-
   test("without a message is invalid; an error in its place is the upstream's error", () => {
     for (const document of [{}, { choices: [] }, { choices: [null] }, { choices: [{ message: 'x' }] }]) {
-      assert.throws(
-        () => read(document),
-        (error: unknown) => error instanceof StageError && error.code === 'upstream_invalid',
-      );
+      assert.throws(() => read(document), { name: 'StageError', code: 'upstream_invalid' });
     }
     assert.equal(read({ error: { message: 'no' } }).at(-1)?.type, 'error');
   });

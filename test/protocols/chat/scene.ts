@@ -4,10 +4,14 @@
  */
 
 import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
-import type { AnswerContext, UpstreamTarget } from '../../../engine/protocols/translation/adapter.ts';
-import type { Conversation } from '../../../engine/protocols/translation/conversation.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type {
+  AnswerContext,
+  Conversation,
+  ModelEvent,
+  UpstreamTarget,
+} from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { ANSWER_CONTEXT } from '../translation/answer-arbitraries.ts';
 
 /** A thinking model. */
 export const TARGET: UpstreamTarget = { max_output_tokens: 100_000, thinking: 'adaptive', sampling: true };
@@ -17,16 +21,7 @@ export const ASK = { model: 'm', messages: [{ role: 'user', content: 'Hi' }] };
 
 /** An answer's context, with changes. */
 export function context(changes: Partial<AnswerContext> = {}): AnswerContext {
-  return {
-    request_id: '0198-abcd',
-    model: 'asked-model',
-    created_at: 1_800_000_000,
-    include_usage: true,
-    made_by: { protocol: 'chat', upstream: 'u' },
-    free_text_tools: new Set(),
-    echo: {},
-    ...changes,
-  };
+  return { ...ANSWER_CONTEXT, request_id: '0198-abcd', include_usage: true, ...changes };
 }
 
 /** Reads a request that is the smallest one with these fields. */

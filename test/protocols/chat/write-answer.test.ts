@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
-import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
-import { times } from '../../support/times.ts';
-import { answers, saidBy } from '../translation/answer-arbitraries.ts';
-import { context, dataOf, readData, writeStream } from './scene.ts';
+import type { ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
+import { context, dataOf, writeStream } from './scene.ts';
 
 const start: ModelEvent = { type: 'start', id: 'msg_1', model: 'up' };
 const end = (more: Partial<ModelEvent & { type: 'end' }> = {}): ModelEvent => ({
@@ -93,33 +88,6 @@ describe('a stream written for a chat completions client', () => {
     assert.deepEqual([first.id, first.model], ['chatcmpl_0198abcd', 'asked-model']);
   });
 
-  test('parallel calls keep their own index while they overlap', () => {
-    const events = [
-      start,
-      call(0),
-      call(1, 'g'),
-      delta(1, '{"y"'),
-      delta(0, '{}'),
-      delta(1, ':1}'),
-      end({ reason: 'tool_calls' }),
-    ];
-    assert.deepEqual(
-      deltasOf(events).flatMap(({ tool_calls }) => tool_calls ?? []),
-      [
-        { index: 0, id: 'call_0', type: 'function', function: { name: 'f', arguments: '' } },
-        { index: 1, id: 'call_1', type: 'function', function: { name: 'g', arguments: '' } },
-        { index: 1, function: { arguments: '{"y"' } },
-        { index: 0, function: { arguments: '{}' } },
-        { index: 1, function: { arguments: ':1}' } },
-      ],
-    );
-  });
-
-  test('a call without arguments has those of an empty object', () => {
-    const said = deltasOf([start, call(0), { type: 'part_end', index: 0 }, end({ reason: 'tool_calls' })]);
-    assert.deepEqual(said[2], { tool_calls: [{ index: 0, function: { arguments: '{}' } }] });
-  });
-
   test('a free-text tool is called with its plain text', () => {
     const answer = context({ free_text_tools: new Set(['f']) });
     const events = [
@@ -172,47 +140,4 @@ describe('a stream written for a chat completions client', () => {
     const { error } = JSON.parse(dataOf(text).at(-1) ?? '');
     assert.deepEqual([error.message, error.type, error.code], ['Overloaded', 'server_error', 'server_is_overloaded']);
   });
-});
-
-/** What a client knows of an answer: texts of each kind joined, and the calls. */
-function known(events: readonly ModelEvent[]) {
-  const parts = saidBy(events);
-  const joined = (kind: string) => parts.flatMap((one) => (one.kind === kind ? [one.text] : [])).join('');
-  const calls = parts
-    .filter(({ kind }) => kind === 'tool_call')
-    .map(({ id, name, text }) => ({ id, name, text: text || '{}' }));
-  return { text: joined('text'), reasoning: joined('reasoning'), refusal: joined('refusal'), calls };
-}
-
-/** How an answer ends, in the words of the protocol. */
-function ending(events: readonly ModelEvent[]) {
-  const last = events.at(-1);
-  assert.ok(last?.type === 'end');
-  const { cache_read: _, cache_write: __, reasoning: ___, ...rest } = last.usage ?? {};
-  return { reason: last.reason, ...rest };
-}
-
-test('an answer that is written and read again says the same, as a stream and as a document', () => {
-  fc.assert(
-    fc.property(answers(), (events) => {
-      const streamed = readData(dataOf(writeStream(events).text)).events;
-      assert.deepEqual(known(streamed), known(events));
-      assert.deepEqual(ending(streamed), ending(events));
-      const quiet = events.filter(({ type }) => type !== 'ping');
-      const document = chatProtocol.adapter.writeDocument(quiet, context(), new Notes());
-      const read = chatProtocol.adapter.readDocument(JSON.parse(JSON.stringify(document)), new Notes());
-      assert.deepEqual(known(read), known(events));
-      assert.deepEqual(ending(read), ending(events));
-    }),
-    { numRuns: times(150) },
-  );
-});
-
-test('a stream is one event after the other, each of one line', () => {
-  fc.assert(
-    fc.property(answers(), (events) => {
-      const { text } = writeStream(events);
-      assert.match(text, /^(?:(?:data: [^\r\n]*|: ping)\n\n)*$/);
-    }),
-  );
 });

@@ -1,13 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
-import { chatProtocol } from '../../../engine/protocols/chat/index.ts';
 import type { Conversation, Part, TextPart, Turn } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
-import { checkChat } from '../../support/model-provider/model-provider-chat.ts';
-import { times } from '../../support/times.ts';
-import { conversations } from '../translation/conversation-arbitraries.ts';
 import { TARGET, writeAsk } from './scene.ts';
 
 const text = (said: string) => ({ kind: 'text', text: said }) as const;
@@ -22,16 +16,6 @@ function messagesOf(turns: readonly Turn[], instructions: Conversation['instruct
 }
 
 describe('messages written for a chat completions upstream', () => {
-  test('instructions are one system message: a string for one text, parts for several', () => {
-    const one = messagesOf([{ role: 'user', parts: [text('Hi')] }], [text('a')]);
-    assert.deepEqual(one.messages[0], { role: 'system', content: 'a' });
-    const two = messagesOf([{ role: 'user', parts: [text('Hi')] }], [text('a'), text('b')]);
-    assert.deepEqual(two.messages[0]?.content, [
-      { type: 'text', text: 'a' },
-      { type: 'text', text: 'b' },
-    ]);
-  });
-
   test('results follow their calls at once, whatever stands between them in the conversation', () => {
     const { messages, notes } = messagesOf([
       { role: 'user', parts: [text('Hi')] },
@@ -196,27 +180,6 @@ describe('settings written for a chat completions upstream', () => {
     assert.deepEqual(one.notes, ['long_user']);
   });
 
-  test('free-text tools become functions, strict is kept where its schema meets it', () => {
-    const open = { type: 'object', properties: { a: { type: 'string' } } };
-    const closed = { ...open, required: ['a'], additionalProperties: false };
-    const { body, notes } = writeAsk({
-      tools: [
-        { name: 'a', parameters: open, strict: true },
-        { name: 'b', parameters: closed, strict: true },
-        { name: 'c', parameters: {}, free_text: true },
-      ],
-      parallel_tool_calls: false,
-      tool_choice: { kind: 'any' },
-    });
-    assert.deepEqual(body.tools, [
-      { type: 'function', function: { name: 'a', parameters: open } },
-      { type: 'function', function: { name: 'b', parameters: closed, strict: true } },
-      { type: 'function', function: { name: 'c', parameters: { type: 'object', properties: {} } } },
-    ]);
-    assert.deepEqual([body.tool_choice, body.parallel_tool_calls], ['required', false]);
-    assert.deepEqual(notes, ['strict_schema', 'free_text_tool']);
-  });
-
   test('what only other protocols have is noted', () => {
     const { body, notes } = writeAsk({
       top_k: 5,
@@ -226,111 +189,4 @@ describe('settings written for a chat completions upstream', () => {
     assert.deepEqual(Object.keys(body), ['model', 'messages', 'stream']);
     assert.deepEqual(notes, ['part_cache', 'top_k', 'service_tier']);
   });
-});
-
-/** Neighbours of one role as one turn, and what an assistant says in the order of a message. */
-function normalTurns(turns: readonly Turn[]): Turn[] {
-  const merged: { role: Turn['role']; parts: Part[] }[] = [];
-  for (const { role, parts } of turns) {
-    if (merged.at(-1)?.role === role) merged.at(-1)?.parts.push(...parts);
-    else merged.push({ role, parts: [...parts] });
-  }
-  return merged.map(({ role, parts }) => ({
-    role,
-    parts: role === 'assistant' ? normalAnswer(parts) : parts.map(named),
-  }));
-}
-
-function normalAnswer(parts: readonly Part[]): Part[] {
-  const texts = (kind: Part['kind']) =>
-    parts.flatMap((part) => (part.kind === kind && 'text' in part ? [part.text] : []));
-  const reasoning = texts('reasoning').join('\n\n');
-  const refusal = texts('refusal').join('');
-  return [
-    ...(reasoning === '' ? [] : [{ kind: 'reasoning', text: reasoning } as const]),
-    ...parts.filter(({ kind }) => kind === 'text'),
-    ...(refusal === '' ? [] : [{ kind: 'refusal', text: refusal } as const]),
-    ...parts.filter(({ kind }) => kind === 'tool_call'),
-  ];
-}
-
-function named(part: Part): Part {
-  return part.kind === 'document' ? { ...part, name: part.name ?? 'document.pdf' } : part;
-}
-
-/** A conversation as chat completions can say it. */
-function normal({ top_k: _, parallel_tool_calls, metadata, reasoning, ...rest }: Conversation): unknown {
-  const { output_format } = rest;
-  return {
-    ...rest,
-    turns: normalTurns(rest.turns),
-    tools: rest.tools.map(({ parameters, ...tool }) => ({
-      ...tool,
-      parameters: { properties: {}, ...parameters, type: 'object' },
-    })),
-    ...(parallel_tool_calls === false && { parallel_tool_calls }),
-    ...(rest.store === true && metadata !== undefined && { metadata }),
-    ...(reasoning?.effort !== undefined && { reasoning: { effort: reasoning.effort } }),
-    ...(output_format !== undefined && { output_format }),
-  };
-}
-
-test('a conversation that is written and read again is the same, as far as the protocol has words for it', () => {
-  const sayable = conversations({
-    instructions_turns: false,
-    url_documents: false,
-    text_documents: false,
-    result_files: false,
-    long_results: false,
-    result_errors: false,
-    part_caches: false,
-    free_text_tools: false,
-    reasoning: ['text'],
-  });
-  fc.assert(
-    fc.property(sayable, (conversation) => {
-      const body = chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes());
-      const notes = new Notes();
-      const again = chatProtocol.adapter.readRequest(JSON.parse(JSON.stringify(body)), notes);
-      assert.deepEqual(normal(again), normal(conversation));
-      assert.deepEqual(notes.names, [], 'the adapter does not know what it writes');
-    }),
-    { numRuns: times(120) },
-  );
-});
-
-/** Conversations that this protocol can say. */
-const SAID: readonly Turn[][] = [
-  [{ role: 'user', parts: [text('Hi')] }],
-  [
-    { role: 'user', parts: [text('Go'), image] },
-    { role: 'assistant', parts: [call('c1')] },
-    { role: 'user', parts: [result('c1', [text('done')])] },
-  ],
-];
-
-test('what any protocol can say is written so that a strict upstream takes it, or refused by a rule', () => {
-  let taken = 0;
-  fc.assert(
-    fc.property(conversations(), (conversation) => {
-      let body: Record<string, unknown>;
-      try {
-        body = chatProtocol.adapter.writeRequest(conversation, TARGET, new Notes());
-      } catch (error) {
-        assert.ok(error instanceof StageError && error.code === 'not_translatable', String(error));
-        return;
-      }
-      // The protocol itself wants JSON mode to be mentioned, and no writer can know where.
-      if (conversation.output_format?.kind === 'json_object') delete body.response_format;
-      checkChat(JSON.parse(JSON.stringify(body)));
-      taken += 1;
-    }),
-    {
-      numRuns: times(120),
-      examples: SAID.map((turns): [Conversation] => [
-        { model: 'm', instructions: [], turns, tools: [], stream: false },
-      ]),
-    },
-  );
-  assert.ok(taken >= SAID.length, `only ${taken} conversations were not refused`);
 });

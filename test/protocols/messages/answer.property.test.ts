@@ -2,14 +2,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
-import type { ReasoningProof } from '../../../engine/protocols/translation/conversation.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
-import { proofToText } from '../../../engine/protocols/translation/proof.ts';
+import type {
+  CacheTtl,
+  Conversation,
+  ModelEvent,
+  Part,
+  ReasoningProof,
+  Turn,
+} from '../../../engine/protocols/translation/conversation.ts';
+import { proofToText } from '../../../engine/protocols/translation/made-reasoning.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
 import { eventsIn } from '../../e2e/streams/streams.ts';
 import { times } from '../../support/times.ts';
 import { answers, saidBy } from '../translation/answer-arbitraries.ts';
-import { ANSWER, clientOf, readStream, streamOf } from './scene.ts';
+import { type ConversationFeatures, conversations } from '../translation/conversation-arbitraries.ts';
+import { ANSWER, clientOf, streamOf } from './scene.ts';
 
 /** What a Messages upstream says that says these events: a refusal is text, every proof a mark of where it comes from. */
 const asMessages = (events: readonly ModelEvent[]) =>
@@ -86,41 +93,107 @@ test('blocks of a stream are numbered from 0 and never overlap, whatever the ups
   );
 });
 
-test('an answer that was written as a stream is read back the same, foreign proofs too', () => {
+const TARGET = { max_output_tokens: 8000, thinking: 'adaptive', sampling: true } as const;
+
+/** What every Messages conversation can say. */
+const SAYABLE: Partial<ConversationFeatures> = {
+  instructions_turns: false,
+  image_details: false,
+  refusals: false,
+  free_text_tools: false,
+  part_caches: false,
+  reasoning: ['messages'],
+};
+
+/** Takes away the settings that Messages has no word for, or not together with others. */
+function withoutForeign(conversation: Conversation): Conversation {
+  const { frequency_penalty, presence_penalty, seed, verbosity, store, metadata, cache, output_format, ...rest } =
+    conversation;
+  const { service_tier, temperature, top_p, top_k, reasoning, tool_choice, parallel_tool_calls, ...others } = rest;
+  const single = parallel_tool_calls === false;
+  const choice = tool_choice ?? (single ? ({ kind: 'auto' } as const) : undefined);
+  const format =
+    output_format?.kind === 'json_schema'
+      ? { output_format: { kind: 'json_schema' as const, schema: output_format.schema, strict: true } }
+      : {};
+  const turns: Turn[] = [...conversation.turns, { role: 'user', parts: [{ kind: 'text', text: 'Go on.' }] }];
+  const thinks = reasoning !== undefined && thinkable({ ...conversation, turns });
+  return {
+    max_output_tokens: 4000,
+    ...others,
+    ...format,
+    ...(service_tier === 'default' && { service_tier }),
+    ...(!thinks && temperature !== undefined && { temperature }),
+    ...(!thinks && temperature === undefined && top_p !== undefined && { top_p }),
+    ...(!thinks && top_k !== undefined && { top_k }),
+    ...(thinks && { reasoning }),
+    // That calls may be parallel is what nothing said means, and no call can be.
+    ...(choice && { tool_choice: choice }),
+    ...(single && choice?.kind !== 'none' && { parallel_tool_calls }),
+    turns,
+  };
+}
+
+/** Whether upstreams take reasoning here: no call is forced, and the results at the end answer calls that were thought about. */
+function thinkable({ tool_choice, turns }: Conversation): boolean {
+  if (tool_choice?.kind === 'any' || tool_choice?.kind === 'tool') return false;
+  const [before, last] = merged(turns).slice(-2);
+  return last?.parts[0]?.kind !== 'tool_result' || before?.parts[0]?.kind === 'reasoning';
+}
+
+/** Neighbours of the same role as one turn, results first. */
+function merged(turns: readonly Turn[]): Turn[] {
+  const out: { role: Turn['role']; parts: Part[] }[] = [];
+  for (const { role, parts } of turns) {
+    const last = out.at(-1);
+    if (last?.role === role) last.parts.push(...parts);
+    else out.push({ role, parts: [...parts] });
+  }
+  return out.map(({ role, parts }) => ({
+    role,
+    parts: [
+      ...parts.filter(({ kind }) => kind === 'tool_result'),
+      ...parts.filter(({ kind }) => kind !== 'tool_result'),
+    ],
+  }));
+}
+
+/** Writes and reads a conversation as JSON, as on the wire. */
+function thereAndBack(conversation: Conversation, notes: Notes): Conversation {
+  const body = JSON.parse(JSON.stringify(messagesProtocol.adapter.writeRequest(conversation, TARGET, notes)));
+  return messagesProtocol.adapter.readRequest(body, notes);
+}
+
+test('a conversation that Messages can say comes back as it was, and nothing is noted', () => {
   fc.assert(
-    fc.property(answers(), (events) => {
-      const back = readStream(eventsIn(streamOf(events)).map(({ data }) => data));
-      assert.deepEqual(saidBy(back), asMessages(events));
-      assert.deepEqual(endOf(back)?.reason, endOf(events)?.reason);
-      const { input, output, reasoning } = endOf(events)!.usage!;
-      assert.deepEqual(
-        { ...endOf(back)!.usage, cache_read: 0, cache_write: 0 },
-        { input, output, cache_read: 0, cache_write: 0, ...(reasoning !== undefined && { reasoning }) },
-      );
+    fc.property(conversations(SAYABLE).map(withoutForeign), (conversation) => {
+      const notes = new Notes();
+      const back = thereAndBack(conversation, notes);
+      assert.deepEqual({ ...back, turns: merged(back.turns) }, { ...conversation, turns: merged(conversation.turns) });
+      assert.deepEqual(notes.names, []);
     }),
   );
 });
 
-test('a whole answer says what the stream of the same answer says', () => {
+test('cache marks come back where they were, the last four of them, none for longer than one before it', () => {
   fc.assert(
-    fc.property(answers({ pings: false }), (events) => {
-      const document = JSON.parse(JSON.stringify(messagesProtocol.adapter.writeDocument(events, ANSWER, new Notes())));
-      assert.deepEqual(saidIn(document.content), expectedOf(events));
-      const back = messagesProtocol.adapter.readDocument(document, new Notes());
-      assert.deepEqual(saidBy(back), asMessages(events));
-      assert.deepEqual(endOf(back)?.reason, endOf(events)?.reason);
+    fc.property(conversations({ ...SAYABLE, part_caches: true }).map(withoutForeign), (conversation) => {
+      const notes = new Notes();
+      const back = thereAndBack(conversation, notes);
+      const [before, after] = [marks(conversation), marks(back)];
+      const long = before.lastIndexOf('1h') + 1;
+      assert.deepEqual(after, [...Array(long).fill('1h'), ...before.slice(long)].slice(-4));
+      assert.deepEqual(notes.names, before.length > 4 ? ['cache_marks'] : []);
     }),
   );
 });
 
-test('what the writer can say of an event it says at once: only parts behind an open one wait', () => {
-  fc.assert(
-    fc.property(answers({ overlapping: false }), (events) => {
-      const writer = messagesProtocol.adapter.createWriter(ANSWER, new Notes());
-      for (const event of events) {
-        const written = writer.write(event);
-        if (event.type === 'part_delta') assert.ok(written.includes(JSON.stringify(event.text)));
-      }
-    }),
-  );
-});
+/** Cache marks in the order of the prompt. */
+function marks({ tools, instructions, turns }: Conversation): CacheTtl[] {
+  const marked: { readonly cache?: CacheTtl }[] = [...tools, ...instructions];
+  for (const part of merged(turns).flatMap((turn) => turn.parts)) {
+    if (part.kind === 'tool_result') marked.push(...part.parts);
+    if (part.kind !== 'reasoning' && part.kind !== 'refusal') marked.push(part);
+  }
+  return marked.flatMap(({ cache }) => cache ?? []);
+}

@@ -2,21 +2,12 @@ import assert from 'node:assert/strict';
 import SDK from '@anthropic-ai/sdk';
 import { StageError } from '../../../engine/contract/errors.ts';
 import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
-import type { AnswerContext, Json } from '../../../engine/protocols/translation/adapter.ts';
-import type { Conversation } from '../../../engine/protocols/translation/conversation.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type { Conversation, Json, ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { ANSWER_CONTEXT } from '../translation/answer-arbitraries.ts';
 
 /** What the writers of answers are told of the request. */
-export const ANSWER: AnswerContext = {
-  request_id: '0190-aa-bb',
-  model: 'asked-model',
-  created_at: 1_700_000_000,
-  include_usage: false,
-  made_by: { protocol: 'chat', upstream: 'u' },
-  free_text_tools: new Set(),
-  echo: {},
-};
+export const ANSWER = { ...ANSWER_CONTEXT, request_id: '0190-aa-bb' };
 
 /** The stream that a client gets for these events. */
 export function streamOf(events: readonly ModelEvent[]): string {

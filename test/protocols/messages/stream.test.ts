@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
 import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type { ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
 import { eventsIn } from '../../e2e/streams/streams.ts';
 import { ANSWER, clientOf, readStream, streamOf } from './scene.ts';
 

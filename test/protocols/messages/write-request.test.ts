@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { StageError } from '../../../engine/contract/errors.ts';
-import type { Conversation, Part, Turn } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type { Conversation, Part, ReasoningPart, Turn } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
 import { writeAsked } from './scene.ts';
 
 type Body = Record<string, unknown>;
@@ -35,37 +35,6 @@ const result = (call_id: string, said = 'ok'): Part => ({
 });
 
 describe('messages', () => {
-  test('neighbours of one role become one message, with results first', () => {
-    const { messages, noted } = messagesOf([
-      user(text('a')),
-      assistant(call('c1')),
-      assistant(call('c2')),
-      user(result('c1')),
-      user(text('b'), text('c')),
-      user(result('c2')),
-    ]);
-    assert.deepEqual(messages, [
-      { role: 'user', content: [{ type: 'text', text: 'a' }] },
-      {
-        role: 'assistant',
-        content: [
-          { type: 'tool_use', id: 'c1', name: 'read', input: {} },
-          { type: 'tool_use', id: 'c2', name: 'read', input: {} },
-        ],
-      },
-      {
-        role: 'user',
-        content: [
-          { type: 'tool_result', tool_use_id: 'c1', content: 'ok' },
-          { type: 'tool_result', tool_use_id: 'c2', content: 'ok' },
-          { type: 'text', text: 'b' },
-          { type: 'text', text: 'c' },
-        ],
-      },
-    ]);
-    assert.deepEqual(noted, ['tools_of_history']);
-  });
-
   test('instructions in the middle become tagged text of the user, behind the results they stand before', () => {
     const { messages, noted } = messagesOf([
       user(text('a')),
@@ -128,34 +97,6 @@ describe('messages', () => {
       { type: 'tool_result', tool_use_id: 'c', content: '\n' },
     ]);
     assert.deepEqual(noted, ['blank_text', 'tools_of_history']);
-  });
-
-  test('a failed result is marked, and files of a result stay in it', () => {
-    const source = { kind: 'base64', media_type: 'image/png', data: 'aGk=' } as const;
-    const { messages } = messagesOf([
-      user(text('a')),
-      assistant(call('c')),
-      user({
-        kind: 'tool_result',
-        call_id: 'c',
-        is_error: true,
-        parts: [
-          { kind: 'text', text: 'no' },
-          { kind: 'image', source },
-        ],
-      }),
-    ]);
-    assert.deepEqual((messages as { content: Body[] }[])[2]!.content, [
-      {
-        type: 'tool_result',
-        tool_use_id: 'c',
-        content: [
-          { type: 'text', text: 'no' },
-          { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'aGk=' } },
-        ],
-        is_error: true,
-      },
-    ]);
   });
 
   test('a text file is given as text, and a file that is neither PDF nor text is refused', () => {
@@ -314,5 +255,160 @@ describe('settings', () => {
   test('a free-text tool is one with a text argument, noted', () => {
     const { noted } = written({ tools: [{ ...tools[0]!, free_text: true }] });
     assert.deepEqual(noted, ['free_text_tool']);
+  });
+});
+
+/** How the model is told to think, and what was noted. */
+function told(
+  conversation: Partial<Conversation>,
+  thinking: 'none' | 'budget' | 'adaptive',
+): [unknown, unknown, readonly string[]] {
+  const notes = new Notes();
+  const tools = [{ name: 't', parameters: {} }];
+  const { thinking: said, output_config } = writeAsked({ tools, ...conversation }, { notes, thinking });
+  return [said, (output_config as { effort?: string } | undefined)?.effort, notes.names];
+}
+
+/** A conversation that ends with the result of a call, made after this was thought. */
+function loop(...thoughts: readonly ReasoningPart[]): Turn[] {
+  return [
+    { role: 'user', parts: [{ kind: 'text', text: 'a' }] },
+    { role: 'assistant', parts: [...thoughts, { kind: 'tool_call', id: 'c', name: 't', arguments: '{}' }] },
+    { role: 'user', parts: [{ kind: 'tool_result', call_id: 'c', parts: [], is_error: false }] },
+  ];
+}
+
+const OWN: ReasoningPart = {
+  kind: 'reasoning',
+  text: 'Hm',
+  proof: { protocol: 'messages', kind: 'signature', value: 's' },
+};
+const FOREIGN: ReasoningPart = {
+  kind: 'reasoning',
+  text: 'Hm',
+  proof: { protocol: 'responses', kind: 'encrypted', value: 's' },
+};
+
+test('a model that adapts is told the effort', () => {
+  assert.deepEqual(told({ reasoning: { effort: 'high' } }, 'adaptive'), [{ type: 'adaptive' }, 'high', []]);
+  assert.deepEqual(told({ reasoning: { effort: 'minimal', show: true } }, 'adaptive'), [
+    { type: 'adaptive', display: 'summarized' },
+    'low',
+    ['thinking_effort'],
+  ]);
+  assert.deepEqual(told({ reasoning: { show: false } }, 'adaptive'), [
+    { type: 'adaptive', display: 'omitted' },
+    undefined,
+    [],
+  ]);
+  assert.deepEqual(told({ reasoning: { budget_tokens: 10_000 } }, 'adaptive'), [
+    { type: 'adaptive' },
+    'medium',
+    ['thinking_budget'],
+  ]);
+});
+
+test('a model with a budget gets one below the bound on output', () => {
+  const budget = (reasoning: Conversation['reasoning'], max_output_tokens = 60_000) =>
+    told({ ...(reasoning && { reasoning }), max_output_tokens }, 'budget')[0];
+  assert.deepEqual(budget({ effort: 'low' }), { type: 'enabled', budget_tokens: 1024 });
+  assert.deepEqual(budget({ effort: 'max' }), { type: 'enabled', budget_tokens: 30_000 });
+  assert.deepEqual(budget({ effort: 'high' }, 1500), { type: 'enabled', budget_tokens: 1024 });
+  assert.deepEqual(budget({ budget_tokens: 5000 }, 6000), { type: 'enabled', budget_tokens: 5000 });
+  assert.deepEqual(budget({ budget_tokens: 9000 }, 6000), { type: 'enabled', budget_tokens: 5999 });
+  assert.deepEqual(budget({ budget_tokens: 10 }), { type: 'enabled', budget_tokens: 1024 });
+  assert.deepEqual(told({ reasoning: { budget_tokens: 5000 } }, 'budget')[2], []);
+  assert.deepEqual(told({ reasoning: { effort: 'low' }, max_output_tokens: 1024 }, 'budget'), [
+    undefined,
+    undefined,
+    ['thinking_without_room'],
+  ]);
+});
+
+test('a model that does not think is not told to, and one whose client wants no thoughts thinks as little as it can', () => {
+  assert.deepEqual(told({ reasoning: { effort: 'high' } }, 'none'), [undefined, undefined, ['no_thinking']]);
+  assert.deepEqual(told({ reasoning: { effort: 'none' } }, 'none'), [undefined, undefined, []]);
+  assert.deepEqual(told({ reasoning: { effort: 'none' } }, 'budget'), [{ type: 'disabled' }, undefined, []]);
+  assert.deepEqual(told({ reasoning: { effort: 'none' } }, 'adaptive'), [undefined, undefined, ['thinking_effort']]);
+  assert.deepEqual(told({}, 'adaptive'), [undefined, undefined, []]);
+});
+
+test('nobody thinks where a call is forced', () => {
+  for (const tool_choice of [{ kind: 'any' }, { kind: 'tool', name: 't' }] as const) {
+    const conversation: Partial<Conversation> = { reasoning: { effort: 'high' }, tool_choice };
+    assert.deepEqual(told(conversation, 'adaptive'), [undefined, undefined, ['thinking_with_forced_tool']]);
+  }
+});
+
+test('in the middle of calls a model with a budget thinks on only where it can see its own thoughts', () => {
+  const reasoning = { effort: 'high' } as const;
+  assert.deepEqual(told({ reasoning, turns: loop(OWN) }, 'budget')[0], { type: 'enabled', budget_tokens: 4000 });
+  assert.deepEqual(told({ reasoning, turns: loop() }, 'budget'), [undefined, undefined, ['thinking_in_tool_loop']]);
+  assert.deepEqual(told({ reasoning, turns: loop(FOREIGN) }, 'budget'), [
+    undefined,
+    undefined,
+    ['foreign_reasoning', 'thinking_in_tool_loop'],
+  ]);
+  assert.deepEqual(told({ reasoning, turns: loop(FOREIGN) }, 'adaptive'), [
+    { type: 'adaptive' },
+    'high',
+    ['foreign_reasoning'],
+  ]);
+  const answered: Turn[] = [
+    ...loop(),
+    { role: 'assistant', parts: [{ kind: 'text', text: 'ok' }] },
+    { role: 'user', parts: [{ kind: 'text', text: 'b' }] },
+  ];
+  assert.deepEqual(told({ reasoning, turns: answered }, 'adaptive')[0], { type: 'adaptive' });
+});
+
+test('sampling that upstreams refuse while the model thinks is left out, and kept when it does not', () => {
+  const notes = new Notes();
+  const sampling = { temperature: 0.5, top_k: 5 };
+  const thinks = writeAsked({ reasoning: { effort: 'low' }, ...sampling }, { notes });
+  assert.deepEqual([thinks.temperature, thinks.top_k], [undefined, undefined]);
+  assert.deepEqual(notes.names, ['sampling_while_thinking']);
+  const silent = writeAsked({ reasoning: { effort: 'low' }, ...sampling }, { thinking: 'none' });
+  assert.deepEqual([silent.temperature, silent.top_k], [0.5, 5]);
+  assert.equal(writeAsked({ reasoning: { effort: 'low' }, top_p: 0.96 }).top_p, 0.96);
+});
+
+function writtenTool(parameters: Record<string, unknown>, strict = false) {
+  const notes = new Notes();
+  const tools = [{ name: 'find', parameters, ...(strict && { strict }) }];
+  const [tool] = writeAsked({ tools }, { notes }).tools as Record<string, unknown>[];
+  return { schema: tool!.input_schema, strict: tool!.strict, notes: notes.names };
+}
+
+const id = { type: 'object', properties: { id: { type: 'string' } }, required: ['id', 'kind'] };
+const name = { type: 'object', properties: { name: { type: 'string' }, id: { type: 'integer' } }, required: ['kind'] };
+
+describe('the schema of a tool', () => {
+  for (const key of ['anyOf', 'oneOf']) {
+    test(`becomes one object where ${key} says that one of several holds`, () => {
+      const parameters = { type: 'object', properties: { kind: { type: 'string' } }, [key]: [id, name] };
+      const { schema, strict, notes } = writtenTool(parameters, true);
+      assert.deepEqual(schema, {
+        type: 'object',
+        properties: {
+          kind: { type: 'string' },
+          id: { anyOf: [{ type: 'string' }, { type: 'integer' }] },
+          name: { type: 'string' },
+        },
+        required: ['kind'],
+      });
+      assert.equal(strict, undefined);
+      assert.deepEqual(notes, ['schema_alternatives']);
+    });
+  }
+
+  test('becomes one object that wants everything where all of several hold', () => {
+    const { schema } = writtenTool({ allOf: [id, name, { $ref: '#/$defs/x' }, 7], $defs: {} });
+    assert.deepEqual(schema, {
+      type: 'object',
+      $defs: {},
+      properties: { id: { anyOf: [{ type: 'string' }, { type: 'integer' }] }, name: { type: 'string' } },
+      required: ['id', 'kind'],
+    });
   });
 });

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { StageError } from '../../../engine/contract/errors.ts';
 import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type { ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
 import { saidBy } from '../translation/answer-arbitraries.ts';
 import { readEvents } from './scene.ts';
 
@@ -128,30 +127,6 @@ test('items without index and identifier come one after the other', () => {
   assert.deepEqual(ended, [0, 1]);
 });
 
-test('calls that stream at the same time are kept apart', () => {
-  const call = (id: string) => ({ type: 'function_call', id: `fc_${id}`, call_id: id, name: id, arguments: '' });
-  const delta = (output_index: number, value: string) => ({
-    type: 'response.function_call_arguments.delta',
-    output_index,
-    delta: value,
-  });
-  const events = read(
-    item(0, call('a')),
-    item(1, call('b')),
-    delta(0, '{"x"'),
-    delta(1, '{"y"'),
-    delta(0, ':1}'),
-    delta(1, ':2}'),
-    done(1, { ...call('b'), arguments: '{"y":2}' }),
-    done(0, { ...call('a'), arguments: '{"x":1}' }),
-    completed(),
-  );
-  assert.deepEqual(
-    saidBy(events).map((part) => part.text),
-    ['{"x":1}', '{"y":2}'],
-  );
-});
-
 test('the text of a custom call becomes its one argument, piece by piece', () => {
   const call = { type: 'custom_tool_call', call_id: 'c', name: 'patch', input: '' };
   const delta = (value: string) => ({ type: 'response.custom_tool_call_input.delta', output_index: 0, delta: value });
@@ -244,10 +219,7 @@ describe('how it ends', () => {
   });
 
   test('a stream that ends before its answer is an error', () => {
-    assert.throws(
-      () => read(item(0, message())),
-      (error) => error instanceof StageError && error.code === 'upstream_failed',
-    );
+    assert.throws(() => read(item(0, message())), { name: 'StageError', code: 'upstream_failed' });
   });
 });
 
@@ -279,26 +251,75 @@ test('what is not the protocol is said to be so', () => {
   ]) {
     assert.throws(
       () => reader.read({ name: 'x', data }, () => {}),
-      (error) => error instanceof StageError && error.code === 'upstream_invalid',
+      { name: 'StageError', code: 'upstream_invalid' },
       data,
     );
   }
   for (const document of [{}, { output: {} }, { output: [], status: 'queued' }]) {
-    assert.throws(
-      () => responsesProtocol.adapter.readDocument(document, new Notes()),
-      (error) => error instanceof StageError && error.code === 'upstream_invalid',
-    );
+    assert.throws(() => responsesProtocol.adapter.readDocument(document, new Notes()), {
+      name: 'StageError',
+      code: 'upstream_invalid',
+    });
   }
 });
 
-test('a whole answer is read like a stream', () => {
-  const events = responsesProtocol.adapter.readDocument(
-    { id: 'resp_1', model: 'up', status: 'completed', output: [message(text('Hello'))], usage },
-    new Notes(),
+/** Servers of the Responses protocol that leave out events, indexes or identifiers. */
+
+const told = (text: string, more: Sent = {}) => ({
+  type: 'message',
+  role: 'assistant',
+  content: [{ type: 'output_text', text }],
+  ...more,
+});
+const call = (args: string) => ({ type: 'function_call', id: 'fc_1', call_id: 'c', name: 't', arguments: args });
+const ended = (...output: Sent[]) => ({ type: 'response.completed', response: { id: 'r', output } });
+const added = (item: Sent, more: Sent = {}) => ({ type: 'response.output_item.added', item, ...more });
+const piece = (delta: string, more: Sent = {}) => ({ type: 'response.output_text.delta', delta, ...more });
+const said = (...sent: Sent[]) => saidBy(readEvents(sent));
+
+test('texts and arguments that are told whole, and nowhere else, are passed on', () => {
+  assert.deepEqual(
+    said(
+      added(call(''), { output_index: 0 }),
+      { type: 'response.function_call_arguments.done', output_index: 0, item_id: 'fc_1', arguments: '{"a":1}' },
+      ended(),
+    ),
+    said(ended(call('{"a":1}'))),
   );
-  assert.deepEqual(events[0], { type: 'start', id: 'resp_1', model: 'up' });
-  assert.deepEqual(saidBy(events), [{ kind: 'text', text: 'Hello' }]);
-  assert.equal(last(events).usage?.input, 30);
-  const failed = responsesProtocol.adapter.readDocument({ status: 'failed', error: { message: 'no' } }, new Notes());
-  assert.equal(failed[0]!.type, 'error');
+  const place = { output_index: 0, content_index: 0, item_id: 'm' };
+  const whole = { type: 'response.output_text.done', text: 'ab', ...place };
+  assert.deepEqual(said(added(told(''), { output_index: 0 }), whole, ended()), said(ended(told('ab'))));
+  assert.deepEqual(said(piece('a', place), whole, whole, ended()), said(ended(told('ab'))));
+});
+
+test('summaries that are told whole are passed on once', () => {
+  const place = (summary_index: number) => ({ output_index: 0, item_id: 'rs', summary_index });
+  const delta = (text: string, at: number) => ({
+    type: 'response.reasoning_summary_text.delta',
+    delta: text,
+    ...place(at),
+  });
+  const whole = (text: string, at: number) => ({ type: 'response.reasoning_summary_text.done', text, ...place(at) });
+  const summary = ['one', 'two'].map((text) => ({ type: 'summary_text', text }));
+  const expected = said(ended({ type: 'reasoning', id: 'rs', summary }));
+  assert.deepEqual(said(whole('one', 0), whole('two', 1), ended()), expected);
+  assert.deepEqual(said(delta('one', 0), whole('one', 0), delta('two', 1), whole('two', 1), ended()), expected);
+});
+
+test('pieces that do not say whose they are belong to the item that comes whole', () => {
+  const expected = said(ended(told('ab')));
+  assert.deepEqual(said(piece('a'), piece('b'), ended(told('ab', { id: 'm' }))), expected);
+  assert.deepEqual(
+    said(piece('a'), piece('b'), { type: 'response.output_item.done', item: told('ab', { id: 'm' }) }, ended()),
+    expected,
+  );
+  assert.deepEqual(said(piece('ab'), ended(told('ab'), call('{}'))), said(ended(told('ab'), call('{}'))));
+});
+
+test('an item that is counted here and named there is one item', () => {
+  const start = added(told('', { id: 'm' }), { output_index: 1 });
+  const end = { type: 'response.output_item.done', output_index: 1, item: told('ab', { id: 'm' }) };
+  const expected = said(ended(told('ab')));
+  assert.deepEqual(said(start, piece('a', { item_id: 'm' }), end, ended()), expected);
+  assert.deepEqual(said(start, end, ended(told('ab', { id: 'm' }))), expected);
 });

@@ -1,9 +1,9 @@
-import assert from 'node:assert/strict';
-import { StageError } from '../../../engine/contract/errors.ts';
+import type { StageError } from '../../../engine/contract/errors.ts';
 import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
-import type { AnswerContext } from '../../../engine/protocols/translation/adapter.ts';
-import type { ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type { AnswerContext, ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { raisedBy } from '../../support/raised.ts';
+import { ANSWER_CONTEXT } from '../translation/answer-arbitraries.ts';
 
 /** The events in the text of a stream. */
 export function eventsOf(stream: string): { name: string; data: string }[] {
@@ -16,27 +16,13 @@ export function eventsOf(stream: string): { name: string; data: string }[] {
     });
 }
 
-/** What a writer must know of a request, with what a test cares about. */
-export function answerContext(more: Partial<AnswerContext> = {}): AnswerContext {
-  return {
-    request_id: '0b0e8fa7-3f68-4d5e-9e5c-000000000001',
-    model: 'asked-model',
-    created_at: 1_800_000_000,
-    include_usage: false,
-    made_by: { protocol: 'chat', upstream: 'u' },
-    free_text_tools: new Set(),
-    echo: {},
-    ...more,
-  };
-}
-
 /** The stream of an answer as a client gets it. */
 export function streamOf(
   events: readonly ModelEvent[],
   more: Partial<AnswerContext> = {},
   notes = new Notes(),
 ): string {
-  const writer = responsesProtocol.adapter.createWriter(answerContext(more), notes);
+  const writer = responsesProtocol.adapter.createWriter({ ...ANSWER_CONTEXT, ...more }, notes);
   return events.map((event) => writer.write(event)).join('');
 }
 
@@ -59,12 +45,4 @@ export function readRequest(body: Record<string, unknown>) {
 }
 
 /** Why a request with these fields is not taken. */
-export function refusalOf(body: Record<string, unknown>): StageError {
-  try {
-    readRequest(body);
-  } catch (error) {
-    assert.ok(error instanceof StageError, String(error));
-    return error;
-  }
-  throw new Error('it was read');
-}
+export const refusalOf = (body: Record<string, unknown>): StageError => raisedBy(() => readRequest(body));

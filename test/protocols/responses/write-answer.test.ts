@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
-import type { AnswerContext } from '../../../engine/protocols/translation/adapter.ts';
-import type { ModelEvent, StopReason } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
-import { proofToText } from '../../../engine/protocols/translation/proof.ts';
-import { answerContext, eventsOf, streamOf } from './scene.ts';
+import type { AnswerContext, ModelEvent, StopReason } from '../../../engine/protocols/translation/conversation.ts';
+import { proofToText } from '../../../engine/protocols/translation/made-reasoning.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { eventsOf, streamOf } from './scene.ts';
 
 const START: ModelEvent = { type: 'start', id: 'msg_7', model: 'up', usage: { input: 10, cache_read: 5 } };
 const END: ModelEvent = { type: 'end', reason: 'finished', usage: { output: 3 } };
@@ -74,17 +72,6 @@ test('a text is told in the whole order of the protocol', () => {
   });
 });
 
-test('every event is written when it comes', () => {
-  const writer = responsesProtocol.adapter.createWriter(answerContext(), new Notes());
-  const counts = [START, ...text(0, 'a', ''), { type: 'ping' } as const, END].map((event) => {
-    const written = writer.write(event);
-    assert.ok(written === '' || written.endsWith('\n\n'));
-    return eventsOf(written).length;
-  });
-  assert.deepEqual(counts, [2, 2, 1, 0, 3, 0, 1]);
-  assert.equal(writer.write({ type: 'ping' }), ': ping\n\n');
-});
-
 test('an answer has identifiers that are made of the request', () => {
   const [first] = sent([{ type: 'start' }, END], { model: 'asked' });
   const response = first!.response as Record<string, unknown>;
@@ -147,15 +134,6 @@ test('reasoning is a summary, with a proof that the client keeps without knowing
 });
 
 describe('calls', () => {
-  test('a function is called with its arguments, and with an object where the model sent nothing', () => {
-    const events = sent([START, ...call('look', '{"a"', ':1}'), END]);
-    const done = events.find(({ type }) => type === 'response.function_call_arguments.done');
-    assert.equal(done?.arguments, '{"a":1}');
-    const item = { id: `fc_${OWN}_0`, type: 'function_call', status: 'completed', call_id: 'call_1', name: 'look' };
-    assert.deepEqual(lastItem(events), { ...item, arguments: '{"a":1}' });
-    assert.deepEqual(lastItem(sent([START, ...call('look'), END])), { ...item, arguments: '{}' });
-  });
-
   test('a custom tool gets plain text as it is written', () => {
     const pieces = ['{"input"', ':"*** Be', 'gin\\n\\', '"x"}'];
     const events = sent([START, ...call('patch', ...pieces), END], { free_text_tools: new Set(['patch']) });
@@ -257,10 +235,4 @@ describe('errors', () => {
       ['response.created', 'response.in_progress', 'error', 'response.failed'],
     );
   });
-});
-
-test('a whole answer is what the last event of its stream says', () => {
-  const events = [START, ...text(0, 'Hello'), END];
-  const document = responsesProtocol.adapter.writeDocument(events, answerContext(), new Notes());
-  assert.deepEqual(document, sent(events).at(-1)!.response);
 });

@@ -1,13 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
-import type { UpstreamTarget } from '../../../engine/protocols/translation/adapter.ts';
-import type { Conversation, Part, Tool } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
-import { checkRequest } from '../../support/model-provider/model-provider.ts';
-import { times } from '../../support/times.ts';
-import { conversations } from '../translation/conversation-arbitraries.ts';
+import type { Conversation, Part, Tool, UpstreamTarget } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
 
 const TARGET: UpstreamTarget = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true };
 
@@ -20,20 +15,6 @@ function write(more: Partial<Conversation>, target = TARGET) {
 
 const said = (role: 'user' | 'assistant' | 'instructions', ...parts: Part[]) => ({ turns: [{ role, parts }] });
 const tool = (more: Partial<Tool> = {}): Tool => ({ name: 't', parameters: { type: 'object' }, ...more });
-
-test('an upstream that is strict about its protocol takes every request that is written', () => {
-  const features = { reasoning: ['messages' as const, 'text' as const] };
-  fc.assert(
-    fc.property(conversations(features), (conversation) => {
-      // The word must be in the prompt, which is the client's own matter.
-      const { output_format, ...rest } = conversation;
-      const asked = output_format?.kind === 'json_object' ? rest : conversation;
-      const body = responsesProtocol.adapter.writeRequest(asked, TARGET, new Notes());
-      checkRequest('responses', JSON.parse(JSON.stringify(body)));
-    }),
-    { numRuns: times(50) },
-  );
-});
 
 describe('what is said', () => {
   test('instructions are one developer message that keeps its blocks; later ones stand where they were said', () => {
@@ -224,15 +205,5 @@ describe('settings', () => {
       format: { type: 'json_schema', name: 'answer', schema, strict: true },
     });
     assert.deepEqual(write({ output_format: { kind: 'json_object' } }).text, { format: { type: 'json_object' } });
-  });
-
-  test('each choice of tools is said', () => {
-    const tools = [tool(), tool({ name: 'f', free_text: true })];
-    const choose = (tool_choice: NonNullable<Conversation['tool_choice']>) => write({ tools, tool_choice }).tool_choice;
-    assert.equal(choose({ kind: 'auto' }), 'auto');
-    assert.equal(choose({ kind: 'any' }), 'required');
-    assert.equal(choose({ kind: 'none' }), 'none');
-    assert.deepEqual(choose({ kind: 'tool', name: 't' }), { type: 'function', name: 't' });
-    assert.deepEqual(choose({ kind: 'tool', name: 'f' }), { type: 'custom', name: 'f' });
   });
 });

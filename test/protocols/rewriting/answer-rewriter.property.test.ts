@@ -2,16 +2,14 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createParser } from 'eventsource-parser';
 import fc from 'fast-check';
-import type { Rewriting, TextKind } from '../../../engine/api.ts';
+import { type Rewriting, StageError, type TextKind } from '../../../engine/api.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
-import { AnswerRewriter } from '../../../engine/protocols/rewriting/answer-rewriter.ts';
-import { rewriteAnswer } from '../../../engine/protocols/rewriting/rewrite-answer.ts';
-import { compileRewriting } from '../../../engine/protocols/rewriting/text-rewriter.ts';
-import type { AnswerContext } from '../../../engine/protocols/translation/adapter.ts';
-import { gatherAnswer, type ModelEvent } from '../../../engine/protocols/translation/events.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import { DEFINITIONS, textsOf } from '../../../engine/protocols/definitions.ts';
+import { AnswerRewriter, compileRewriting, editJson, rewriteAnswer } from '../../../engine/protocols/rewriting.ts';
+import { gatherAnswer, type ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
 import { times } from '../../support/times.ts';
+import { ANSWER_CONTEXT } from '../translation/answer-arbitraries.ts';
 import { ADDRESSES, cut, places, rewritten, texts, WORDS } from './rewriting.ts';
 
 type Kind = 'text' | 'reasoning' | 'refusal' | 'tool_call';
@@ -22,15 +20,7 @@ interface SaidPart {
   readonly pieces: readonly string[];
 }
 
-const ANSWER: AnswerContext = {
-  request_id: 'request-1',
-  made_by: { protocol: 'chat', upstream: 'main' },
-  model: 'coder-1',
-  created_at: 1_700_000_000,
-  include_usage: true,
-  free_text_tools: new Set(),
-  echo: { instructions: 'Write to boss@example.com' },
-};
+const ANSWER = { ...ANSWER_CONTEXT, echo: { instructions: 'Write to boss@example.com' } };
 
 const parts = fc.array(
   fc
@@ -213,3 +203,74 @@ function assertRepeated(datas: readonly string[]): void {
     assert.equal(deltas.map(({ delta }) => delta).join(''), done.text);
   }
 }
+
+/** Answers that an upstream makes up: whatever comes, it is rewritten or refused. */
+
+const KEYS = [
+  ...['type', 'index', 'delta', 'content_block', 'text', 'thinking', 'signature', 'partial_json', 'input', 'content'],
+  ...['choices', 'finish_reason', 'message', 'tool_calls', 'function', 'arguments', 'logprobs', 'reasoning', 'error'],
+  ...['response', 'output', 'item', 'part', 'item_id', 'output_index', 'content_index', 'sequence_number', 'object'],
+  ...['__proto__', 'constructor', 'toString'],
+];
+const WORDS_OF_PROTOCOLS = [
+  ...['content_block_delta', 'content_block_start', 'content_block_stop', 'text_delta', 'message_stop', 'error'],
+  ...['response.output_text.delta', 'response.output_text.done', 'response.output_item.done', 'response.completed'],
+  ...['response.function_call_arguments.delta', '.delta', 'delta', 'response', 'stop'],
+  ...['ann@example.com', 'ann@', '{"a":"', '"}'],
+];
+
+const { value } = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 6, withCrossShrink: true },
+    fc.constantFrom<unknown>(null, true, 0, 1, -1, 1.5, 1e300),
+    fc.constantFrom(...WORDS_OF_PROTOCOLS),
+    fc.string({ maxLength: 8 }),
+    fc.array(tie('value'), { maxLength: 4 }),
+    fc.dictionary(fc.constantFrom(...KEYS), tie('value'), { maxKeys: 8 }),
+  ),
+}));
+
+const rewriterOf = (protocol: string) =>
+  new AnswerRewriter(textsOf(protocol), [{ id: 'a', rewriting: compileRewriting(WORDS) }], 'gw:x@y:none::');
+
+for (const protocol of [...PROTOCOLS, 'none']) {
+  test(`any events are events again, and any document a document: ${protocol}`, () => {
+    fc.assert(
+      fc.property(fc.array(value, { maxLength: 8 }), (sent) => {
+        const rewriter = rewriterOf(protocol);
+        try {
+          const got = sent.flatMap((one) => rewriter.event('e', JSON.stringify(one)));
+          for (const { data } of [...got, ...rewriter.flush()]) JSON.parse(data);
+          assert.deepEqual(rewriter.flush(), []);
+          JSON.parse(rewriterOf(protocol).document(JSON.stringify(sent)));
+        } catch (error) {
+          assert.ok(error instanceof StageError, String(error));
+        }
+      }),
+      { numRuns: times(400) },
+    );
+  });
+}
+
+test('what is put into a JSON text stands where it was asked for, and the rest stays', () => {
+  fc.assert(
+    fc.property(value, fc.boolean(), fc.constantFrom(0, 1), (json, inside, space) => {
+      const text = JSON.stringify(json, null, space);
+      assert.equal(
+        editJson(text, () => undefined),
+        text,
+      );
+      const edited = editJson(text, (path, first) =>
+        first === '"' || (inside && path.length === 2) ? () => '0' : undefined,
+      );
+      const expected = (one: unknown, depth: number): unknown => {
+        if (typeof one === 'string' || (inside && depth === 2)) return 0;
+        if (Array.isArray(one)) return one.map((item) => expected(item, depth + 1));
+        if (typeof one !== 'object' || one === null) return one;
+        return Object.fromEntries(Object.entries(one).map(([key, item]) => [key, expected(item, depth + 1)]));
+      };
+      assert.deepEqual(JSON.parse(edited), expected(JSON.parse(text), 0));
+    }),
+    { numRuns: times(150) },
+  );
+});

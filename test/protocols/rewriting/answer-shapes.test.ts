@@ -3,9 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Rewriting } from '../../../engine/api.ts';
 import { textsOf } from '../../../engine/protocols/definitions.ts';
-import { AnswerRewriter } from '../../../engine/protocols/rewriting/answer-rewriter.ts';
-import { rewriteAnswer } from '../../../engine/protocols/rewriting/rewrite-answer.ts';
-import { compileRewriting } from '../../../engine/protocols/rewriting/text-rewriter.ts';
+import { AnswerRewriter, compileRewriting, rewriteAnswer } from '../../../engine/protocols/rewriting.ts';
 import { ADDRESSES, WORDS } from './rewriting.ts';
 
 const MARK = 'gw:messages@main:none::';
@@ -283,10 +281,11 @@ describe('responses', () => {
         },
       },
     ]);
-    assert.deepEqual([said[0].delta, said[1].delta], ['{"to":"', `${X}"}`]);
+    const args = said.filter(({ type }) => type === 'response.mcp_call_arguments.delta').map(({ delta }) => delta);
+    assert.deepEqual(args, ['', '', `{"to":"${X}"}`], 'arguments come when they are whole');
     assert.deepEqual([said[4].type, said[4].delta, said[5].item.verse], ['response.poem.delta', X, X]);
     assert.equal(said[6].delta, ANN);
-    const [program, picture, call] = said[7].response.output;
+    const [program, picture, call] = said.at(-1).response.output;
     assert.equal(program.code, `mail("${X}")`);
     assert.deepEqual([picture.result, picture.revised_prompt], [ANN, X]);
     assert.deepEqual([call.arguments, call.output, call.error.message], [`{"to":"${X}"}`, X, X]);
@@ -362,8 +361,11 @@ describe('what stands around the events of a stream', () => {
   });
 
   test('stays as it is where there is nothing to replace', () => {
-    const text = ': keep-alive\n\nevent: ping\nid: 7\nretry: 10\ndata: {"type":"ping"}\n\n';
-    assert.equal(stream(text), text);
+    for (const text of [
+      ': keep-alive\n\nevent: ping\nid: 7\nretry: 10\ndata: {"type":"ping"}\n\n',
+      'event: ping\n\nretry: soon\nx-trace: 7\ndata:{"type":"ping"}\nid\n\ndata\n\n:\n\n',
+    ])
+      assert.equal(stream(text), text);
   });
 
   test('hides no event behind a byte order mark', () => {

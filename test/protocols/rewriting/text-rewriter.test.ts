@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import type { Rewriting } from '../../../engine/api.ts';
-import { JsonTextRewriter } from '../../../engine/protocols/rewriting/json-text-rewriter.ts';
-import { compileRewriting, inTurn, TextRewriter } from '../../../engine/protocols/rewriting/text-rewriter.ts';
+import { compileRewriting, inTurn, JsonTextRewriter, TextRewriter } from '../../../engine/protocols/rewriting.ts';
 import { times } from '../../support/times.ts';
 import { ADDRESSES, cut, places, rewritten, texts, WORDS } from './rewriting.ts';
 
@@ -148,10 +147,6 @@ describe('a JSON text that comes in pieces', () => {
     if (typeof value !== 'object' || value === null) return value;
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [said(name), saidIn(inner)]));
   };
-
-  test('has the names of members rewritten as well, however deep', () => {
-    assert.equal(json(['{"three":[{"-@', '0.0":0}]}']), '{"three":[{"[address]":0}]}');
-  });
 
   test('has a string where a number is replaced', () => {
     const digits: Rewriting = { replacements: [{ find: /\d{4}/, replace: '#' }] };

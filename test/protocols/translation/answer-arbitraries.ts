@@ -1,24 +1,34 @@
 import fc from 'fast-check';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { ReasoningProof } from '../../../engine/protocols/translation/conversation.ts';
-import type { ModelEvent, ModelUsage, PartStart, StopReason } from '../../../engine/protocols/translation/events.ts';
+import type {
+  AnswerContext,
+  ModelEvent,
+  ModelUsage,
+  PartStart,
+  ReasoningProof,
+  StopReason,
+} from '../../../engine/protocols/translation/conversation.ts';
 import { argumentTexts, names, reasoningParts, texts } from './conversation-arbitraries.ts';
 
-/** What an answer of `answers()` may have. */
-export interface AnswerFeatures {
-  /** Parts that overlap, as parallel tool calls of some upstreams do. */
-  readonly overlapping: boolean;
-  readonly refusals: boolean;
-  readonly pings: boolean;
-  readonly reasoning: readonly (Protocol | 'text')[];
-}
+/** What writers of answers are told of the request, where a test does not care. */
+export const ANSWER_CONTEXT: AnswerContext = {
+  request_id: '0b0e8fa7-3f68-4d5e-9e5c-000000000001',
+  model: 'asked-model',
+  created_at: 1_800_000_000,
+  include_usage: false,
+  made_by: { protocol: 'chat', upstream: 'u' },
+  free_text_tools: new Set(),
+  echo: {},
+};
 
-const EVERY_ANSWER: AnswerFeatures = {
+/** What an answer of `answers()` has; overlapping parts are what parallel tool calls of some upstreams do. */
+const EVERY_ANSWER = {
   overlapping: true,
   refusals: true,
   pings: true,
-  reasoning: [...PROTOCOLS, 'text'],
+  reasoning: [...PROTOCOLS, 'text'] as readonly (Protocol | 'text')[],
 };
+type AnswerFeatures = Readonly<typeof EVERY_ANSWER>;
 
 const usages: fc.Arbitrary<ModelUsage> = fc
   .record(

@@ -15,42 +15,25 @@ import type {
   Turn,
 } from '../../../engine/protocols/translation/conversation.ts';
 
-/** What a conversation of `conversations()` may have beside text, tools and calls; a test leaves out what its protocol can't say. */
-export interface ConversationFeatures {
-  readonly instructions_turns: boolean;
-  readonly images: boolean;
-  readonly image_details: boolean;
-  readonly documents: boolean;
-  readonly url_documents: boolean;
-  readonly text_documents: boolean;
-  /** Images and documents in results of tools. */
-  readonly result_files: boolean;
-  /** Several parts in one result. */
-  readonly long_results: boolean;
-  readonly result_errors: boolean;
-  readonly refusals: boolean;
-  /** Cache marks on parts and tools. */
-  readonly part_caches: boolean;
-  readonly free_text_tools: boolean;
-  /** Whose proofs reasoning has; empty: no reasoning. `text`: reasoning without a proof. */
-  readonly reasoning: readonly (Protocol | 'text')[];
-}
-
-const EVERYTHING: ConversationFeatures = {
+/** What a conversation of `conversations()` has beside text, tools, calls and files; a test leaves out what its protocol can't say. */
+const EVERYTHING = {
   instructions_turns: true,
-  images: true,
   image_details: true,
-  documents: true,
   url_documents: true,
   text_documents: true,
+  /** Images and documents in results of tools. */
   result_files: true,
+  /** Several parts in one result. */
   long_results: true,
   result_errors: true,
   refusals: true,
+  /** Cache marks on parts and tools. */
   part_caches: true,
   free_text_tools: true,
-  reasoning: [...PROTOCOLS, 'text'],
+  /** Whose proofs reasoning has; empty: no reasoning. `text`: reasoning without a proof. */
+  reasoning: [...PROTOCOLS, 'text'] as readonly (Protocol | 'text')[],
 };
+export type ConversationFeatures = Readonly<typeof EVERYTHING>;
 
 /** Texts with what breaks translators: line ends, quotes, lone surrogates, tags, other scripts. Never blank. */
 export const texts: fc.Arbitrary<string> = fc
@@ -160,9 +143,7 @@ function documentParts(features: ConversationFeatures): fc.Arbitrary<DocumentPar
     .map(defined) as fc.Arbitrary<DocumentPart>;
 }
 
-function files(features: ConversationFeatures): fc.Arbitrary<ImagePart | DocumentPart>[] {
-  return [...(features.images ? [imageParts(features)] : []), ...(features.documents ? [documentParts(features)] : [])];
-}
+const files = (features: ConversationFeatures) => [imageParts(features), documentParts(features)];
 
 const proofs = (protocol: Protocol): fc.Arbitrary<ReasoningProof> => {
   const value = fc.stringMatching(/^[A-Za-z0-9+/]{4,30}$/);

@@ -2,18 +2,24 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import type { ResponseConverter } from '../../../engine/api.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
 import type { Conversation, Part, Tool, Turn } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
-import { translateRequest } from '../../../engine/protocols/translation/translate.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { createTranslator, translateRequest } from '../../../engine/protocols/translation/translate.ts';
 import { eventsIn, textIn } from '../../e2e/streams/streams.ts';
-import { checkRequest, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
+import {
+  type Answer,
+  checkRequest,
+  documentOf,
+  eventsOf,
+  type Said,
+} from '../../support/model-provider/model-provider.ts';
 import { times } from '../../support/times.ts';
-import { conversations } from './conversation-arbitraries.ts';
-import { convertAll, cutAt, modelAnswers, streamOf, translatorFor } from './model-answers.ts';
-import { PAIRS } from './translating.ts';
+import { argumentTexts, conversations, names, texts } from './conversation-arbitraries.ts';
+import { headOf, PAIRS, translate } from './translating.ts';
 
 const target = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true } as const;
 const asked = { upstream: 'u', upstream_model: 'upstream-model', target, request_id: 'r-1', created_at: 1 };
@@ -258,4 +264,76 @@ for (const { from, to } of PAIRS) {
       { numRuns: times(12) },
     );
   });
+}
+
+/** Answers of the scripted model provider as arbitraries, and what carries them through a translator. */
+
+const thoughts = fc.option(
+  texts.map((text): Said => ({ kind: 'thought', text })),
+  { nil: undefined },
+);
+const words = fc.option(
+  texts.map((text): Said => ({ kind: 'text', text })),
+  { nil: undefined },
+);
+const calls = fc.array(fc.tuple(names, argumentTexts), { maxLength: 3 });
+const refusals = texts.map((text): Said[] => [{ kind: 'refusal', text }]);
+
+/** What a model says: perhaps a thought, perhaps a text, calls; or a refusal. */
+const said: fc.Arbitrary<readonly Said[]> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc
+      .tuple(thoughts, words, calls)
+      .map(([thought, text, made]): Said[] => [
+        ...(thought ? [thought] : []),
+        ...(text ? [text] : []),
+        ...made.map(([name, args]): Said => ({ kind: 'call', name, arguments: args })),
+      ]),
+  },
+  { weight: 1, arbitrary: refusals },
+);
+
+/** Answers that each protocol can say whole. */
+const modelAnswers: fc.Arbitrary<Answer> = fc
+  .record({
+    said,
+    cut_short: fc.boolean(),
+    piece: fc.integer({ min: 1, max: 9 }),
+    mixed: fc.boolean(),
+    pings: fc.boolean(),
+    input: fc.nat(9999),
+    cache_read: fc.nat(9999),
+    output: fc.integer({ min: 100, max: 9999 }),
+    reasoning: fc.nat(100),
+  })
+  .map(({ said: all, cut_short, piece, mixed, pings, ...used }) => {
+    const only_text = all.length > 0 && all.every(({ kind }) => kind === 'text');
+    return { said: all, piece, mixed, pings, used, ...(cut_short && only_text && { stop: 'length' as const }) };
+  });
+
+/** What turns an upstream's answer into a client's. */
+function translatorFor(from: Protocol, to: Protocol, stream: boolean, type: 'stream' | 'document'): ResponseConverter {
+  return createTranslator(
+    translate(from, to, stream),
+    headOf(type === 'stream' ? 'text/event-stream' : 'application/json'),
+  );
+}
+
+/** The client's bytes for these bytes of the upstream. */
+function convertAll(converter: ResponseConverter, chunks: readonly Buffer[]): string {
+  return chunks.map((chunk) => String(converter.write(chunk))).join('') + String(converter.end());
+}
+
+/** The bytes of the upstream's stream. */
+const streamOf = (protocol: Protocol, answer: Answer): Buffer => Buffer.from(eventsOf(protocol, answer).join(''));
+
+/** Bytes cut at these places. */
+function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {
+  const cuts = [
+    0,
+    ...[...new Set(places.map((place) => place % (bytes.length + 1)))].sort((a, b) => a - b),
+    bytes.length,
+  ];
+  return cuts.slice(1).map((end, index) => bytes.subarray(cuts[index], end));
 }

@@ -4,10 +4,9 @@ import { describe, test } from 'node:test';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { Json } from '../../../engine/protocols/translation/adapter.ts';
-import { HeldSet } from '../../../engine/protocols/translation/features/held-schemas.ts';
-import { writeSchema } from '../../../engine/protocols/translation/features/tool-schemas.ts';
-import { Notes } from '../../../engine/protocols/translation/notes.ts';
+import type { Json } from '../../../engine/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { HeldSet, writeSchema } from '../../../engine/protocols/translation/tool-schemas.ts';
 import { checkEnforcedSchema, checkToolSchema } from '../../support/model-provider/model-provider-checks.ts';
 import { times } from '../../support/times.ts';
 
@@ -93,19 +92,7 @@ const hostile: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ value: unknow
     value: fc.oneof(
       { maxDepth: 5, depthSize: 'small' },
       fc.constantFrom<unknown>(
-        null,
-        true,
-        false,
-        0,
-        -1,
-        1.5,
-        '',
-        'string',
-        'STRING',
-        'any',
-        '(',
-        [],
-        {},
+        ...[null, true, false, 0, -1, 1.5, '', 'string', 'STRING', 'any', '(', [], {}],
         ...REFERENCES,
       ),
       fc.array(tie('value'), { maxLength: 3 }),

@@ -1,10 +1,59 @@
-/** A request on its way from a client of one protocol to an upstream of another. */
 import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { StageError } from '../../../engine/contract/errors.ts';
+import type { StageError } from '../../../engine/contract/errors.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { MESSAGES_RULES } from '../../../engine/protocols/messages/rules.ts';
+import { RESPONSES_RULES } from '../../../engine/protocols/responses/rules.ts';
+import { removeMadeReasoning } from '../../../engine/protocols/translation/made-reasoning.ts';
+import type { TranslationRule } from '../../../engine/protocols/translation/rule.ts';
+import { CHAT_RULES, TRANSLATION_RULES } from '../../../engine/protocols/translation/rules.ts';
 import { translateRequest } from '../../../engine/protocols/translation/translate.ts';
-import { PAIRS, raised, translate } from './translating.ts';
+import { HeldBody } from '../../../engine/run/body.ts';
+import { MANY, PAIRS, raised, translate } from './translating.ts';
+
+/** Every rule of translation is used, and says what a reader of the table needs. */
+
+const TRANSLATION = join(import.meta.dirname, '..', '..', '..', 'engine', 'protocols');
+
+const sources = readdirSync(TRANSLATION, { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.ts') && !/rules?\.ts$/.test(name))
+  .map((name) => readFileSync(join(TRANSLATION, name), 'utf8'))
+  .join('\n');
+
+/** Whether the name stands where a rule is noted, refused, chosen or listed for a field; fields have such names, too. */
+function isUsed(name: string): boolean {
+  const calls = `(?:note|noteWord|refuse)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
+  const row = `^ *\\['[a-z_]+', '${name}'(?:, [^,\\]]+)?\\],$`;
+  return new RegExp(`${calls}|${row}`, 'm').test(sources);
+}
+
+describe('rules', () => {
+  for (const [name, rule] of Object.entries(TRANSLATION_RULES) as [string, TranslationRule][]) {
+    it(`${name} is noted or refused somewhere`, () => {
+      // Unknown fields have a method of their own, because their name is told with them.
+      const used = name === 'unknown_field' ? sources.includes('unknownField(') : isUsed(name);
+      assert.ok(used, `nothing notes ${name}`);
+    });
+
+    it(`${name} says between which protocols, and in a sentence what happens`, () => {
+      assert.match(name, /^[a-z][a-z0-9_]{2,39}$/);
+      assert.ok(rule.from.length > 0 && rule.to.length > 0);
+      assert.match(rule.meaning, /[.]$/);
+    });
+  }
+
+  it('have names of their own in every adapter', () => {
+    const lists = [CHAT_RULES, MESSAGES_RULES, RESPONSES_RULES].flatMap((rules) => Object.keys(rules));
+    assert.deepEqual(
+      lists.filter((name, i) => lists.indexOf(name) !== i),
+      [],
+    );
+  });
+});
+
+/** A request on its way from a client of one protocol to an upstream of another. */
 
 describe('a request', () => {
   it('that is no object is refused', () => {
@@ -17,32 +66,6 @@ describe('a request', () => {
       } as const;
       for (const { from, to } of PAIRS) {
         assert.throws(() => translateRequest({ from, to, body, created_at: 0, ...wishes }), raised('invalid_request'));
-      }
-    }
-  });
-
-  it('that is nested without end is refused, wherever it is deep, and never crashes', () => {
-    const deep: unknown = JSON.parse(`${'[{"a":'.repeat(50_000)}1${'}]'.repeat(50_000)}`);
-    const places = [
-      { tools: deep },
-      { messages: deep, input: deep },
-      { metadata: deep },
-      { messages: [{ role: 'user', content: deep }], input: [{ role: 'user', content: deep }] },
-      {
-        tools: [
-          { name: 't', type: 'function', input_schema: { type: 'object', deep }, parameters: { type: 'object', deep } },
-        ],
-      },
-      { tools: [{ type: 'function', function: { name: 't', parameters: { type: 'object', deep } } }] },
-    ];
-    for (const { from, to } of PAIRS) {
-      for (const more of places) {
-        try {
-          translate(from, to, true, more);
-        } catch (error) {
-          assert.ok(error instanceof StageError, String(error));
-          assert.ok(['invalid_request', 'not_translatable'].includes(error.code));
-        }
       }
     }
   });
@@ -72,6 +95,192 @@ describe('numbers that are larger than any count', () => {
             raised('invalid_request')(error) &&
             (error as Error).message === `${LIMITS[from]}: must be 9007199254740991 or less`,
         );
+      }
+    });
+  }
+});
+
+/** Requests of very many small pieces: all of them are translated, or too many refused, so that one cannot stop the gateway. */
+
+for (const from of PROTOCOLS) {
+  for (const [what, request] of Object.entries(MANY[from])) {
+    it(`a ${from} request of many ${what} is translated as a whole`, () => {
+      for (const { to } of PAIRS.filter((pair) => pair.from === from)) {
+        const pieces = translate(from, to, true, request(200)).json.match(/"(?:a|done)"/g);
+        assert.equal(pieces?.length, 200, `all of it goes to ${to}`);
+      }
+    });
+  }
+}
+
+describe('a request of more pieces than can be translated in a moment', () => {
+  const text = (type: string) => Array.from({ length: 100_001 }, () => ({ type, text: 'a' }));
+  const tools = Array.from({ length: 100_001 }, () => ({}));
+  const user = (content: unknown) => [{ role: 'user', content }];
+  const result = { type: 'tool_result', tool_use_id: 'c', content: text('text') };
+  const BODIES: Readonly<Record<Protocol, readonly object[]>> = {
+    messages: [{ messages: user(text('text')) }, { system: text('text') }, { messages: user([result]) }, { tools }],
+    chat: [{ messages: user(text('text')) }, { messages: tools }, { tools }],
+    responses: [{ input: user(text('input_text')) }, { tools: [{ type: 'namespace', name: 'n', tools }] }],
+  };
+  for (const { from, to } of PAIRS) {
+    it(`is refused from ${from} to ${to}, and where it has them is told`, () => {
+      for (const body of BODIES[from]) {
+        assert.throws(
+          () => translate(from, to, true, body),
+          (error: StageError) =>
+            error.code === 'not_translatable' && error.message.startsWith(`${Object.keys(body)[0]}: `),
+        );
+      }
+    });
+  }
+
+  it('may have as large schemas and arguments as it likes', () => {
+    const properties = Object.fromEntries(Array.from({ length: 100_001 }, (_, i) => [`p${i}`, {}]));
+    const schema = { type: 'object', properties, required: Object.keys(properties).slice(0, 9), enum: text('x') };
+    const call = { type: 'tool_use', id: 'c', name: 't', input: { list: text('x') } };
+    const messages = [
+      { role: 'user', content: 'Go' },
+      { role: 'assistant', content: [call] },
+    ];
+    translate('messages', 'chat', true, { messages, tools: [{ name: 't', input_schema: schema }] });
+  });
+});
+
+/** Reasoning that a translation has made is taken out of what goes to a provider untranslated; nothing else is touched. */
+
+async function sent(text: string, protocol: Protocol = 'messages'): Promise<{ text: string; rewrites: string[] }> {
+  const rewrites: string[] = [];
+  const body = new HeldBody(Buffer.from(text), (key) => rewrites.push(key));
+  await removeMadeReasoning(body, protocol);
+  return { text: String(body.bytes), rewrites };
+}
+
+const MADE = '{"type":"thinking", "thinking":"Hm.", "signature":"gw:chat@spare:none::"}';
+const OWN = '{"type":"thinking","thinking":"Ah.","signature":"EqQBCkYIBxgC=="}';
+const CALL = '{"type":"tool_use","id":"c1","name":"f","input":{"x":1.0}}';
+const RESULT = '{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"ok"}]}';
+const user = (text: string) => `{"role":"user","content":${JSON.stringify(text)}}`;
+const said = (...blocks: string[]) => `{ "role":"assistant","content":[ ${blocks.join(' , ')} ]}`;
+const text = (words: string) => `{"type":"text","text":${JSON.stringify(words)}}`;
+const asked = (messages: string[], more = '') =>
+  `{"system" : "S", "messages":[${messages.join(', ')}]${more},"top_p":1.0}`;
+
+describe('in a Messages request', () => {
+  it('a block goes, and every other byte stays', async () => {
+    const before = asked([user('a'), said(MADE, text('b')), user('c'), said(OWN, text('d')), user('e')]);
+    const { text: after, rewrites } = await sent(before);
+    assert.equal(after, asked([user('a'), said(text('b')), user('c'), said(OWN, text('d')), user('e')]));
+    assert.deepEqual(rewrites, ['messages']);
+  });
+
+  it('so do those with an empty signature and those that cannot be read', async () => {
+    const empty = '{"type":"thinking","thinking":"Hm.","signature" : ""}';
+    const redacted = '{"type":"redacted_thinking","data":"gw:responses@r:encrypted:rs_1:abc"}';
+    const before = asked([user('a'), said(empty, redacted, text('b')), user('c')]);
+    assert.equal((await sent(before)).text, asked([user('a'), said(text('b')), user('c')]));
+  });
+
+  it('so do all of very many, in one message and in as many messages', async () => {
+    const in_one = asked([said(...Array(1000).fill(MADE), text('b'))]);
+    assert.equal((await sent(in_one)).text, asked([said(text('b'))]));
+    const in_many = asked(Array(1000).fill(said(MADE, text('b'))));
+    assert.equal((await sent(in_many)).text, asked(Array(1000).fill(said(text('b')))));
+  });
+
+  it('a message of nothing else goes as a whole, as providers take no empty ones', async () => {
+    const { text: after } = await sent(asked([user('a'), said(MADE, MADE), user('c')]));
+    assert.equal(after, asked([user('a'), user('c')]));
+  });
+
+  it('what providers have proven, and words that only look like a mark, stay as they are, and no rewrite is recorded', async () => {
+    const redacted = '{"type":"redacted_thinking","data":"EmwKAh=="}';
+    const quoted = text('It said "signature":"gw:chat@u:none::" and "signature":"".');
+    const input = '{"type":"tool_use","id":"c2","name":"f","input":{"signature":"","key":"gw:x","type":"thinking"}}';
+    const before = asked([user('gw:chat'), said(OWN, redacted, quoted, input), user('c')]);
+    assert.deepEqual(await sent(before), { text: before, rewrites: [] });
+  });
+
+  it('the model is kept from thinking where it would have to go on from a thought of another', async () => {
+    const more = (thinking: string, edits: string) =>
+      `,"thinking":${thinking},"context_management":{"edits":[${edits}]},"max_tokens":9000`;
+    const clear = '{"type":"clear_thinking_20251015","keep":"all"}';
+    const other = '{"type":"clear_tool_uses_20250919"}';
+    const budget = '{"type":"enabled","budget_tokens":2000}';
+    const loop = (...blocks: string[]) => [user('a'), said(...blocks), RESULT];
+    const { text: after, rewrites } = await sent(
+      asked(loop(MADE, text('b'), CALL), more(budget, `${clear}, ${other}`)),
+    );
+    assert.equal(after, asked(loop(text('b'), CALL), more('{"type":"disabled"}', other)));
+    assert.deepEqual(rewrites, ['messages', 'thinking', 'context_management']);
+  });
+
+  it('so it is where instructions or words of the user follow the results', async () => {
+    const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+    const instruction = '{"role":"system","content":"Be brief."}';
+    for (const after of [instruction, user('And now?')]) {
+      const loop = (...blocks: string[]) => [user('a'), said(...blocks), RESULT, after];
+      const { text: sent_on } = await sent(asked(loop(MADE, CALL), thinking));
+      assert.equal(sent_on, asked(loop(CALL), ',"thinking":{"type":"disabled"}'));
+    }
+  });
+
+  it('nor does it begin to in the next request, as it could not think in the answer before', async () => {
+    const later = CALL.replace('c1', 'c2');
+    const messages = (...blocks: string[]) => [
+      user('a'),
+      said(...blocks),
+      RESULT,
+      said(later),
+      RESULT.replace('c1', 'c2'),
+    ];
+    const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+    const { text: after } = await sent(asked(messages(MADE, CALL), thinking));
+    assert.equal(after, asked(messages(CALL), ',"thinking":{"type":"disabled"}'));
+  });
+
+  it('the model goes on thinking where its own thought begins the answer, after a question, and where it adapts', async () => {
+    const budget = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+    const own = asked([user('a'), said(MADE, text('b')), user('c'), said(OWN, CALL), RESULT], budget);
+    assert.deepEqual((await sent(own)).rewrites, ['messages']);
+    const question = asked([user('a'), said(MADE, CALL), RESULT, said(text('b')), user('c')], budget);
+    assert.deepEqual((await sent(question)).rewrites, ['messages']);
+    const adaptive = asked([user('a'), said(MADE, CALL), RESULT], ',"thinking":{"type":"adaptive"}');
+    assert.deepEqual((await sent(adaptive)).rewrites, ['messages']);
+  });
+});
+
+describe('in a Responses request', () => {
+  const made = '{"type":"reasoning","id":"rs_a_0","summary":[],"encrypted_content":"gw:messages@main:signature::Eq"}';
+  const own = '{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAAAB"}';
+  const kept = '{"type":"reasoning","id":"rs_2","summary":[]}';
+  const message = '{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b"}]}';
+  const body = (...items: string[]) => `{ "input" : [\n${items.join(',\n')}\n] , "store":false}`;
+
+  it('an item goes, and every other byte stays', async () => {
+    const { text: after, rewrites } = await sent(body(made, message, own, kept, message, made), 'responses');
+    assert.equal(after, body(message, own, kept, message));
+    assert.deepEqual(rewrites, ['input']);
+  });
+
+  it('items of the provider stay as they are', async () => {
+    const before = body(own, message, kept, message);
+    assert.deepEqual(await sent(before, 'responses'), { text: before, rewrites: [] });
+  });
+});
+
+describe('odd bodies', () => {
+  const blocks = ['"gw:"', 'null', '{"type":"thinking","signature":["gw:"]}', '[{"signature":"gw:"}]'];
+  const odd = [
+    '{"messages":"gw:"}',
+    '{"messages":["gw:",null,{"role":"assistant","content":"gw:"}],"input":["gw:",null]}',
+    `{"messages":[{"role":"assistant","content":[${blocks}]}],"input":[${blocks}],"thinking":{"type":"enabled"}}`,
+    '["gw:"]',
+  ];
+  for (const body of odd) {
+    it(`pass as they are: ${body}`, async () => {
+      for (const protocol of ['messages', 'responses', 'chat'] as const) {
+        assert.deepEqual(await sent(body, protocol), { text: body, rewrites: [] });
       }
     });
   }

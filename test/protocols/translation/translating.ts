@@ -5,7 +5,7 @@
 import type { ResponseHead } from '../../../engine/api.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { UpstreamTarget } from '../../../engine/protocols/translation/adapter.ts';
+import type { UpstreamTarget } from '../../../engine/protocols/translation/conversation.ts';
 import { type TranslatedRequest, translateRequest } from '../../../engine/protocols/translation/translate.ts';
 
 /** The name of the tool in each request: above what chat completions and Responses take. */

@@ -5,7 +5,7 @@ import { createParser } from 'eventsource-parser';
 import type { ResponseConverter } from '../../../engine/api.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { proofToText } from '../../../engine/protocols/translation/proof.ts';
+import { proofToText } from '../../../engine/protocols/translation/made-reasoning.ts';
 import { createTranslator, type Translation } from '../../../engine/protocols/translation/translate.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
 import { headOf, LONG_NAME, PAIRS, raised, translate } from './translating.ts';
@@ -50,50 +50,12 @@ const ERROR_EVENTS: Readonly<Record<Protocol, string>> = {
 
 for (const { from, to } of PAIRS) {
   describe(`a ${from} client of a ${to} upstream`, () => {
-    it('gets a stream as a stream, whatever the pieces it arrives in', () => {
-      const bytes = Buffer.from(eventsOf(to, SAID).join(''));
-      const whole = through(open(translate(from, to, true), true).converter, [bytes]);
-      assert.match(words(whole), /Grüße aus Köln ☂/);
-      const single = [...bytes].map((byte) => Buffer.from([byte]));
-      assert.equal(through(open(translate(from, to, true), true).converter, single), whole);
-    });
-
-    it('gets each event as soon as it can be said', () => {
-      const { converter } = open(translate(from, to, true), true);
-      let said = '';
-      for (const event of eventsOf(to, { said: [{ kind: 'text', text: 'one two three' }], piece: 13 })) {
-        said += String(converter.write(Buffer.from(event)));
-        if (event.includes('one two three')) break;
-      }
-      assert.match(said, /one two three/);
-    });
-
-    it('gets a document as a document', () => {
-      const { head, converter } = open(translate(from, to, false), false);
-      const document = through(converter, [JSON.stringify(documentOf(to, SAID))]);
-      assert.match(words(document), /Grüße aus Köln ☂/);
-      JSON.parse(document);
-      assert.equal(head.get('content-type'), 'application/json');
-    });
-
     it('gets a document as the stream it asked for', () => {
       const { head, converter } = open(translate(from, to, true), false);
       const stream = through(converter, [JSON.stringify(documentOf(to, SAID))]);
       assert.equal(head.get('content-type'), 'text/event-stream');
       assert.ok(events(stream).length > 2);
       assert.match(words(stream), /Grüße aus Köln ☂/);
-    });
-
-    it('gets a stream as the document it asked for', () => {
-      const { head, converter } = open(translate(from, to, false), true);
-      const parsed = through(converter, [eventsOf(to, SAID).join('')]);
-      assert.equal(head.get('content-type'), 'application/json');
-      const plain = through(open(translate(from, to, false), false).converter, [JSON.stringify(documentOf(to, SAID))]);
-      const content = (text: string) => {
-        const { content, choices, output } = JSON.parse(text) as Record<string, unknown>;
-        return JSON.stringify(content ?? choices ?? output).replaceAll(/"(?:id|call_id)":"[^"]*"/g, '');
-      };
-      assert.equal(content(parsed), content(plain));
     });
 
     it('has its tools called by the names it gave, and the upstream by names it takes', () => {
@@ -105,16 +67,6 @@ for (const { from, to } of PAIRS) {
       assert.match(through(open(translation, true).converter, [eventsOf(to, call).join('')]), new RegExp(LONG_NAME));
       const whole = open(translate(from, to, false), false).converter;
       assert.match(through(whole, [JSON.stringify(documentOf(to, call))]), new RegExp(LONG_NAME));
-    });
-
-    it('gets an error response in the envelope of its protocol, with the words of the upstream', () => {
-      const { head, converter } = open(translate(from, to, true), false, 429, { 'retry-after': '7' });
-      const error = { type: 'rate_limit_error', message: 'Slow down: "now".', code: null };
-      const body = JSON.parse(through(converter, [JSON.stringify({ type: 'error', error })]));
-      assert.equal(body.error.message, 'Slow down: "now".');
-      assert.equal(body.type, from === 'messages' ? 'error' : undefined);
-      assert.equal(head.get('content-type'), 'application/json');
-      assert.equal(head.get('retry-after'), '7');
     });
 
     it('is not told to wait for longer than its kind gives up at', () => {
@@ -188,12 +140,6 @@ for (const { from, to } of PAIRS) {
           assert.throws(() => through(converter, [text]), raised('upstream_invalid'), text.slice(0, 20));
         }
       }
-    });
-
-    it('can leave at any time without the converter minding', () => {
-      const { converter } = open(translate(from, to, true), true);
-      converter.write(Buffer.from(eventsOf(to, SAID)[0]!));
-      assert.equal(typeof converter.fail!(new StageError('upstream_failed', 'Gone.')), 'string');
     });
   });
 }

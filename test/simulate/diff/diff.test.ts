@@ -1,6 +1,9 @@
 /** What a new configuration changes for whom. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { PricesConfig, PricingConfig } from '../../../engine/contract/config.ts';
+import { diffPrices } from '../../../engine/simulate/diff/index.ts';
+import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { BASE, replace, told } from './support.ts';
 
 describe('what two configurations differ in', () => {
@@ -140,7 +143,7 @@ describe('what two configurations differ in', () => {
     );
     assert.deepEqual(lines, [
       'Prices and sizes',
-      '  mini-1: output 5 -> 6 USD per million tokens',
+      '  mini-1: pricing.output 5 -> 6',
       '',
       'Upstreams',
       '  spare: region eu -> uk',
@@ -173,7 +176,7 @@ finally:
     assert.match(lines[1]!, /^ {2}messages: refuse-large \(messages\.yaml:8\) is new, before resolve-route, runs/);
     assert.match(
       lines.slice(2).join(' ').replaceAll(/ +/g, ' '),
-      /check-budget \(messages\.yaml:13\) has another charge: full -> nothing$/,
+      /check-budget \(messages\.yaml:13\) options\.charge: full -> nothing$/,
     );
   });
 
@@ -259,10 +262,7 @@ ${more}`;
       base_files,
       files: { 'mine/mine.yaml': OWN('[forbidden, stage_failed]') },
     });
-    assert.deepEqual(lines, [
-      'Pipelines',
-      '  mine: kind (mine.yaml:10) answers forbidden, stage_failed; before: forbidden',
-    ]);
+    assert.deepEqual(lines, ['Pipelines', '  mine: kind (mine.yaml:10) answers: forbidden -> forbidden, stage_failed']);
   });
 
   it('names the options that differ, and no others', async () => {
@@ -271,7 +271,7 @@ ${more}`;
       base_files: { 'mine/mine.yaml': OWN('[forbidden]') },
       files: { 'mine/mine.yaml': OWN('[forbidden]').replace('message: No.', 'message: Never.') },
     });
-    assert.deepEqual(lines, ['Pipelines', '  mine: fail (mine.yaml:7) has another message: No. -> Never.']);
+    assert.deepEqual(lines, ['Pipelines', '  mine: fail (mine.yaml:7) options.message: No. -> Never.']);
   });
 
   it('does not call a path unserved that another pipeline takes over', async () => {
@@ -333,6 +333,112 @@ ${more}`;
       'Other settings',
       '  spend_limits.time_zone: UTC -> Europe/Berlin',
       '    days, weeks and months are counted anew: what was spent is forgotten',
+    ]);
+  });
+});
+
+const rule = (more: string) => `access:\n  rules:\n    - { name: no-interns, models: [coder-*], ${more} }\n`;
+const INTERNS = 'when: { in: [interns, { var: principal.groups }] }';
+
+describe('rules on who may ask for what', () => {
+  it('are told as they come, by whom they refuse', async () => {
+    assert.deepEqual(await told((text) => text + rule(`${INTERNS}, mode: shadow`)), [
+      'Access rules',
+      '  no-interns: is new: would refuse, in shadow mode, when request.model matches',
+      '    "coder-*" and principal.groups has "interns"',
+    ]);
+  });
+
+  it('are told as they are enforced, change what clients are told, and go', async () => {
+    const base = BASE + rule(`${INTERNS}, mode: shadow`);
+    const enforced = await told(replace('mode: shadow', 'message: Ask Bob.'), { base });
+    assert.match(
+      enforced.join(' ').replaceAll(/\s+/g, ' '),
+      /^Access rules no-interns: would refuse, in shadow mode, .* "interns" -> refuses .* "interns" tells clients: .* -> Ask Bob\.$/,
+    );
+    const gone = await told(() => BASE, { base });
+    assert.match(gone.join(' '), /no-interns: is gone: would refuse, in shadow mode, when/);
+  });
+});
+
+describe('aliases of groups', () => {
+  it('are told by the group that gains or loses them', async () => {
+    const base = BASE.replace('{ id: coder-2,', '{ id: coder-2, aliases: [{ name: best, groups: [research] }],');
+    assert.deepEqual(await told(replace('groups: [research] }]', 'groups: [research, engineers] }]'), { base }), [
+      'Other settings',
+      '  models.coder-2.alias.best.groups: ["research"] -> ["research","engineers"]',
+    ]);
+    assert.deepEqual(await told(replace(' aliases: [{ name: best, groups: [research] }],', ''), { base }), [
+      'Other settings',
+      '  models.coder-2.alias.best: {"groups":["research"]} -> nothing',
+    ]);
+  });
+});
+
+function priced(pricing: PricingConfig | undefined) {
+  const { pricing: _, ...model } = stageConfig().models[0]!;
+  return stageConfig({ models: [{ ...model, ...(pricing && { pricing }) }] });
+}
+
+function changes(before: PricingConfig | undefined, after: PricingConfig | undefined): string[] {
+  return diffPrices(priced(before), priced(after)).flatMap(({ change, details = [] }) => [change, ...details]);
+}
+
+const FLAT = { input: 3, output: 15 };
+
+describe('what two configurations charge for a model', () => {
+  it('is told for tokens of a long context and for tools', () => {
+    const before = {
+      ...FLAT,
+      long_context: { above_input_tokens: 200_000, input: 6, output: 22 },
+      server_tools: { a: 1 },
+    };
+    const after = {
+      ...FLAT,
+      long_context: { above_input_tokens: 200_000, input: 7, output: 22 },
+      server_tools: { b: 2 },
+    };
+    assert.deepEqual(changes(before, before), []);
+    assert.deepEqual(changes(before, { ...after, cache_read: 0.3 }), [
+      'pricing.cache_read derived -> 0.3',
+      'pricing.long_context.input 6 -> 7',
+      'pricing.server_tools.a 1 -> nothing',
+      'pricing.server_tools.b nothing -> 2',
+    ]);
+  });
+
+  it('is told when a model leaves its price to the section prices', () => {
+    assert.deepEqual(changes(undefined, undefined), []);
+    const [change = ''] = changes(FLAT, undefined);
+    assert.match(change, /^pricing \{.*"input":3,"output":15\} -> what the section prices or the catalogue says$/);
+  });
+
+  it('is told entry by entry for the section prices, in words', () => {
+    const row = { models: ['coder-*'], from: '2027-01-01', pricing: FLAT, multiplier: 1 };
+    const cheap = { models: ['coder-1', 'coder-2'], upstream: 'spare', until: '2027-02-01', multiplier: 0.85 };
+    const tools = { models: ['x'], pricing: { ...FLAT, server_tools: { search: 10 } }, multiplier: 1 };
+    const told = (before: PricesConfig | undefined, after: PricesConfig | undefined) =>
+      diffPrices(
+        stageConfig({ ...(before && { prices: before }) }),
+        stageConfig({ ...(after && { prices: after }) }),
+      ).map(({ subject, change }) => `${subject} ${change}`);
+    assert.deepEqual(told({ rows: [row, cheap] }, { rows: [{ ...row, pricing: { ...FLAT, input: 4 } }, cheap] }), [
+      'prices rows: coder-* from 2027-01-01.pricing.input 3 -> 4',
+    ]);
+    assert.deepEqual(told(undefined, { unknown_model: { input: 15, output: 75 }, rows: [cheap, tools] }), [
+      'prices unknown_model nothing -> {"input":15,"output":75}',
+      'prices rows: coder-1, coder-2 at spare until 2027-02-01 nothing -> {"pricing":"that of the model","multiplier":0.85}',
+      'prices rows: x nothing -> {"pricing":{"input":3,"output":15,"server_tools":{"search":10}},"multiplier":1}',
+    ]);
+    assert.deepEqual(told({ rows: [row, cheap] }, { rows: [cheap, row] }), [
+      'prices.rows other order; the first entry that matches holds',
+    ]);
+    assert.deepEqual(told({ rows: [row] }, { rows: [row] }), []);
+    // Of two entries for the same the first holds, whatever the other says.
+    const dear = { ...row, pricing: { ...FLAT, input: 27 } };
+    assert.deepEqual(told({ rows: [row, cheap, dear] }, { rows: [row, cheap] }), []);
+    assert.deepEqual(told({ rows: [row, cheap, row] }, { rows: [dear, cheap, row] }), [
+      'prices rows: coder-* from 2027-01-01.pricing.input 3 -> 27',
     ]);
   });
 });

@@ -1,7 +1,7 @@
 /** What changes for whom when managed policies change. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { describeChanges } from '../../../engine/cli/diff/diff.ts';
+import { describeChanges } from '../../../engine/cli/diff.ts';
 import type { Usable } from '../../../engine/simulate/diff/change.ts';
 import { diffConfigurations } from '../../../engine/simulate/diff/index.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';

@@ -1,8 +1,8 @@
 /** What requests of the past would have met, by records that a test writes. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { FactRow } from '../../../engine/audit/fact-pages.ts';
-import { describeChanges } from '../../../engine/cli/diff/diff.ts';
+import type { FactRow } from '../../../engine/audit/request-records.ts';
+import { describeChanges } from '../../../engine/cli/diff.ts';
 import { load } from '../../../engine/load/index.ts';
 import type { Usable } from '../../../engine/simulate/diff/change.ts';
 import { diffRequests } from '../../../engine/simulate/diff/requests/index.ts';

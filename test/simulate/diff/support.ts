@@ -1,6 +1,6 @@
 /** Two whole configurations, and the sentences about their difference. */
 import assert from 'node:assert/strict';
-import { describeChanges } from '../../../engine/cli/diff/diff.ts';
+import { describeChanges } from '../../../engine/cli/diff.ts';
 import { load } from '../../../engine/load/index.ts';
 import type { SpendingRow } from '../../../engine/money/reports/spending.ts';
 import type { Usable } from '../../../engine/simulate/diff/change.ts';

@@ -36,20 +36,6 @@ describe('text', () => {
     );
   });
 
-  test('separates findings with an empty line', () => {
-    const other = { ...diagnostic, message: 'something else' };
-    const text = renderDiagnostics([diagnostic, other], { ...options, format: 'text' });
-    assert.equal(text.split('\n\n').length, 2);
-  });
-
-  test('says the same of many places once, and names the first of them', () => {
-    const many = Array.from({ length: 200 }, (_, i) => ({ ...diagnostic, line: i + 1 }));
-    const text = renderDiagnostics(many, { ...options, format: 'text' });
-    assert.equal(text.split(diagnostic.code).length, 2);
-    assert.match(text.replaceAll(/\s+/g, ' '), /also at: \S+:2:\d+, (\S+, ){3}\S+:6:\d+ and 194 more/);
-    assert.equal(JSON.parse(renderDiagnostics(many, { ...options, format: 'json' })).diagnostics.length, 200);
-  });
-
   test('is empty without findings', () => {
     assert.equal(renderDiagnostics([], { ...options, format: 'text' }), '');
   });

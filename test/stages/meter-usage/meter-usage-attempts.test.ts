@@ -117,12 +117,6 @@ describe('a request with several attempts', () => {
     assert.equal(sum, strict.cost_nano_usd);
   });
 
-  it('leaves no row when nothing of it ever left', async () => {
-    const unreachable = { certainty: 'not_sent', outcome: 'unreachable', sends: 0 } as const;
-    const { settlements } = await settle([failed(unreachable), failed({ n: 2, ...unreachable })], []);
-    assert.deepEqual(settlements, []);
-  });
-
   it('is free in all attempts where it costs nothing', async () => {
     const { settlements } = await settle([failed(), served(2)], [], { charge: 'nothing', reserve: 'worst_case' });
     assert.deepEqual([settlements[0]!.cost_nano_usd, settlements[0]!.possibly_billed_nano_usd], [0, undefined]);

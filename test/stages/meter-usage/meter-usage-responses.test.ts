@@ -80,17 +80,6 @@ describe('metering of Responses', () => {
     assert.equal(await outputOf(ends(USAGE, 'completed', { output })), 40);
   });
 
-  it('charges nothing where the upstream failed before it said anything', async () => {
-    const events: Event[][] = [
-      [CREATED, ends(null, 'failed', { error: { code: 'server_error', message: 'x' } })],
-      [event('error', { code: 'server_error', message: 'x' })],
-      [[undefined, { error: { message: 'x' } }]],
-    ];
-    for (const answer of events) assert.equal((await bill({ events: answer })).cost_nano_usd, 0);
-    const later = await bill({ events: [CREATED, delta('x'.repeat(40)), ends(null, 'failed')] });
-    assert.equal(later.tokens.output, 10);
-  });
-
   it('counts the searches that items of the answer stand for, and neither opened pages nor what the model says', async () => {
     const opened = searched({ type: 'open_page', url: 'https://example.com' });
     const said = event('response.output_item.done', {
@@ -118,29 +107,5 @@ describe('metering of Responses', () => {
     const { server_tools, provenance } = await bill({ events: [CREATED, searched(), searched()], facts: ABORTED });
     assert.deepEqual({ ...server_tools }, { web_search: 2 });
     assert.equal(provenance.server_tools, 'abort');
-  });
-
-  it('survives anything in the place of an event', async () => {
-    const odd = [
-      '',
-      'null',
-      '[]',
-      '{',
-      '{"type":7}',
-      '{"type":"response.',
-      '{"type":"response.output_text.delta"}',
-      '{"response":7}',
-    ];
-    const names = [
-      'message',
-      'response.completed',
-      'response.output_text.delta',
-      'response.output_item.done',
-      '__proto__',
-    ];
-    const events = names.flatMap((name) => odd.map((data): Event => [name, data]));
-    const { tokens } = await bill({ events: [...events, ends(USAGE)] });
-    assert.deepEqual(tokens, TOKENS);
-    for (const data of odd) assert.ok((await bill({ events: [[undefined, data]] })).cost_nano_usd >= 0);
   });
 });

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { Settlement } from '../../../engine/api.ts';
-import { openStage } from '../../../engine/simulate/stage-harness.ts';
-import meterUsage from '../../../stages/meter-usage.ts';
 import { times } from '../../support/times.ts';
+import { type Event, NOTHING, settled } from './metered.ts';
 
 type Json = Record<string, unknown>;
 
@@ -65,33 +63,12 @@ const request = fc.record({
 
 type Request = typeof request extends fc.Arbitrary<infer T> ? T : never;
 
-async function settle({ events, aborted, ttl, relayed_bytes }: Request): Promise<Settlement> {
-  const stage = openStage(meterUsage, { options: { charge: 'full' } });
-  const ctx = stage.request({
-    facts: {
-      'request.id': 'req-1',
-      'request.protocol': 'messages',
-      'request.received_at': 0,
-      'request.model': 'coder-1',
-      'request.input_tokens_estimate': ESTIMATE,
-      'request.cache.ttl': ttl,
-      'principal.id': 'user:alice@example.com',
-      'principal.email': 'alice@example.com',
-      'principal.token.id': 'tok-1',
-      'route.upstream': 'main',
-      'route.upstream_model': 'coder-1',
-      'upstream.attempts': 1,
-      'upstream.status': 200,
-      'outcome.aborted': aborted,
-    },
+const settle = ({ events, aborted, ttl, relayed_bytes }: Request) =>
+  settled({
+    events: events.map((value) => [String(value.type), value]),
+    facts: { 'request.cache.ttl': ttl, 'outcome.aborted': aborted, 'spend.reserved_nano_usd': undefined },
+    relayed_bytes,
   });
-  ctx.relayed_bytes = relayed_bytes;
-  for (const value of events) {
-    stage.hooks.event!(ctx, { name: String(value.type), data: JSON.stringify(value) });
-  }
-  await stage.hooks.finish!(ctx);
-  return stage.settlements[0]!;
-}
 
 /** What the events say about one count: the last usable value until the answer is complete, and the highest from then on. */
 function last(events: readonly Json[], pick: (usage: Json) => unknown, most = MAX_TOKENS): number | undefined {
@@ -196,3 +173,111 @@ describe('meter-usage, for any order and omission of usage fields', () => {
     );
   });
 });
+
+/** Usage of chat completions and Responses, whose input includes cached tokens. */
+
+const natural = fc.nat(1_000_000);
+const right = fc.record({ input: natural, read: natural, written: natural, output: natural, reasoning: natural });
+const wrong = fc.constantFrom(null, undefined, -1, 0.5, 1e300, '5', true, [], {});
+const oddUsage = fc.record(
+  {
+    prompt_tokens: fc.oneof(natural, wrong),
+    completion_tokens: fc.oneof(natural, wrong),
+    input_tokens: fc.oneof(natural, wrong),
+    output_tokens: fc.oneof(natural, wrong),
+    total_tokens: fc.oneof(natural, wrong),
+    prompt_tokens_details: fc.oneof(fc.record({ cached_tokens: fc.oneof(natural, wrong) }), wrong),
+    input_tokens_details: fc.oneof(fc.record({ cached_tokens: fc.oneof(natural, wrong) }), wrong),
+    completion_tokens_details: fc.oneof(fc.record({ reasoning_tokens: fc.oneof(natural, wrong) }), wrong),
+  },
+  { requiredKeys: [] },
+);
+const protocol = fc.constantFrom('chat', 'responses');
+
+type Usage = typeof right extends fc.Arbitrary<infer T> ? T : never;
+
+function told(api: string, { input, read, written, output, reasoning }: Usage): object {
+  const prompt = input + read + written;
+  const details = [
+    { cached_tokens: read, cache_write_tokens: written },
+    { reasoning_tokens: Math.min(reasoning, output) },
+  ];
+  const total_tokens = prompt + output;
+  if (api === 'responses') {
+    const [input_tokens_details, output_tokens_details] = details;
+    return { input_tokens: prompt, input_tokens_details, output_tokens: output, output_tokens_details, total_tokens };
+  }
+  const [prompt_tokens_details, completion_tokens_details] = details;
+  return {
+    prompt_tokens: prompt,
+    prompt_tokens_details,
+    completion_tokens: output,
+    completion_tokens_details,
+    total_tokens,
+  };
+}
+
+function lastEvent(api: string, usage: unknown): Event {
+  if (api === 'chat') return ['message', { choices: [], usage }];
+  return ['response.completed', { type: 'response.completed', response: { status: 'completed', output: [], usage } }];
+}
+
+const settleAs = (api: string, events: Event[], ttl: string) =>
+  settled({ events, facts: { 'request.protocol': api, 'route.protocol': api, 'request.cache.ttl': ttl } });
+
+it('the parts of what is told are billed and add up to it', async () => {
+  await fc.assert(
+    fc.asyncProperty(protocol, right, fc.constantFrom('5m', '1h'), async (api, usage, ttl) => {
+      const stop: Event = ['message', { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }];
+      const events = [...(api === 'chat' ? [stop] : []), lastEvent(api, told(api, usage))];
+      const { tokens, provenance } = await settleAs(api, events, ttl);
+      const { input, read: cache_read, written, output } = usage;
+      assert.deepEqual(tokens, { ...NOTHING, input, cache_read, [`cache_write_${ttl}`]: written, output });
+      assert.equal(provenance.cost, 'upstream');
+    }),
+    RUNS,
+  );
+});
+
+it('whatever is told, the bill is of whole tokens that can be paid for', async () => {
+  await fc.assert(
+    fc.asyncProperty(protocol, fc.array(fc.oneof(oddUsage, fc.jsonValue())), async (api, usages) => {
+      const { tokens, cost_nano_usd } = await settleAs(
+        api,
+        usages.map((usage) => lastEvent(api, usage)),
+        'none',
+      );
+      for (const number of [...Object.values(tokens), cost_nano_usd]) {
+        assert.ok(Number.isSafeInteger(number) && number >= 0, JSON.stringify(tokens));
+      }
+    }),
+    RUNS,
+  );
+});
+
+/** What stands where an event or a document should. */
+const NO_EVENTS = [
+  ...['', 'null', '[]', '7', '{', '"x"', '<html>', '{"choices":{}}', '{"choices":[null,7],"usage":7}', '{"usage":[]}'],
+  ...['{"error":null}', '{"type":7}', '{"type":"response.', '{"type":"response.output_text.delta"}', '{"response":7}'],
+  ...['{"type":"message","usage":[]}', '{"type":"message","usage":7}'],
+];
+const EVENT_NAMES: Readonly<Record<string, readonly string[]>> = {
+  messages: ['message', 'message_start', 'message_delta', '__proto__'],
+  chat: ['message'],
+  responses: ['message', 'response.completed', 'response.output_text.delta', 'response.output_item.done', '__proto__'],
+};
+const STOPS: Event = ['message', { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }];
+
+for (const [api, event_names] of Object.entries(EVENT_NAMES)) {
+  it(`anything in the place of an event of ${api} changes nothing of the bill, and is none to be afraid of`, async () => {
+    const usage = { input_tokens: 100, output_tokens: 40 };
+    const ends: Event[] =
+      api === 'messages'
+        ? [['message_delta', { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage }]]
+        : [STOPS, lastEvent(api, told(api, { input: 100, read: 0, written: 0, output: 40, reasoning: 0 }))];
+    const events = event_names.flatMap((name) => NO_EVENTS.map((data): Event => [name, data]));
+    const { tokens } = await settleAs(api, [...events, ...(api === 'responses' ? ends.slice(1) : ends)], 'none');
+    assert.deepEqual(tokens, { ...NOTHING, input: 100, output: 40 });
+    for (const data of NO_EVENTS) assert.ok((await settleAs(api, [[undefined, data]], 'none')).cost_nano_usd >= 0);
+  });
+}

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { openStage } from '../../../engine/simulate/stage-harness.ts';
+import fc from 'fast-check';
+import type { GatewayConfig } from '../../../engine/api.ts';
+import { openStage, stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import meterUsage from '../../../stages/meter-usage.ts';
 import {
   ABORTED,
@@ -81,60 +83,6 @@ describe('meter-usage', () => {
     assert.equal((await settled({ facts: { 'spend.reserved_nano_usd': undefined } })).reserved, false);
   });
 
-  describe('where usage appears', () => {
-    // Uncached input 10, output 7, cache read 1000, five-minute write 40, one-hour write 60.
-    const USAGE = {
-      input_tokens: 10,
-      output_tokens: 7,
-      cache_read_input_tokens: 1000,
-      cache_creation_input_tokens: 100,
-      cache_creation: { ephemeral_5m_input_tokens: 40, ephemeral_1h_input_tokens: 60 },
-    };
-    const TOKENS = { input: 10, output: 7, cache_read: 1000, cache_write_5m: 40, cache_write_1h: 60 };
-    // 10 x 3000 + 7 x 15000 + 1000 x 300 + 40 x 3750 + 60 x 6000
-    const COST = 30_000 + 105_000 + 300_000 + 150_000 + 360_000;
-    const responses: Record<string, readonly Event[]> = {
-      'the document': document(USAGE),
-      'the first event, with the output in the last': [
-        start({ ...USAGE, output_tokens: 1 }),
-        delta('Hi'),
-        end({ output_tokens: 7 }),
-        STOP,
-      ],
-      'the last event only': [start({}), delta('Hi'), end(USAGE), STOP],
-      'both events, the last of which counts': [start({ ...USAGE, input_tokens: 9 }), delta('Hi'), end(USAGE), STOP],
-      'several cumulative events': [
-        start({ ...USAGE, output_tokens: 1 }),
-        end({ output_tokens: 3 }, null),
-        end({ output_tokens: 5 }, null),
-        end({ output_tokens: 7 }),
-        STOP,
-      ],
-      'the last event with nulls beside': [
-        start(USAGE),
-        end({ output_tokens: 7, input_tokens: null, cache_creation: null, cache_read_input_tokens: null }),
-      ],
-      'events without names': [start({ ...USAGE, output_tokens: 1 }), delta('Hi'), end({ output_tokens: 7 }), STOP].map(
-        ([, value]) => [undefined, value],
-      ),
-      'a stream with events nobody knows': [
-        ['ping', { type: 'ping' }],
-        start(USAGE),
-        ['novelty', { type: 'novelty', usage: { output_tokens: 9999 } }],
-        ['ping', ''],
-        end({ output_tokens: 7 }),
-      ],
-    };
-    for (const [place, events] of Object.entries(responses)) {
-      it(`prices every kind of token from ${place}`, async () => {
-        const row = await settled({ events });
-        assert.deepEqual(row.tokens, TOKENS);
-        assert.equal(row.cost_nano_usd, COST);
-        assert.equal(row.provenance.cost, 'upstream');
-      });
-    }
-  });
-
   describe('how cache writes split', () => {
     const cases: readonly (readonly [
       title: string,
@@ -173,39 +121,9 @@ describe('meter-usage', () => {
         assert.equal(row.cost_nano_usd, 3000 + 15_000 + short * PRICE.cache_write_5m + long * PRICE.cache_write_1h);
       });
     }
-
-    it('counts the open rest at five minutes where an hour was asked for and not supported', async () => {
-      const facts = { 'request.cache.ttl': '1h', 'cache.downgraded': true };
-      const usage = { input_tokens: 1, output_tokens: 1, cache_creation_input_tokens: 100 };
-      const { tokens } = await settled({ events: document(usage), facts });
-      assert.deepEqual([tokens.cache_write_5m, tokens.cache_write_1h], [100, 0]);
-      const split = { ephemeral_5m_input_tokens: 30, ephemeral_1h_input_tokens: 70 };
-      const told = await settled({ events: document({ ...usage, cache_creation: split }), facts });
-      assert.deepEqual([told.tokens.cache_write_5m, told.tokens.cache_write_1h], [30, 70], 'what is told is believed');
-    });
   });
 
   describe('when the response is not complete', () => {
-    it('charges nothing for an error of the upstream', async () => {
-      for (const status of [400, 404, 429, 501, 503, 529, 302]) {
-        const row = await settled({
-          events: [[undefined, { type: 'error', error: { type: 'overloaded_error', message: 'no' } }]],
-          facts: { 'upstream.status': status },
-          relayed_bytes: 4000,
-        });
-        assert.deepEqual(row.tokens, NOTHING);
-        assert.equal(row.cost_nano_usd, 0);
-        assert.equal(row.provenance.cost, 'upstream');
-        assert.equal(row.status, status);
-      }
-    });
-
-    it('charges nothing for a stream that is only an error', async () => {
-      const row = await settled({ events: [['error', { type: 'error', error: {} }]], relayed_bytes: 400 });
-      assert.deepEqual(row.tokens, NOTHING);
-      assert.equal(row.provenance.cost, 'upstream');
-    });
-
     it('charges the most it can cost when a client leaves before the upstream answers', async () => {
       const row = await settled({
         facts: { ...ABORTED, 'upstream.status': undefined, 'request.input_tokens_max': 2000 },
@@ -245,13 +163,6 @@ describe('meter-usage', () => {
       assert.equal(row.possibly_billed_nano_usd, 1_000_000_000, 'the most it can cost while nothing is known');
     });
 
-    it('counts what may be billed under worst_case', async () => {
-      const config = { spend_limits: { reserve: 'worst_case' } } as never;
-      const row = await settled({ facts: { 'upstream.status': undefined }, typical_cost: 40_000_000, config });
-      assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'possible']);
-      assert.equal(row.possibly_billed_nano_usd, 1_000_000_000);
-    });
-
     it('charges nothing for a page, and keeps an answer without anything in it apart', async () => {
       const facts = { 'error.code': 'upstream_invalid' };
       const page = await settled({ facts, relayed_bytes: 400 });
@@ -284,17 +195,6 @@ describe('meter-usage', () => {
       assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'most']);
     });
 
-    it('charges what was read on, although the client has gone', async () => {
-      const usage = { input_tokens: 10, output_tokens: 900 };
-      const row = await settled({ events: document(usage), facts: { ...ABORTED, 'outcome.drained': true } });
-      assert.deepEqual([row.cost_nano_usd, row.provenance.cost, row.aborted], [13_530_000, 'upstream', true]);
-    });
-
-    it('takes every delta for at least one token', async () => {
-      const events = [start({ input_tokens: 10 }), ...Array.from({ length: 12 }, () => delta('a'))];
-      assert.equal((await settled({ events, facts: ABORTED })).tokens.output, 12);
-    });
-
     it('believes a larger count that the upstream reported before the abort', async () => {
       const events = [start({ input_tokens: 10, output_tokens: 1 }), delta('a'), end({ output_tokens: 90 }, null)];
       const row = await settled({ events, facts: ABORTED });
@@ -319,17 +219,6 @@ describe('meter-usage', () => {
       assert.deepEqual([row.cost_nano_usd, row.possibly_billed_nano_usd], [60_000, 940_000]);
     });
 
-    it('estimates a success without usage from what was sent and relayed', async () => {
-      const row = await settled({ events: [[undefined, { type: 'message' }]], relayed_bytes: 400 });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 500, output: 100 });
-      assert.equal(row.provenance.cost, 'estimate');
-    });
-
-    it('estimates a document that was cut off', async () => {
-      const row = await settled({ events: [[undefined, '{"type":"message","usage":{"inp']], relayed_bytes: 40 });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 500, output: 10 });
-    });
-
     it('counts cached tokens out of an estimated input', async () => {
       const row = await settled({ events: document({ output_tokens: 1, cache_read_input_tokens: 450 }) });
       assert.deepEqual(row.tokens, { ...NOTHING, input: 50, output: 1, cache_read: 450 });
@@ -350,21 +239,6 @@ describe('meter-usage', () => {
         assert.equal(stage.log.length, 1);
       });
     }
-
-    it('survives anything that is no usage at all', async () => {
-      for (const value of [
-        '',
-        'null',
-        '[]',
-        '{"type":"message","usage":[]}',
-        '{"type":"message","usage":7}',
-        '<html>',
-      ]) {
-        await settled({ events: [[undefined, value]] });
-        await settled({ events: [['message_start', value]] });
-        await settled({ events: [['message_delta', value]] });
-      }
-    });
   });
 
   it('writes a row of zeros when the request is not charged, and does not look at the response', async () => {
@@ -373,5 +247,277 @@ describe('meter-usage', () => {
     assert.deepEqual(settlements[0]!.tokens, NOTHING);
     assert.equal(settlements[0]!.cost_nano_usd, 0);
     assert.equal(settlements[0]!.protocol, 'count_tokens');
+  });
+});
+
+describe('meter-usage, with a response that is not quite as it should be', () => {
+  it('estimates what was relayed before an error when the upstream had told nothing', async () => {
+    const failed = ['error', { type: 'error' }] as Event;
+    const said = await settled({ events: [start(undefined), delta('12345678'), failed] });
+    assert.deepEqual(said.tokens, { ...NOTHING, input: 500, output: 2 });
+    assert.equal(said.provenance.cost, 'estimate');
+    const begun = await settled({ events: [start(undefined), failed] });
+    assert.equal(begun.cost_nano_usd, 0);
+  });
+
+  it('does not take the count of the first event for the last when more than that was relayed after it', async () => {
+    const words = Array.from({ length: 12 }, () => delta('word '));
+    const row = await settled({ events: [start({ input_tokens: 10, output_tokens: 1 }), ...words, end({})] });
+    assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 15 });
+    assert.deepEqual([row.provenance.input, row.provenance.output], ['upstream', 'estimate']);
+    const told = await settled({ events: [start({ input_tokens: 10, output_tokens: 12 }), ...words, end({})] });
+    assert.equal(told.tokens.output, 12);
+    assert.equal(told.provenance.cost, 'upstream');
+    const counted = await settled({ events: [start({ input_tokens: 10 }), ...words, end({ output_tokens: 9 })] });
+    assert.equal(counted.tokens.output, 9, 'the last count stands');
+    assert.equal(counted.provenance.cost, 'upstream');
+  });
+
+  it('reads the usage of a document that does not say what it is, and of no other', async () => {
+    const usage = { input_tokens: 100, output_tokens: 20 };
+    const plain = await settled({ events: [[undefined, { id: 'msg_1', usage }]], relayed_bytes: 400 });
+    assert.deepEqual(plain.tokens, { ...NOTHING, input: 100, output: 20 });
+    assert.equal(plain.provenance.cost, 'upstream');
+    const other = await settled({ events: [[undefined, { type: 'novelty', usage }]], relayed_bytes: 400 });
+    assert.deepEqual(other.tokens, { ...NOTHING, input: 500, output: 100 });
+  });
+
+  it('reads events that have no names of their own, as such an event is called message', async () => {
+    const events = [start({ input_tokens: 100, output_tokens: 1 }), delta('12345678'), delta('12345678')];
+    const unnamed = (list: readonly Event[]) => list.map(([, value]): Event => ['message', value]);
+    const cut = await settled({ events: unnamed(events) });
+    assert.deepEqual(cut.tokens, { ...NOTHING, input: 100, output: 4 });
+    assert.equal(cut.provenance.output, 'estimate');
+    const novelty: Event = ['novelty', { type: 'novelty', usage: { output_tokens: 9999 } }];
+    const whole = await settled({ events: unnamed([...events, novelty, end({ output_tokens: 20 }), STOP]) });
+    assert.deepEqual(whole.tokens, { ...NOTHING, input: 100, output: 20 });
+    assert.equal(whole.provenance.cost, 'upstream');
+  });
+
+  it('takes an event whose data do not say what it is for what it is called', async () => {
+    const usage = { input_tokens: 100, output_tokens: 1 };
+    const begun: Event = ['message_start', { message: { usage } }];
+    const ended: Event = ['message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 20 } }];
+    const row = await settled({ events: [begun, delta('Hi'), ended] });
+    assert.deepEqual(row.tokens, { ...NOTHING, input: 100, output: 20 });
+    assert.equal(row.provenance.cost, 'upstream');
+  });
+});
+
+const FEES = { web_search: 10, web_fetch: 0.5 };
+
+/** The model of the harness with fees for tools: 10,000,000 nano-USD per search and 500,000 per fetch. */
+function withFees(): Partial<GatewayConfig> {
+  const [model] = stageConfig().models;
+  return { models: [{ ...model!, pricing: { ...model!.pricing!, server_tools: FEES } }] };
+}
+
+function begin(name: string, type = 'server_tool_use'): Event {
+  const value = { type: 'content_block_start', index: 0, content_block: { type, id: 'srvtoolu_1', name, input: {} } };
+  return ['content_block_start', value];
+}
+
+const TOKENS = { input_tokens: 10, output_tokens: 2 };
+/** 10 x 3000 + 2 x 15000 */
+const TOKEN_COST = 60_000;
+
+describe('meter-usage, for tools that the upstream runs', () => {
+  it('charges the uses that a document reports', async () => {
+    const usage = { ...TOKENS, server_tool_use: { web_search_requests: 3, web_fetch_requests: 1 } };
+    const { written, settlements } = await meter({ events: document(usage), config: withFees() });
+    assert.deepEqual(settlements[0]!.server_tools, { web_search: 3, web_fetch: 1 });
+    assert.equal(settlements[0]!.cost_nano_usd, TOKEN_COST + 30_000_000 + 500_000);
+    assert.equal(settlements[0]!.provenance.server_tools, 'upstream');
+    assert.deepEqual(written['usage.server_tools'], { web_search: 3, web_fetch: 1 });
+  });
+
+  it('charges the uses that began when the client leaves before the final count', async () => {
+    const unnamed: Event = [undefined, begin('web_fetch')[1]];
+    const events = [
+      start({ ...TOKENS, server_tool_use: { web_search_requests: 0 } }),
+      begin('web_search'),
+      delta('a'),
+      begin('web_search'),
+      unnamed,
+      begin('calculator', 'tool_use'),
+      begin('unpriced_tool'),
+    ];
+    const row = await settled({ events, facts: ABORTED, config: withFees(), typical_cost: 1 });
+    assert.deepEqual(row.server_tools, { web_search: 2, web_fetch: 1 });
+    assert.equal(row.provenance.server_tools, 'abort');
+    assert.equal(row.cost_nano_usd, TOKEN_COST + 20_000_000 + 500_000);
+  });
+
+  it('charges nothing for a tool without a price, but marks the row and warns once per tool', async () => {
+    const usage = { ...TOKENS, server_tool_use: { web_search_requests: 1 } };
+    const { stage, settlements } = await meter({ events: document(usage) });
+    const again = stage.request({ facts: FORWARDED });
+    stage.hooks.event!(again, { name: undefined, data: JSON.stringify(document(usage)[0]![1]) });
+    await stage.hooks.finish!(again);
+    assert.equal(settlements.length, 2);
+    assert.equal(settlements[1]!.cost_nano_usd, TOKEN_COST);
+    assert.deepEqual(settlements[1]!.server_tools, { web_search: 1 });
+    assert.equal(settlements[1]!.provenance.server_tools, 'unpriced');
+    assert.deepEqual(
+      stage.log.map(({ level, fields }) => ({ level, ...fields })),
+      [{ level: 'warn', model: 'coder-1', tool: 'web_search' }],
+    );
+  });
+
+  it('remembers a bounded number of tools, whatever the upstream sends', async () => {
+    const many = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`tool_${i}_requests`, 1]));
+    const row = await settled({ events: document({ ...TOKENS, server_tool_use: many }) });
+    assert.equal(Object.keys(row.server_tools!).length, 32);
+  });
+});
+
+describe('meter-usage, for a model without a price of its own', () => {
+  it('charges the price of unknown models, marks the row and warns once', async () => {
+    const { pricing: _, ...unpriced } = stageConfig().models[0]!;
+    const config = { models: [unpriced], prices: { unknown_model: { input: 10, output: 20 }, rows: [] } };
+    const { stage, settlements } = await meter({ events: document(TOKENS), config });
+    await stage.hooks.finish!(stage.request({ facts: FORWARDED }));
+    assert.equal(settlements[0]!.cost_nano_usd, 10 * 10_000 + 2 * 20_000);
+    assert.equal(settlements[0]!.provenance.price, 'unknown_model');
+    assert.deepEqual(
+      stage.log.map(({ level, fields }) => ({ level, ...fields })),
+      [{ level: 'warn', model: 'coder-1' }],
+    );
+  });
+});
+
+describe('the price of a request', () => {
+  it('is that of the day it arrived on, at the upstream that served it', async () => {
+    const config: Partial<GatewayConfig> = {
+      prices: {
+        rows: [
+          { models: ['*'], upstream: 'spare', pricing: { input: 1, output: 1 }, multiplier: 1 },
+          { models: ['*'], from: '2027-01-01', pricing: { input: 6, output: 30 }, multiplier: 1 },
+        ],
+      },
+    };
+    const cost = async (received: string, upstream: string) => {
+      const facts = { 'request.received_at': Date.parse(received), 'route.upstream': upstream };
+      return (await settled({ events: document(TOKENS), config, facts })).cost_nano_usd;
+    };
+    assert.equal(await cost('2026-12-31T23:59:59.999Z', 'main'), TOKEN_COST);
+    assert.equal(await cost('2027-01-01', 'main'), 2 * TOKEN_COST);
+    assert.equal(await cost('2027-01-01', 'spare'), 12_000);
+  });
+});
+
+/** Nano-USD of an output token of the harness's model. */
+const OUTPUT = 15_000;
+
+/** Facts of a request that holds less than it can cost. */
+function typical(reserved: number, most: number) {
+  return { 'spend.reserved_nano_usd': reserved, 'spend.most_nano_usd': most };
+}
+
+/** Deltas of one token each. */
+function tokens(count: number): Event[] {
+  return Array.from({ length: count }, () => delta('abcd'));
+}
+
+async function toppedUp(events: readonly Event[], facts: object, config?: Partial<GatewayConfig>): Promise<number[]> {
+  const { stage } = await meter({ events, facts, ...(config && { config }) });
+  for (const { request_id } of stage.topped_up) assert.equal(request_id, 'req-1');
+  return stage.topped_up.map(({ amount_nano_usd }) => amount_nano_usd);
+}
+
+describe('meter-usage, while a stream goes on', () => {
+  it('holds twice the cost so far once four fifths of what is reserved are spent', async () => {
+    const reserved = 100 * OUTPUT;
+    const facts = typical(reserved, 1_000_000 * OUTPUT);
+    const input = start({ input_tokens: 0 });
+    assert.deepEqual(await toppedUp([input, ...tokens(80)], facts), []);
+    assert.deepEqual(await toppedUp([input, ...tokens(81)], facts), [162 * OUTPUT]);
+    assert.deepEqual(await toppedUp([input, ...tokens(129)], facts), [162 * OUTPUT]);
+    assert.deepEqual(await toppedUp([input, ...tokens(130)], facts), [162 * OUTPUT, 260 * OUTPUT]);
+  });
+
+  it('does so whatever protocol the upstream speaks', async () => {
+    const facts = (protocol: string) => ({ ...typical(100 * OUTPUT, 1_000_000 * OUTPUT), 'route.protocol': protocol });
+    const chunk = (delta: object, usage: object | null = null): Event => ['message', { choices: [{ delta }], usage }];
+    const begun = chunk({ role: 'assistant', content: '' }, { prompt_tokens: 0, completion_tokens: 0 });
+    const said = Array.from({ length: 81 }, () => chunk({ content: 'abcd' }));
+    assert.deepEqual(await toppedUp([begun, ...said.slice(1)], facts('chat')), []);
+    assert.deepEqual(await toppedUp([begun, ...said], facts('chat')), [162 * OUTPUT]);
+    // Responses tell usage only at the end: 500 x 3000 is a hundred tokens of output.
+    const type = 'response.output_text.delta';
+    const deltas = Array.from({ length: 41 }, (): Event => [type, { type, delta: 'abcd' }]);
+    const roomy = { ...facts('responses'), 'spend.reserved_nano_usd': 175 * OUTPUT };
+    assert.deepEqual(await toppedUp(deltas.slice(1), roomy), []);
+    assert.deepEqual(await toppedUp(deltas, roomy), [2 * 141 * OUTPUT]);
+  });
+
+  it('counts the input as soon as the upstream tells it, cached or not', async () => {
+    // 1000 x 3000 + 1000 x 300 = 3,300,000 of 4,000,000 reserved.
+    const input = start({ input_tokens: 1000, cache_read_input_tokens: 1000 });
+    assert.deepEqual(await toppedUp([input], typical(4_000_000, 50_000_000)), [6_600_000]);
+    assert.deepEqual(await toppedUp([input], typical(5_000_000, 50_000_000)), []);
+  });
+
+  it('takes the estimate for the input until then', async () => {
+    // 500 x 3000 = 1,500,000, and a token.
+    assert.deepEqual(await toppedUp(tokens(1), typical(1_600_000, 50_000_000)), [2 * (1_500_000 + OUTPUT)]);
+  });
+
+  it('believes a count of the upstream that is larger than what was relayed', async () => {
+    const events = [start({ input_tokens: 0 }), delta('abcd'), end({ output_tokens: 90 }, null)];
+    assert.deepEqual(await toppedUp(events, typical(100 * OUTPUT, 1000 * OUTPUT)), [180 * OUTPUT]);
+  });
+
+  it('counts the fees of tools that begin', async () => {
+    const [model] = stageConfig().models;
+    const config = { models: [{ ...model!, pricing: { ...model!.pricing!, server_tools: { web_search: 10 } } }] };
+    const block = { type: 'content_block_start', content_block: { type: 'server_tool_use', name: 'web_search' } };
+    const events: Event[] = [start({ input_tokens: 0 }), delta('abcd'), ['content_block_start', block]];
+    assert.deepEqual(await toppedUp(events, typical(11_000_000, 90_000_000), config), [2 * (10_000_000 + OUTPUT)]);
+  });
+
+  it('asks for nothing when the most it can cost is reserved, or nothing is', async () => {
+    const events = [start({ input_tokens: 0 }), ...tokens(500)];
+    const all = 100 * OUTPUT;
+    assert.deepEqual(await toppedUp(events, typical(all, all)), []);
+    assert.deepEqual(await toppedUp(events, { 'spend.reserved_nano_usd': all }), []);
+    assert.deepEqual(await toppedUp(events, { 'spend.reserved_nano_usd': undefined }), []);
+  });
+
+  it('asks for nothing where output costs nothing', async () => {
+    const [model] = stageConfig().models;
+    const config = { models: [{ ...model!, pricing: { input: 3, output: 0 } }] };
+    const facts = typical(10_000, 20_000);
+    assert.deepEqual(await toppedUp([start({ input_tokens: 1 }), ...tokens(50)], facts, config), []);
+    const later = [start({}), ...tokens(50), start({ input_tokens: 3 })];
+    assert.deepEqual(await toppedUp(later, { ...facts, 'request.input_tokens_estimate': 0 }, config), [18_000]);
+  });
+
+  it('asks a number of times that grows with the logarithm of the answer', async () => {
+    const raised = await toppedUp([start({ input_tokens: 0 }), ...tokens(20_000)], typical(OUTPUT, 1e9 * OUTPUT));
+    assert.ok(raised.length > 5 && raised.length <= 20, `${raised.length} times`);
+  });
+
+  it('has reserved enough for what it charges at any moment, as far as the request can cost it', async () => {
+    const burst = fc.record({ texts: fc.array(fc.string({ maxLength: 40 }), { maxLength: 60 }), input: fc.nat(2000) });
+    await fc.assert(
+      fc.asyncProperty(burst, fc.nat(5_000_000), fc.nat(9_000_000), async ({ texts, input }, reserved, more) => {
+        const most = reserved + more;
+        const events = [start({ input_tokens: input, output_tokens: 0 }), ...texts.map(delta)];
+        const { stage, settlements } = await meter({ events, facts: { ...CUT, ...typical(reserved, most) } });
+        const amounts = [reserved, ...stage.topped_up.map(({ amount_nano_usd }) => amount_nano_usd)];
+        for (let i = 1; i < amounts.length; i++) assert.ok(amounts[i]! > amounts[i - 1]!, 'a hold only grows');
+        assert.ok(amounts.at(-1)! <= most);
+        assert.ok(settlements[0]!.cost_nano_usd <= amounts.at(-1)!);
+      }),
+    );
+  });
+
+  it('charges a guess up to the most it can cost, not only what was reserved', async () => {
+    const facts = { ...CUT, ...typical(1000, 10 * OUTPUT) };
+    const { settlements } = await meter({ events: [start({ input_tokens: 0 }), ...tokens(9)], facts });
+    assert.equal(settlements[0]!.cost_nano_usd, 9 * OUTPUT);
+    const { settlements: cut } = await meter({ events: [start({ input_tokens: 0 }), ...tokens(30)], facts });
+    assert.equal(cut[0]!.cost_nano_usd, 10 * OUTPUT);
   });
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmodSync,
@@ -234,6 +234,19 @@ test('names the directory, the user and the remedy when it may not write', async
   } finally {
     if (runsAsRoot) process.seteuid?.(0);
   }
+});
+
+const apart = ['--mount', 'sh', '-c'];
+const canHideFiles = runsAsRoot && spawnSync('unshare', [...apart, 'true']).status === 0;
+
+test('names both directories and the remedy when root may not move it', { skip: !canHideFiles }, () => {
+  const secret = mkdtempSync(join(directory, 'secret-'));
+  const user = join(import.meta.dirname, '../../support/embedded-postgres-user.ts');
+  const script = 'mount -t tmpfs -o ro none /var/lib && exec "$0" "$1" "$2"';
+  const args = [...apart, script, process.execPath, user, join(secret, 'postgres')];
+  const { stderr } = spawnSync('unshare', args, { encoding: 'utf8' });
+  assert.ok(stderr.includes(`who cannot enter ${secret}, and /var/lib/appscli cannot hold its data`), stderr);
+  assert.match(stderr, /set database\.embedded\.data_dir to a directory that user id can reach/);
 });
 
 test('says so when a file is in the way', async () => {

@@ -15,12 +15,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { chooseAccount, findBarrier } from '../../../engine/store/embedded/postgres-account.ts';
 import { findBinaries, prepareBinaries } from '../../../engine/store/embedded/postgres-binaries.ts';
+import { findBarrier, NOBODY } from '../../../engine/store/embedded/postgres-home.ts';
 
 const runsAsRoot = process.geteuid?.() === 0;
 /** As root the server runs under another account; an ordinary user runs it himself. */
-const account = runsAsRoot ? chooseAccount() : undefined;
+const account = runsAsRoot ? NOBODY : undefined;
 let directory: string;
 let native: string;
 let home: string;
@@ -101,21 +101,8 @@ test('what cannot be run or repaired where it is, is copied once, and older copi
   assert.equal(statSync(join(ready.directory, 'bin/postgres')).ino, ino);
 });
 
-test('root picks postgres, else nobody, else the usual number of nobody', () => {
-  const root = 'root:x:0:0:root:/root:/bin/sh\n';
-  const nobody = 'nobody:x:99:98:nobody:/:/usr/sbin/nologin\n';
-  assert.deepEqual(chooseAccount(`${root}${nobody}postgres:x:70:71::/:/bin/sh\n`), {
-    name: 'postgres',
-    uid: 70,
-    gid: 71,
-  });
-  assert.deepEqual(chooseAccount(root + nobody), { name: 'nobody', uid: 99, gid: 98 });
-  assert.deepEqual(chooseAccount(root), { name: 'nobody', uid: 65534, gid: 65534 });
-  assert.deepEqual(chooseAccount('postgres:x:0:0::/:/bin/sh'), { name: 'nobody', uid: 65534, gid: 65534 });
-});
-
 test('the first directory that an account may not enter is the barrier', () => {
-  const stranger = { name: 'stranger', uid: 12_345, gid: 12_345 };
+  const stranger = { uid: 12_345, gid: 12_345 };
   const inner = join(directory, 'a', 'b');
   mkdirSync(inner, { recursive: true });
   chmodSync(join(directory, 'a'), 0o711);

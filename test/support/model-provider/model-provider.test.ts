@@ -96,88 +96,27 @@ const user = { role: 'user', content: 'Go.' };
 const ask = { model: 'm', max_tokens: 2000, messages: [user] };
 const call = { type: 'tool_use', id: 'toolu_1', name: 'read', input: {} };
 const chat_call = { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{}' } };
+const image_result = {
+  role: 'tool',
+  tool_call_id: 'call_1',
+  content: [{ type: 'image_url', image_url: { url: 'x' } }],
+};
 const REFUSED: readonly (readonly [
   what: string,
   protocol: 'messages' | 'chat' | 'responses',
   body: object,
   why: RegExp,
 ])[] = [
-  ['no max_tokens', 'messages', { model: 'm', messages: [user] }, /max_tokens: Field required/],
-  [
-    'an unknown field',
-    'messages',
-    { ...ask, frequency_penalty: 1 },
-    /frequency_penalty: Extra inputs are not permitted/,
-  ],
+  ['an unknown field', 'messages', { ...ask, frequency_penalty: 1 }, /frequency_penalty: Extra inputs are not/],
   ['an unknown role', 'messages', { ...ask, messages: [{ role: 'tool', content: 'x' }] }, /messages\.0/],
-  [
-    'an empty text',
-    'messages',
-    { ...ask, messages: [{ role: 'user', content: [{ type: 'text', text: '' }] }] },
-    /messages\.0\.content/,
-  ],
-  ['a blank text', 'messages', { ...ask, messages: [{ role: 'user', content: ' \n' }] }, /non-whitespace/],
-  [
-    'an image of another API',
-    'messages',
-    { ...ask, messages: [{ role: 'user', content: [{ type: 'image_url' }] }] },
-    /messages\.0\.content/,
-  ],
   [
     'a call without its result',
     'messages',
     { ...ask, messages: [user, { role: 'assistant', content: [call] }, user] },
     /tool_result/,
   ],
-  [
-    'a result without its call',
-    'messages',
-    { ...ask, messages: [{ role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_9' }] }] },
-    /unexpected `tool_use_id`/,
-  ],
-  [
-    'a signature it did not make',
-    'messages',
-    {
-      ...ask,
-      messages: [
-        user,
-        {
-          role: 'assistant',
-          content: [
-            { type: 'thinking', thinking: 'x', signature: 'y' },
-            { type: 'text', text: 'z' },
-          ],
-        },
-        user,
-      ],
-    },
-    /Invalid `signature`/,
-  ],
-  [
-    'too small a budget',
-    'messages',
-    { ...ask, thinking: { type: 'enabled', budget_tokens: 2000 } },
-    /greater than `thinking/,
-  ],
-  [
-    'a forced tool while thinking',
-    'messages',
-    {
-      ...ask,
-      thinking: { type: 'adaptive' },
-      tools: [{ name: 'read', input_schema: { type: 'object' } }],
-      tool_choice: { type: 'any' },
-    },
-    /forces tool use/,
-  ],
+  ['a budget that is too small', 'messages', { ...ask, thinking: { type: 'enabled', budget_tokens: 2000 } }, /greater/],
   ['an unknown field', 'chat', { model: 'm', messages: [user], top_k: 1 }, /top_k/],
-  [
-    'a tool message without a call',
-    'chat',
-    { model: 'm', messages: [user, { role: 'tool', tool_call_id: 'call_1', content: 'x' }] },
-    /preceeding message/,
-  ],
   [
     'a call without an answer',
     'chat',
@@ -187,52 +126,10 @@ const REFUSED: readonly (readonly [
   [
     'an image in a result',
     'chat',
-    {
-      model: 'm',
-      messages: [
-        user,
-        { role: 'assistant', tool_calls: [chat_call] },
-        {
-          role: 'tool',
-          tool_call_id: 'call_1',
-          content: [{ type: 'image_url', image_url: { url: 'https://x.test' } }],
-        },
-      ],
-    },
+    { model: 'm', messages: [user, { role: 'assistant', tool_calls: [chat_call] }, image_result] },
     /messages\.2\.content/,
   ],
-  [
-    'a tool choice without tools',
-    'chat',
-    { model: 'm', messages: [user], tool_choice: 'auto' },
-    /only allowed when 'tools'/,
-  ],
-  [
-    'a long name',
-    'chat',
-    { model: 'm', messages: [user], tools: [{ type: 'function', function: { name: 'n'.repeat(65) } }] },
-    /tools\.0\.function\.name/,
-  ],
-  [
-    'JSON that nobody asked for',
-    'chat',
-    { model: 'm', messages: [user], response_format: { type: 'json_object' } },
-    /must contain the word 'json'/,
-  ],
   ['an unknown field', 'responses', { model: 'm', input: 'x', stop: ['a'] }, /stop/],
-  ['few tokens', 'responses', { model: 'm', input: 'x', max_output_tokens: 15 }, /max_output_tokens/],
-  [
-    'input text of an assistant',
-    'responses',
-    { model: 'm', input: [{ role: 'assistant', content: [{ type: 'input_text', text: 'x' }] }] },
-    /content/,
-  ],
-  [
-    'an output without its call',
-    'responses',
-    { model: 'm', input: [{ type: 'function_call_output', call_id: 'c', output: 'x' }] },
-    /No tool call found/,
-  ],
   [
     'a call without its output',
     'responses',
@@ -244,12 +141,6 @@ const REFUSED: readonly (readonly [
     'responses',
     { model: 'm', input: [{ type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'x' }] },
     /could not be verified/,
-  ],
-  [
-    'a tool that is not said to be strict or not',
-    'responses',
-    { model: 'm', input: 'x', tools: [{ type: 'function', name: 'f', parameters: { type: 'object' } }] },
-    /strict/,
   ],
 ];
 for (const [what, protocol, body, why] of REFUSED) {

@@ -2,7 +2,6 @@
  * What reverse proxies and company networks do to a gateway behind them, each as a behaviour for `startProxy`.
  * @module
  */
-import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { createGzip, gzipSync } from 'node:zlib';
 import { type Behaviour, copyHead, type Passage, pairs } from './proxy.ts';
@@ -175,18 +174,6 @@ export function rewritesJson(change: (body: Record<string, unknown>) => unknown 
   };
 }
 
-/** Gives up an answer that is not over in time, and cuts the connection. */
-export function cutsAfter(milliseconds: number): Behaviour {
-  return async ({ res, ask }) => {
-    const timer = setTimeout(() => res.destroy(), milliseconds);
-    res.on('close', () => clearTimeout(timer));
-    const answer = await ask();
-    copyHead(res, answer);
-    res.flushHeaders();
-    answer.pipe(res);
-  };
-}
-
 /** Cuts each stream after so many bytes of it. */
 export function cutsStreamsAfter(bytes: number): Behaviour {
   return async ({ res, ask }) => {
@@ -201,25 +188,5 @@ export function cutsStreamsAfter(bytes: number): Behaviour {
       if (left <= 0) break;
     }
     res.destroy();
-  };
-}
-
-/** Waits for the beginning of an answer so long, and answers with an error page of nginx instead. */
-export function givesUpAfter(milliseconds: number): Behaviour {
-  return async (passage) => {
-    const late = AbortSignal.timeout(milliseconds);
-    const answer = await Promise.race([passage.ask(), once(late, 'abort').then(() => undefined)]);
-    if (answer === undefined) return answerPage(passage, 504);
-    copyHead(passage.res, answer);
-    passage.res.flushHeaders();
-    answer.pipe(passage.res);
-  };
-}
-
-/** Answers with a delay. */
-export function answersAfter(milliseconds: number): Behaviour {
-  return async (passage) => {
-    await new Promise((resolve) => setTimeout(resolve, milliseconds));
-    await passesOn(passage);
   };
 }

@@ -2,17 +2,14 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
-import { OTLPLogExporter as LogsAsJson } from '@opentelemetry/exporter-logs-otlp-http';
-import { OTLPLogExporter as LogsAsProtobuf } from '@opentelemetry/exporter-logs-otlp-proto';
 import { OTLPMetricExporter as MetricsAsJson } from '@opentelemetry/exporter-metrics-otlp-http';
 import { OTLPMetricExporter as MetricsAsProtobuf } from '@opentelemetry/exporter-metrics-otlp-proto';
 import { OTLPTraceExporter as SpansAsJson } from '@opentelemetry/exporter-trace-otlp-http';
 import { OTLPTraceExporter as SpansAsProtobuf } from '@opentelemetry/exporter-trace-otlp-proto';
 import { resourceFromAttributes } from '@opentelemetry/resources';
-import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs';
 import { MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics';
 import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
-import { startCollector, type TestCollector, takePartly } from './collector.ts';
+import { startCollector, type TestCollector } from './collector.ts';
 import { readExport } from './otlp.ts';
 
 let collector: TestCollector;
@@ -29,11 +26,11 @@ const resource = resourceFromAttributes({ 'service.name': 'sender', numbers: [1,
 const AT: HrTime = [1_800_000_000, 123_456_789];
 
 const EXPORTERS = {
-  'http/json': { spans: SpansAsJson, metrics: MetricsAsJson, logs: LogsAsJson },
-  'http/protobuf': { spans: SpansAsProtobuf, metrics: MetricsAsProtobuf, logs: LogsAsProtobuf },
+  'http/json': { spans: SpansAsJson, metrics: MetricsAsJson },
+  'http/protobuf': { spans: SpansAsProtobuf, metrics: MetricsAsProtobuf },
 } as const;
 
-for (const [protocol, { spans: Spans, metrics: Metrics, logs: Logs }] of Object.entries(EXPORTERS)) {
+for (const [protocol, { spans: Spans, metrics: Metrics }] of Object.entries(EXPORTERS)) {
   describe(`the collector reads ${protocol}`, () => {
     test('spans with their attributes, events and parents, compressed or not', async () => {
       for (const compression of ['gzip', 'none'] as never[]) {
@@ -95,34 +92,8 @@ for (const [protocol, { spans: Spans, metrics: Metrics, logs: Logs }] of Object.
       const { count, value, buckets, bounds } = await collector.point('histogram');
       assert.deepEqual({ count, value, buckets, bounds }, { count: 1, value: 1.5, buckets: [0, 1, 0], bounds: [1, 2] });
     });
-
-    test('log records', async () => {
-      const exporter = new Logs({ url: `${collector.url}/v1/logs` });
-      const provider = new LoggerProvider({ resource, processors: [new BatchLogRecordProcessor({ exporter })] });
-      provider
-        .getLogger('scope')
-        .emit({ body: 'a line', severityText: 'WARN', severityNumber: 13, attributes: { deep: { er: [true] } } });
-      await provider.shutdown();
-      const [log] = collector.logs;
-      assert.deepEqual(
-        [log!.body, log!.severity, log!.severity_number, log!.attributes],
-        ['a line', 'WARN', 13, { deep: { er: [true] } }],
-      );
-    });
   });
 }
-
-test('the collector says that it took a part only', async () => {
-  for (const { spans: Spans } of Object.values(EXPORTERS)) {
-    collector.trouble(takePartly('traces', 2, 'too many'));
-    const provider = new TracerProvider({
-      spanProcessors: [new BatchSpanProcessor({ exporter: new Spans({ url: collector.endpoint }) })],
-    });
-    provider.getTracer('scope').startSpan('one').end();
-    await provider.shutdown();
-    assert.equal(collector.spans.length, 0);
-  }
-});
 
 test('the collector takes nothing that is no OTLP, and says so whatever it is asked from then on', async (t) => {
   const collector = await startCollector();

@@ -1,19 +1,25 @@
 /** What comes of every failure of an upstream, without a gateway: each attempt, and what is given to the client. */
 import assert from 'node:assert/strict';
+import type { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
 import { describe, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
+import zlib from 'node:zlib';
+import fc from 'fast-check';
 import type { UpstreamConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { AttemptRecord } from '../../../engine/contract/forwarding.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { FrozenClock } from '../../../engine/kit/clock.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import { statusOf } from '../../../engine/protocols/errors.ts';
+import { errorOfEvent, readError } from '../../../engine/protocols/read-error.ts';
 import { openStage, stageConfig } from '../../../engine/simulate/stage-harness.ts';
-import { mayBeBilled } from '../../../engine/upstreams/attempts/error-meaning.ts';
+import { type HoldOptions, holdBeginning } from '../../../engine/upstreams/attempts/hold.ts';
+import { mayBeBilled, outcomeOf as outcomeOfStatus } from '../../../engine/upstreams/attempts/judge.ts';
 import { Attempts, createTarget } from '../../../engine/upstreams/index.ts';
 import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
 import type { Target } from '../../../engine/upstreams/target.ts';
-import type { Controller } from '../../../engine/upstreams/transports/connection.ts';
-import { ReceivedAnswer } from '../../../engine/upstreams/transports/received-answer.ts';
+import { type Controller, ReceivedAnswer } from '../../../engine/upstreams/transports/direct-transport.ts';
 import type { Sending } from '../../../engine/upstreams/transports/transport.ts';
 import forward from '../../../stages/forward.ts';
 import {
@@ -28,6 +34,7 @@ import {
 } from '../../e2e/failover/cases.ts';
 import { MIXTURES, ROWS } from '../../e2e/failover/expected.ts';
 import { answers, type Call, eventsBy, type Play } from '../../support/model-provider/fault-server.ts';
+import { times } from '../../support/times.ts';
 
 const config = stageConfig();
 const timeouts = { ...config.server.timeouts, unstreamed_first_byte_seconds: 60, idle_seconds: 60 };
@@ -205,4 +212,194 @@ describe('what comes of a request', () => {
       }
     });
   }
+});
+
+const body = (error: object) => JSON.stringify({ type: 'error', error });
+
+describe('an error response', () => {
+  const ROWS: readonly (readonly [status: number, body: string, outcome: string])[] = [
+    [429, body({ type: 'rate_limit_error', message: 'slow' }), 'limited'],
+    [429, '', 'limited'],
+    [429, JSON.stringify({ error: { code: 'insufficient_quota', type: 'insufficient_quota' } }), 'payment'],
+    [529, body({ type: 'overloaded_error' }), 'overloaded'],
+    [503, '<html>', 'overloaded'],
+    [500, JSON.stringify({ error: { code: 'server_is_overloaded', message: 'busy' } }), 'overloaded'],
+    [500, body({ type: 'api_error' }), 'failed'],
+    [520, '', 'failed'],
+    [502, '', 'bad_gateway'],
+    [504, '', 'bad_gateway'],
+    [401, '', 'credential'],
+    [402, '', 'payment'],
+    [403, '', 'permission'],
+    [400, body({ type: 'invalid_request_error', message: 'Your credit balance is too low to access' }), 'payment'],
+    [400, JSON.stringify({ error: { code: 'model_not_found' } }), 'model_missing'],
+    [404, '', 'model_missing'],
+    [501, '', 'model_missing'],
+    [400, body({ type: 'invalid_request_error', message: 'prompt is too long' }), 'caller'],
+    [409, '', 'caller'],
+    [413, '', 'caller'],
+    [422, '', 'caller'],
+  ];
+  for (const [status, text, outcome] of ROWS) {
+    test(`${status} ${text.slice(0, 60)} is ${outcome}`, () =>
+      assert.equal(outcomeOfStatus(status, readError(text)), outcome));
+  }
+});
+
+describe('an error in a stream', () => {
+  const ROWS: readonly (readonly [name: string, data: object, status: number])[] = [
+    ['error', { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }, 529],
+    ['error', { type: 'error', error: { type: 'api_error' } }, 500],
+    ['error', { type: 'error', error: { type: 'rate_limit_error' } }, 429],
+    ['error', { type: 'error', error: { type: 'invalid_request_error' } }, 400],
+    ['message', { error: { code: 429, message: 'upstream limited' } }, 429],
+    ['message', { error: { code: 'rate_limit_exceeded', type: 'requests' } }, 429],
+    ['message', { error: { code: null, type: 'server_error' } }, 500],
+    ['message', { error: { code: 'context_length_exceeded', type: 'invalid_request_error' } }, 400],
+    ['error', { type: 'error', code: 'server_is_overloaded', message: 'busy' }, 503],
+    ['response.failed', { type: 'response.failed', response: { error: { code: 'server_error' } } }, 500],
+    ['response.failed', { type: 'response.failed', response: { error: { code: 'insufficient_quota' } } }, 402],
+    ['response.failed', { type: 'response.failed', response: { error: { code: 'image_parse_error' } } }, 400],
+    ['response.failed', { type: 'response.failed', response: { error: { code: 'cyber_policy' } } }, 400],
+    ['error', {}, 500],
+  ];
+  for (const [name, data, status] of ROWS) {
+    test(`${name} ${JSON.stringify(data).slice(0, 70)} stands for ${status}`, () => {
+      assert.equal(statusOf(errorOfEvent(name, JSON.stringify(data))!), status);
+    });
+  }
+
+  test('is none where an answer only speaks of errors', () => {
+    const said = {
+      type: 'content_block_delta',
+      delta: { type: 'text_delta', text: '{"error": {"type": "api_error"}}' },
+    };
+    assert.equal(errorOfEvent('content_block_delta', JSON.stringify(said)), undefined);
+    const created = { type: 'response.created', response: { error: null, status: 'in_progress' } };
+    assert.equal(errorOfEvent('response.created', JSON.stringify(created)), undefined);
+    assert.equal(errorOfEvent('message', JSON.stringify({ choices: [], error: null })), undefined);
+  });
+
+  test('whatever it holds, is read without a failure', () => {
+    fc.assert(
+      fc.property(fc.string(), fc.json(), (name, json) => {
+        const said = errorOfEvent(name, json);
+        if (said !== undefined) assert.notEqual(outcomeOfStatus(statusOf(said), said), 'answered');
+      }),
+    );
+  });
+});
+
+const ENCODERS = {
+  identity: (bytes: Buffer) => bytes,
+  gzip: (bytes: Buffer) => zlib.gzipSync(bytes),
+  deflate: (bytes: Buffer) => zlib.deflateSync(bytes),
+  'deflate, raw': (bytes: Buffer) => zlib.deflateRawSync(bytes),
+  br: (bytes: Buffer) => zlib.brotliCompressSync(bytes),
+  zstd: (bytes: Buffer) => zlib.zstdCompressSync(bytes),
+} as const;
+
+function responseOf(chunks: readonly Buffer[], encoding = 'identity'): IncomingMessage {
+  const headers = {
+    'content-type': 'text/event-stream',
+    ...(encoding !== 'identity' && { 'content-encoding': encoding.replace(', raw', '') }),
+  };
+  return Object.assign(Readable.from(chunks, { objectMode: false }), { headers }) as unknown as IncomingMessage;
+}
+
+function hold(response: IncomingMessage, more: Partial<HoldOptions> = {}) {
+  const clock = frozenClock(0);
+  const bounds = { silence_seconds: 60, seconds: 15, greeting_seconds: 2, bytes_max: 262_144, events_max: 64 };
+  const holding = holdBeginning(response, { until: 'event', clock, ...bounds, ...more });
+  return { clock, holding, beginning: holding.beginning };
+}
+
+async function rest(response: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
+  const ends = [...new Set(places.map((place) => place % (bytes.length + 1)))].sort((a, b) => a - b);
+  return [0, ...ends]
+    .map((start, i) => bytes.subarray(start, ends[i] ?? bytes.length))
+    .filter(({ length }) => length > 0);
+}
+
+const STREAM =
+  ': hello\n\nevent: ping\ndata: {}\n\nevent: message_start\ndata: {"type":"message_start","é":"🙂"}\n\ndata: more\n\n';
+
+describe('the beginning of an answer', () => {
+  test('ends with the first event that says something, however it is cut and compressed, and no byte is lost', async () => {
+    const encodings = fc.constantFrom(...(Object.keys(ENCODERS) as (keyof typeof ENCODERS)[]));
+    const text = fc.constantFrom(STREAM, STREAM.replaceAll('\n', '\r\n'), STREAM.replaceAll('\n', '\r'));
+    await fc.assert(
+      fc.asyncProperty(encodings, text, fc.array(fc.nat(), { maxLength: 12 }), async (encoding, stream, places) => {
+        const bytes = ENCODERS[encoding](Buffer.from(stream));
+        const response = responseOf(cut(bytes, places), encoding);
+        const { chunks, by, event } = await hold(response).beginning;
+        assert.equal(by, 'complete');
+        assert.deepEqual(event, { name: 'message_start', data: '{"type":"message_start","é":"🙂"}' });
+        assert.deepEqual(Buffer.concat([...chunks, await rest(response)]), bytes);
+      }),
+      { numRuns: times(100) },
+    );
+  });
+
+  test('is all there is where the answer ends before an event', async () => {
+    const { chunks, by, event } = await hold(responseOf([Buffer.from(': wait\n\n')])).beginning;
+    assert.deepEqual([Buffer.concat([...chunks]).toString(), by, event], [': wait\n\n', 'ended', undefined]);
+    assert.equal((await hold(responseOf([])).beginning).by, 'ended');
+  });
+
+  test('is passed on when it is not read to be an event: too long, compressed wrongly or in an unknown way', async () => {
+    const long = [Buffer.from('data: '), Buffer.alloc(300_000, 'x')];
+    assert.equal((await hold(responseOf(long)).beginning).by, 'enough');
+    assert.equal((await hold(responseOf([Buffer.from('no gzip')], 'gzip')).beginning).by, 'enough');
+    assert.equal((await hold(responseOf([Buffer.from(STREAM)], 'snappy')).beginning).by, 'enough');
+  });
+
+  test('tells silence from an upstream that is at work', async () => {
+    const quiet = () => Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage;
+    const silent = hold(quiet(), { silence_seconds: 10 });
+    silent.clock.advance(10_000);
+    assert.equal((await silent.beginning).by, 'silent');
+    const at_work = hold(quiet(), { silence_seconds: 60, seconds: 15 });
+    at_work.clock.advance(15_000);
+    assert.equal((await at_work.beginning).by, 'enough');
+  });
+
+  test('waits for content no longer than 2 seconds after a greeting', async () => {
+    const response = Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage &
+      Readable;
+    const greeted = hold(response, { until: 'content' });
+    greeted.clock.advance(14_000);
+    response.push('data: {"type":"response.created"}\n\n');
+    await setImmediate();
+    greeted.clock.advance(500);
+    response.push('data: {"type":"response.in_progress"}\n\n');
+    await setImmediate();
+    greeted.clock.advance(500);
+    assert.equal((await greeted.beginning).by, 'enough', 'and not longer than 15 in all');
+    const second = Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage & Readable;
+    const soon = hold(second, { until: 'content' });
+    second.push('data: {"type":"response.created"}\n\n');
+    await setImmediate();
+    soon.clock.advance(2000);
+    assert.equal((await soon.beginning).by, 'enough');
+  });
+
+  test('goes past greetings where content is waited for, as far as that is allowed', async () => {
+    const greetings = ['message_start', 'response.created'].map((type) => `data: {"type":"${type}"}\n\n`).join('');
+    const chat = 'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n';
+    const said = 'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n';
+    const found = await hold(responseOf([Buffer.from(greetings + chat + said)]), { until: 'content' }).beginning;
+    assert.equal(found.event?.data, said.slice('data: '.length).trim());
+    const failed = 'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n';
+    const error = await hold(responseOf([Buffer.from(greetings + failed)]), { until: 'content' }).beginning;
+    assert.equal(error.event?.name, 'error');
+    const many = await hold(responseOf([Buffer.from(chat.repeat(70))]), { until: 'content' }).beginning;
+    assert.equal(many.by, 'enough');
+  });
 });

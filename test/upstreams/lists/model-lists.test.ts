@@ -1,11 +1,25 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
+import fc from 'fast-check';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import {
+  type AskedList,
+  askForList,
+  isModelId,
+  LISTED_MAX,
+  readPage,
+} from '../../../engine/upstreams/lists/ask-list.ts';
 import { openModelLists } from '../../../engine/upstreams/lists/model-lists.ts';
 import { collectingLog } from '../../cli/support.ts';
-import { answerJson, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import {
+  answerBytes,
+  answerJson,
+  type ScriptedUpstream,
+  startUpstream,
+} from '../../support/model-provider/scripted-upstream.ts';
+import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 
 const KEY = 'upstream-key-5f3a9c17';
@@ -145,4 +159,157 @@ describe('the lists of a gateway', () => {
     assert.deepEqual(lines, []);
     assert.equal(clock.next(), undefined);
   });
+});
+
+const JSON_TYPE = { 'content-type': 'application/json' };
+
+function ask(seconds = 10, more: object = {}): Promise<AskedList> {
+  const { upstreams, server } = stageConfig({});
+  const config = { ...upstreams[0]!, base_url: upstream.url, api_key_env: 'UPSTREAM_KEY', ...more };
+  return askForList(config, { server, secret: () => KEY, seconds });
+}
+
+const entries = (ids: readonly unknown[]) => ids.map((id) => ({ id, type: 'model' }));
+
+describe('the list of an upstream', () => {
+  test('is asked for with its credential, in the words of its protocol', async () => {
+    upstream.script = answerJson({ data: entries(['a-1', 'a-2', 'a-1']) });
+    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
+    const [request] = upstream.lists;
+    assert.equal(request?.method, 'GET');
+    assert.equal(request?.url, '/v1/models?limit=1000');
+    const header = (name: string) => request?.headers[name];
+    assert.equal(header('x-api-key'), KEY);
+    assert.equal(header('anthropic-version'), '2023-06-01');
+  });
+
+  test('is asked for with the headers that every request to the upstream has', async () => {
+    upstream.script = answerJson({ data: entries(['a-1']) });
+    await ask(10, { headers: { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } } });
+    const { headers } = upstream.lists[0]!;
+    assert.deepEqual([headers['x-team'], headers['x-api-token']], ['search', KEY]);
+  });
+
+  test('is read to its last page', async () => {
+    upstream.script = (exchange) => {
+      const after = new URL(exchange.received.url, 'http://x').searchParams.get('after_id');
+      const page =
+        after === null
+          ? { data: entries(['a-1']), has_more: true, last_id: 'a-1' }
+          : { data: entries(['a-2']), has_more: false };
+      return answerJson(page)(exchange);
+    };
+    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
+  });
+
+  test('tells how long models answer and how they are told to think, where it does so in a form that is known', async () => {
+    const thinks = (adaptive: unknown, enabled: unknown, supported: unknown = true) => ({
+      capabilities: {
+        thinking: { supported, types: { adaptive: { supported: adaptive }, enabled: { supported: enabled } } },
+      },
+    });
+    const said = [
+      { id: 'a-1', max_tokens: 64_000, ...thinks(true, true) },
+      { id: 'a-2', max_tokens: null, ...thinks(false, true) },
+      { id: 'a-3', max_tokens: 4096, ...thinks(false, false, false) },
+      { id: 'b-1', max_tokens: -1, capabilities: null },
+      { id: 'b-2', max_tokens: 1.5, capabilities: 'all' },
+      { id: 'b-3', max_tokens: '64000', ...thinks('yes', 1) },
+      { id: 'b-4', max_tokens: 1e300, capabilities: { thinking: [] } },
+    ];
+    upstream.script = answerJson({ data: said });
+    const asked = await ask();
+    assert.ok('told' in asked);
+    assert.deepEqual(
+      [...asked.told],
+      [
+        ['a-1', { max_tokens: 64_000, thinking: 'adaptive' }],
+        ['a-2', { thinking: 'budget' }],
+        ['a-3', { max_tokens: 4096, thinking: 'none' }],
+      ],
+    );
+  });
+
+  test('has ids as requests say them', async () => {
+    upstream.script = answerJson({ data: entries(['models/gemini-2.5-pro', 'models/', 'org/models/a-1']) });
+    assert.deepEqual(await ask(), { ids: ['gemini-2.5-pro', 'org/models/a-1'], told: new Map() });
+  });
+
+  test('leaves out what can be no id', async () => {
+    const odd = ['good', '', 'two words', 'bad\u001b[31m', '\u202egpj', 'x'.repeat(201), 7, null, { id: 'x' }];
+    upstream.script = answerJson({ data: [...entries(odd), null, 'text', 3, []] });
+    assert.deepEqual(await ask(), { ids: ['good'], told: new Map() });
+  });
+
+  const NO_LISTS: Readonly<Record<string, readonly [ReturnType<typeof answerJson>, RegExp]>> = {
+    'a page': [answerBytes(200, { 'content-type': 'text/html' }, '<html>login</html>'), /not JSON/],
+    'another document': [answerJson({ models: ['a-1'] }), /not a list/],
+    'a list of another form': [answerJson({ data: { id: 'a-1' } }), /not a list/],
+    'a text': [answerJson('a-1'), /not a list/],
+    'no document': [answerJson(null), /not a list/],
+    'an empty list': [answerJson({ data: [] }), /empty/],
+    'nothing at that path': [answerJson({ error: {} }, 404), /status 404/],
+    'a refusal': [answerJson({ error: {} }, 401), /status 401/],
+    trouble: [answerJson({ error: {} }, 503), /status 503/],
+    'a redirect': [answerBytes(302, { location: 'http://127.0.0.1:1/v1/models' }, ''), /redirects/],
+    'a huge document': [
+      answerBytes(200, JSON_TYPE, `{"data":[{"id":"a-1"}],"more":"${'x'.repeat(5_000_000)}"}`),
+      /larger than 4 MiB/,
+    ],
+    'too many models': [
+      answerJson({ data: entries(Array.from({ length: LISTED_MAX + 1 }, (_, i) => `a-${i}`)) }),
+      /more than 2000 models/,
+    ],
+    'the same page again and again': [
+      answerJson({ data: entries(['a-1']), has_more: true, last_id: 'a-1' }),
+      /without an end/,
+    ],
+  };
+  for (const [what, [script, why]] of Object.entries(NO_LISTS)) {
+    test(`is none where there is ${what}`, async () => {
+      upstream.script = script;
+      const asked = await ask();
+      assert.ok('why' in asked, JSON.stringify(asked));
+      assert.match(asked.why, why);
+      assert.ok(!JSON.stringify(asked).includes(KEY));
+      assert.ok(upstream.lists.length <= 2);
+    });
+  }
+
+  test('is none where there are always more pages', async () => {
+    let page = 0;
+    upstream.script = (exchange) => {
+      page += 1;
+      return answerJson({ data: entries([`a-${page}`]), has_more: true, last_id: `a-${page}` })(exchange);
+    };
+    assert.deepEqual(await ask(), { why: 'its list has more than 20 pages' });
+    assert.equal(upstream.lists.length, 20);
+  });
+
+  test('is waited for no longer than was said', async () => {
+    upstream.script = () => {};
+    assert.deepEqual(await ask(0.2), { why: 'no answer within 0.2 seconds' });
+    upstream.script = ({ res }) => {
+      res.writeHead(200, JSON_TYPE);
+      res.write('{"data":[');
+    };
+    assert.deepEqual(await ask(0.2), { why: 'its list is not complete in time' });
+  });
+});
+
+test('whatever a page holds, only ids come out of it', () => {
+  const value = fc.oneof(
+    fc.json(),
+    fc.string(),
+    fc.json().map((text) => `{"data":[{"id":${text}}],"has_more":true,"last_id":${text}}`),
+  );
+  fc.assert(
+    fc.property(value, (text) => {
+      const page = readPage(Buffer.from(text));
+      if (typeof page === 'string') return;
+      assert.ok(page.ids.every(isModelId));
+      assert.ok(page.after === undefined || isModelId(page.after));
+    }),
+    { numRuns: times(500) },
+  );
 });

@@ -1,12 +1,20 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { spawnSync } from 'node:child_process';
+import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { UpstreamConfig } from '../../../engine/contract/config.ts';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { Closed } from '../../../engine/contract/forwarding.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
-import { type Choosing, chooseCandidates, type Needs } from '../../../engine/upstreams/routes/choose.ts';
-import { createRoute } from '../../../engine/upstreams/routes/route.ts';
+import {
+  type Choosing,
+  chooseCandidates,
+  type Needs,
+  type Ranking,
+  rankPlaces,
+} from '../../../engine/upstreams/routes/choose.ts';
+import { cacheChoice, createRoute, type Place, refuseLifetime } from '../../../engine/upstreams/routes/route.ts';
+import { randomOf } from '../../support/random.ts';
 import { times } from '../../support/times.ts';
 
 const [main] = stageConfig().upstreams;
@@ -88,4 +96,180 @@ test('every request has a candidate or an error, and every upstream is a candida
     }
   });
   fc.assert(check, { numRuns: times(500) });
+});
+
+interface Entry {
+  readonly order?: number;
+  readonly weight?: number;
+  readonly pool?: string | undefined;
+}
+
+/** Places of a route with these upstreams, named by letters. */
+function places(entries: Readonly<Record<string, Entry>>): readonly Place[] {
+  const upstream = (name: string) => ({ ...main!, name, cache_pool: entries[name]!.pool ?? `upstream ${name}` });
+  const route = Object.entries(entries).map(([name, { order = 1, weight = 1 }]) => ({ upstream: name, order, weight }));
+  return createRoute(route, { upstream, translates: true }).places(coder!, 'messages');
+}
+
+const IDLE: Ranking = {
+  key: undefined,
+  home: undefined,
+  states: { active: () => 0, share: () => 1 },
+  random: () => 0.5,
+};
+
+function names(all: readonly Place[], ranking: Partial<Ranking> = {}): string[] {
+  return rankPlaces(all, { ...IDLE, ...ranking }).map(({ upstream }) => upstream.name);
+}
+
+const without = (all: readonly Place[], name: string) => all.filter(({ upstream }) => upstream.name !== name);
+const named = (all: readonly Place[], name: string) => all.find(({ upstream }) => upstream.name === name)!;
+
+function firsts(all: readonly Place[], keys: number, ranking: Partial<Ranking> = {}): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (let i = 0; i < keys; i++) {
+    const [first] = names(all, { key: `session ${i}`, ...ranking });
+    found[first!] = (found[first!] ?? 0) + 1;
+  }
+  return found;
+}
+
+function isNear(found: number | undefined, expected: number, keys = 10_000): void {
+  const share = (found ?? 0) / keys;
+  assert.ok(Math.abs(share - expected) < 0.02, `${share} is not near ${expected}`);
+}
+
+describe('the order in which upstreams are tried', () => {
+  it('is that of their orders, whatever their weights', () => {
+    const all = places({ a: { order: 3, weight: 100 }, b: { order: 1 }, c: { order: 2 } });
+    for (let i = 0; i < 20; i++) assert.deepEqual(names(all, { key: `session ${i}` }), ['b', 'c', 'a']);
+    assert.deepEqual(names(all), ['b', 'c', 'a']);
+  });
+
+  it('gives every upstream of an order the sessions of its weight', () => {
+    const found = firsts(places({ a: { weight: 5 }, b: { weight: 3 }, c: { weight: 2 } }), 10_000);
+    isNear(found.a, 0.5);
+    isNear(found.b, 0.3);
+    isNear(found.c, 0.2);
+  });
+
+  it('is the same for every turn of a session, and in another process', () => {
+    const all = { a: {}, b: {}, c: { weight: 2 }, d: { pool: 'shared' }, e: { pool: 'shared' } };
+    const keys = Array.from({ length: 50 }, (_, i) => `session ${i}`);
+    const here = keys.map((key) => names(places(all), { key }));
+    assert.deepEqual(
+      keys.map((key) => names(places(all), { key })),
+      here,
+    );
+    const script = `
+      import { createRoute } from ${JSON.stringify(import.meta.resolve('../../../engine/upstreams/routes/route.ts'))};
+      import { rankPlaces } from ${JSON.stringify(import.meta.resolve('../../../engine/upstreams/routes/choose.ts'))};
+      const { main, coder, all, keys } = ${JSON.stringify({ main, coder, all, keys })};
+      const upstream = (name) => ({ ...main, name, cache_pool: all[name].pool ?? 'upstream ' + name });
+      const upstreams = Object.keys(all).map((name) => ({ upstream: name, order: 1, weight: all[name].weight ?? 1 }));
+      const route = createRoute(upstreams, { upstream, translates: true });
+      const ranking = { home: undefined, states: { active: () => 0, share: () => 1 }, random: () => 0.5 };
+      const names = (key) => rankPlaces(route.places(coder, 'messages'), { ...ranking, key }).map(({ upstream }) => upstream.name);
+      process.stdout.write(JSON.stringify(keys.map(names)));`;
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
+    assert.deepEqual(JSON.parse(stdout || `"${stderr}"`), here);
+  });
+
+  it('hands the sessions of an upstream that is gone to all others by their weights', () => {
+    const all = places({ a: {}, b: {}, c: { weight: 2 } });
+    const moved: Record<string, number> = {};
+    let count = 0;
+    for (let i = 0; count < 4000; i++) {
+      const key = `session ${i}`;
+      if (names(all, { key })[0] !== 'a') continue;
+      const to = names(without(all, 'a'), { key })[0]!;
+      moved[to] = (moved[to] ?? 0) + 1;
+      count++;
+    }
+    isNear(moved.b, 1 / 3, 4000);
+    isNear(moved.c, 2 / 3, 4000);
+  });
+
+  it('tries those that share a cache one after the other, and gives a pool the share of all of them', () => {
+    const all = places({ a: {}, b: { pool: 'x' }, c: { pool: 'x' }, d: {} });
+    const found = firsts(all, 10_000);
+    for (const name of ['a', 'b', 'c', 'd']) isNear(found[name], 0.25);
+    for (let i = 0; i < 200; i++) {
+      const ranked = names(all, { key: `session ${i}` });
+      assert.equal(Math.abs(ranked.indexOf('b') - ranked.indexOf('c')), 1, ranked.join());
+    }
+    // What leaves a pool goes to the rest of it, whose cache is warm.
+    const left = firsts(without(all, 'b'), 10_000);
+    isNear(left.c, 0.5);
+    isNear(left.a, 0.25);
+  });
+
+  it('begins where the session is at home, and goes on with those that share its cache, before all orders', () => {
+    const all = places({ a: { order: 1 }, b: { order: 2, pool: 'x' }, c: { order: 3, pool: 'x' } });
+    assert.deepEqual(names(all, { key: 'session', home: named(all, 'c') }), ['c', 'b', 'a']);
+    assert.deepEqual(names(without(all, 'c'), { key: 'session', home: named(all, 'c') }), ['b', 'a']);
+    assert.deepEqual(names(without(all, 'b'), { key: 'session', home: named(all, 'b') }), ['c', 'a']);
+  });
+
+  it('gives an upstream that has just come back a part of its sessions, and moves no others', () => {
+    const all = places({ a: {}, b: {} });
+    const share = (name: string) => (name === 'a' ? 0.25 : 1);
+    isNear(firsts(all, 10_000, { states: { active: () => 0, share } }).a, 0.2);
+    for (let i = 0; i < 500; i++) {
+      const key = `session ${i}`;
+      if (names(all, { key })[0] === 'b') assert.equal(names(all, { key, states: { active: () => 0, share } })[0], 'b');
+    }
+  });
+
+  it('asks an upstream without weight only after all others of its order', () => {
+    const all = places({ a: { weight: 0 }, b: {}, c: {}, d: { order: 2 } });
+    for (let i = 0; i < 100; i++) assert.deepEqual(names(all, { key: `session ${i}` }).slice(2), ['a', 'd']);
+    assert.deepEqual(names(all).slice(2), ['a', 'd']);
+  });
+
+  it('is by chance without a session, and prefers the less busy of two', () => {
+    const all = places({ a: { weight: 3 }, b: {} });
+    const chance: Record<string, number> = {};
+    const random = randomOf('requests without a session');
+    for (let i = 0; i < 10_000; i++) {
+      const [first] = names(all, { random });
+      chance[first!] = (chance[first!] ?? 0) + 1;
+    }
+    isNear(chance.a, 0.75);
+    const busy = (active: number) => ({ active: (name: string) => (name === 'a' ? active : 1), share: () => 1 });
+    for (let i = 0; i < 20; i++) {
+      assert.equal(names(all, { random, states: busy(4) })[0], 'b');
+      assert.equal(names(all, { random, states: busy(2) })[0], 'a');
+    }
+  });
+});
+
+const told = (effective_ttl: string, downgraded = false) => ({
+  'cache.effective_ttl': effective_ttl,
+  'cache.downgraded': downgraded,
+});
+
+test('an upstream gets what it can do as it was asked for', () => {
+  const refuses = { on_unsupported_cache: 'refuse' } as const;
+  assert.deepEqual(cacheChoice('1h', true, refuses), { fate: 'as_asked', facts: told('1h') });
+  for (const asked of ['5m', 'none'])
+    assert.deepEqual(cacheChoice(asked, false, refuses), { fate: 'as_asked', facts: told(asked) });
+  assert.deepEqual(cacheChoice(undefined, false, refuses), { fate: 'as_asked', facts: told('none') });
+});
+
+test('what it cannot do is made short, refused or passed, as the rule says, and where that says nothing the upstream', () => {
+  const upstream = { on_unsupported_cache: 'downgrade' } as const;
+  assert.deepEqual(cacheChoice('1h', false, upstream), { fate: 'downgrade', facts: told('5m', true) });
+  assert.deepEqual(cacheChoice('1h', false, upstream, {}), { fate: 'downgrade', facts: told('5m', true) });
+  const passes = { on_unsupported_cache: 'pass' } as const;
+  assert.deepEqual(cacheChoice('1h', false, upstream, passes), { fate: 'pass', facts: told('1h') });
+  assert.equal(cacheChoice('1h', false, passes, { on_unsupported_cache: 'refuse' }).fate, 'refuse');
+});
+
+test('a refusal names the upstream and what to do', () => {
+  const { code, status, message, details } = refuseLifetime(['cloud']);
+  assert.deepEqual([code, status], ['invalid_request', 400]);
+  assert.deepEqual(details, { param: 'cache_control.ttl', upstream: 'cloud' });
+  assert.match(message, /The upstream "cloud" does not keep prompts of this model for an hour.*Ask for five minutes/);
+  assert.match(refuseLifetime(['a', 'b']).message, /The upstreams "a" and "b" do not/);
 });

@@ -1,12 +1,19 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { StageError } from '../../../engine/api.ts';
-import type { Changing } from '../../../engine/audit/admin-changes.ts';
-import { listChanges } from '../../../engine/audit/admin-changes.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
+import { type FrozenClock, frozenClock, systemClock } from '../../../engine/kit/clock.ts';
+import { REPLICA } from '../../../engine/kit/process/replica.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import { drainUpstream, listDrained, resumeUpstream } from '../../../engine/upstreams/states/drained-upstreams.ts';
+import {
+  createTroubleKeeper,
+  type KeptTrouble,
+  listTroubles,
+  troublesElsewhere,
+} from '../../../engine/upstreams/states/kept-troubles.ts';
 import { type OpenUpstreamStates, openUpstreamStates } from '../../../engine/upstreams/states/open-upstream-states.ts';
+import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 import { upstream } from './scene.ts';
@@ -14,10 +21,11 @@ import { upstream } from './scene.ts';
 let store: TestStore;
 let away = false;
 const opened: OpenUpstreamStates[] = [];
+// Before the store: they write a last time.
+after(() => Promise.all(opened.map((states) => states.close())));
 useTestStore((given) => {
   store = given;
 });
-after(() => Promise.all(opened.map((states) => states.close())));
 
 /** The database of a replica, which is away when the test says so. */
 function reaching(database: Database): Database {
@@ -162,15 +170,126 @@ describe('what a replica sees of an upstream', () => {
     assert.ok(one.states.closed('spare', 'm')!.until! <= Date.now() + 60_000);
     assert.deepEqual(one.states.list()[0], before[0]);
   });
+});
 
-  it('is worth nothing while the database is away, and harms nothing', async () => {
-    const one = await replica();
-    away = true;
-    try {
-      for (let n = 0; n < 5; n++) show(one, 'failure');
-      assert.equal(one.states.closed('main', 'm')?.because, 'open');
-    } finally {
-      away = false;
+const NOON = Date.parse('2027-01-31T12:00:00Z');
+
+/** States whose troubles are kept, on a stopped clock of which every scene has its own day. */
+let days = 0;
+function scene(query: Database['query'] = store.database.query) {
+  days += 1;
+  const clock = frozenClock(NOON + days * 86_400_000);
+  const keeper = createTroubleKeeper({ database: { query }, clock, log: quietLog, every: () => () => {} });
+  const states = createUpstreamStates({
+    upstreams: [upstream('main'), upstream('spare')],
+    clock,
+    log: quietLog,
+    random: () => 0.5,
+    onTrouble: keeper.note,
+    onRecovery: keeper.end,
+  });
+  const show = (effect: 'failure' | 'success' | 'limited', times = 1, retry_after?: number) => {
+    for (let n = 0; n < times; n++) {
+      const trial = states.begin('main', 'm');
+      trial.tell(effect, 'status 529', retry_after);
+      trial.leave();
     }
+  };
+  return { clock, keeper, states, show, began: new Date(clock.now()) };
+}
+
+const of = async (clock: FrozenClock) => {
+  const all = await listTroubles(store.database, { limit: 100 });
+  return all.filter(({ began_at }) => Math.abs(began_at.getTime() - clock.now()) < 3_600_000);
+};
+
+describe('what keeps requests from an upstream', () => {
+  it('is written down once, with how often it was tried in vain, until it serves again', async () => {
+    const { clock, keeper, show, began } = scene();
+    show('failure', 5);
+    await keeper.flush();
+    const [{ id: _, ...told }] = (await of(clock)) as [KeptTrouble];
+    assert.deepEqual(told, {
+      replica: REPLICA,
+      kind: 'open',
+      upstream: 'main',
+      upstream_model: 'm',
+      began_at: began,
+      until: new Date(began.getTime() + 5000),
+      ended_at: null,
+      times: 1,
+      last: 'status 529',
+    });
+    clock.advance(5000);
+    show('failure');
+    clock.advance(10_000);
+    show('success', 2);
+    const ended = new Date(clock.now());
+    await keeper.flush();
+    const all = await of(clock);
+    assert.deepEqual(
+      all.map(({ times, ended_at }) => [times, ended_at]),
+      [[2, ended]],
+    );
+  });
+
+  it('is one window where the account is refused and served in turn', async () => {
+    const { clock, keeper, show } = scene();
+    for (let n = 0; n < 20; n++) {
+      show('limited', 1, 2);
+      clock.advance(3000);
+      show('success');
+    }
+    clock.advance(120_000);
+    show('limited', 1, 2);
+    await keeper.flush();
+    const [second, first] = await of(clock);
+    assert.equal(first!.times, 20);
+    assert.equal(first!.ended_at!.getTime() - first!.began_at.getTime(), 60_000);
+    assert.deepEqual([second!.times, second!.ended_at], [1, null]);
+  });
+
+  it('is not written where another replica told of it, nor when that is over', async () => {
+    const { clock, keeper, states, show } = scene();
+    states.heed({ kind: 'open', upstream: 'main', upstream_model: 'm', until: clock.now() + 5000, failing_ms: 1000 });
+    assert.equal(states.closed('main', 'm')?.because, 'open');
+    clock.advance(5000);
+    show('success', 2);
+    assert.equal(states.closed('main', 'm'), undefined);
+    show('failure', 5);
+    await keeper.flush();
+    const all = await of(clock);
+    assert.equal(all.length, 1);
+    assert.equal(all[0]!.ended_at, null);
+  });
+
+  it('is told of other replicas for as long as it lasts there, and comes in pages', async () => {
+    const { clock, keeper, show } = scene();
+    const now = new Date(clock.now());
+    for (const [n, replica] of ['other 1', 'other 2', REPLICA].entries()) {
+      await store.database.query(
+        'test_trouble',
+        `insert into upstream_troubles (replica, kind, upstream, began_at, until, ended_at, times, last)
+         values ($1, 'unreachable', 'spare', $2, $3, $4, 1, null)`,
+        [replica, now, new Date(now.getTime() + 60_000), n === 0 ? now : null],
+      );
+    }
+    const elsewhere = await troublesElsewhere(store.database, now);
+    assert.deepEqual(
+      elsewhere.map(({ replica }) => replica),
+      ['other 2'],
+    );
+    assert.deepEqual(await troublesElsewhere(store.database, new Date(now.getTime() + 60_000)), []);
+    const page = await listTroubles(store.database, { upstream: 'spare', limit: 2 });
+    const rest = await listTroubles(store.database, { upstream: 'spare', limit: 2, before: page[1]!.id });
+    assert.deepEqual(
+      [...page, ...rest].map(({ replica }) => replica),
+      [REPLICA, 'other 2', 'other 1'],
+    );
+    // Time goes by until all of these are too old.
+    clock.advance(31 * 86_400_000);
+    show('failure', 5);
+    await keeper.flush();
+    assert.deepEqual(await listTroubles(store.database, { upstream: 'spare', limit: 9 }), []);
   });
 });

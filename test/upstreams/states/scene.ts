@@ -2,8 +2,7 @@
 import type { UpstreamConfig } from '../../../engine/contract/config.ts';
 import type { AttemptEffect } from '../../../engine/contract/forwarding.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import type { Trouble } from '../../../engine/upstreams/states/trouble.ts';
-import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
+import { createUpstreamStates, type Trouble } from '../../../engine/upstreams/states/upstream-states.ts';
 
 export const BREAKER: UpstreamConfig['breaker'] = {
   mode: 'enforce',

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { describe, it, test } from 'node:test';
+import fc from 'fast-check';
+import type { UpstreamState } from '../../../engine/contract/forwarding.ts';
+import { createBreaker } from '../../../engine/upstreams/states/breaker.ts';
+import { tellUpstreams } from '../../../engine/upstreams/states/upstream-states.ts';
 import { bytesInUse } from '../../support/heap.ts';
-import { type BREAKER, openScene, upstream } from './scene.ts';
+import { times } from '../../support/times.ts';
+import { BREAKER, openScene, upstream } from './scene.ts';
 
 describe('the breaker of a model at an upstream', () => {
   it('opens after five failures in a row, for that model at that upstream alone', () => {
@@ -12,15 +17,6 @@ describe('the breaker of a model at an upstream', () => {
     assert.deepEqual(closed(), { because: 'open', until: 1_005_000, last: 'status 529' });
     assert.equal(closed('main', 'other'), undefined);
     assert.equal(closed('spare'), undefined);
-  });
-
-  it('counts failures in a row anew after a success', () => {
-    const { show, closed } = openScene();
-    for (let round = 0; round < 3; round++) {
-      show('failure', { times: 4 });
-      show('success', { times: 5 });
-    }
-    assert.equal(closed(), undefined);
   });
 
   it('opens when half of at least twenty requests of the last 30 seconds failed', () => {
@@ -160,44 +156,6 @@ describe('the breaker of a model at an upstream', () => {
     const both = [states.begin('main', 'm'), states.begin('main', 'm')];
     assert.equal(closed(), undefined, 'it is closed: all pass');
     for (const trial of [first, second, ...both]) trial.leave();
-  });
-
-  it('gives the place of the one that tries back when it shows nothing', () => {
-    const { show, closed, waits, states, clock } = openScene();
-    show('failure', { times: 5 });
-    clock.advance(5000);
-    const gone = states.begin('main', 'm');
-    assert.equal(waits(), 1000);
-    gone.leave();
-    assert.equal(closed(), undefined);
-    const silent = states.begin('main', 'm');
-    silent.tell('neutral');
-    assert.equal(closed(), undefined);
-    silent.leave();
-  });
-
-  it('lets another one try when the one that tries is not answered for as long as it was open', () => {
-    const { show, closed, waits, states, clock } = openScene();
-    show('failure', { times: 5 });
-    clock.advance(5000);
-    states.begin('main', 'm');
-    clock.advance(4999);
-    assert.equal(waits(), 1000);
-    clock.advance(1);
-    assert.equal(closed(), undefined);
-  });
-
-  it('stays open twice as long each time the one that tries fails, up to the most', () => {
-    const { show, waits, clock } = openScene();
-    show('failure', { times: 5 });
-    const lengths = [];
-    for (let round = 0; round < 6; round++) {
-      const ms = waits()!;
-      lengths.push(ms);
-      clock.advance(ms);
-      show('failure');
-    }
-    assert.deepEqual(lengths, [5000, 10_000, 20_000, 40_000, 60_000, 60_000]);
   });
 
   it('is not moved by requests that began before it opened', () => {
@@ -649,6 +607,218 @@ describe('what other processes saw of upstreams', () => {
     assert.deepEqual(
       troubles.map(({ failing_ms }) => failing_ms),
       [400, 200],
+    );
+  });
+});
+
+const until = Date.parse('2027-01-31T08:00:05Z');
+const later = until + 60_000;
+
+for (const [what, states, told] of [
+  ['one that is well is closed', [{ upstream: 'main', state: 'closed' }], { main: { state: 'closed' } }],
+  [
+    'an upstream that cannot be reached says until when, and not why',
+    [{ upstream: 'main', state: 'open', until, last: 'ECONNREFUSED 10.0.0.7:443' }],
+    { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } },
+  ],
+  [
+    'models are counted and not named',
+    [
+      { upstream: 'main', state: 'closed' },
+      { upstream: 'main', upstream_model: 'secret-1', state: 'limited', until },
+      { upstream: 'main', upstream_model: 'secret-2', state: 'open', until: later },
+      { upstream: 'main', upstream_model: 'secret-3', state: 'open', until },
+    ],
+    { main: { state: 'open', until: '2027-01-31T08:00:05.000Z', models: 2 } },
+  ],
+  [
+    'what holds of an upstream as a whole comes before what holds of a model',
+    [
+      { upstream: 'main', upstream_model: 'secret-1', state: 'credential' },
+      { upstream: 'main', state: 'half_open', until },
+    ],
+    { main: { state: 'half_open', until: '2027-01-31T08:00:05.000Z' } },
+  ],
+  [
+    'breakers that only tell say so',
+    [{ upstream: 'main', state: 'open', until, shadow: true }],
+    { main: { state: 'open', until: '2027-01-31T08:00:05.000Z', mode: 'shadow' } },
+  ],
+  [
+    'a drained one is drained whatever else',
+    [
+      { upstream: 'main', state: 'open', until },
+      { upstream: 'main', state: 'drained' },
+      { upstream: 'spare', state: 'closed' },
+    ],
+    { main: { state: 'drained' }, spare: { state: 'closed' } },
+  ],
+] as const satisfies readonly (readonly [string, readonly UpstreamState[], object])[]) {
+  test(what, () => assert.deepEqual(tellUpstreams(states), told));
+}
+
+const SETTINGS = { ...BREAKER, failures: 3, requests_min: 1000 };
+
+/** The same breaker, written as plainly as it goes: only failures in a row open it. */
+class Model {
+  state: 'closed' | 'open' = 'closed';
+  until = 0;
+  openings = 0;
+  in_a_row = 0;
+  successes = 0;
+  era = 0;
+  trying: { readonly since: number } | undefined;
+  open_ms = 0;
+
+  passes(now: number): boolean {
+    if (this.state === 'closed') return true;
+    return now >= this.until && (this.trying === undefined || now - this.trying.since >= this.open_ms);
+  }
+  open(now: number): void {
+    this.open_ms = Math.min(5000 * 2 ** this.openings, 60_000);
+    this.state = 'open';
+    this.until = now + this.open_ms;
+    this.openings += 1;
+    this.in_a_row = 0;
+    this.successes = 0;
+    this.trying = undefined;
+    this.era += 1;
+  }
+  end(era: number, ok: boolean, now: number): void {
+    if (era !== this.era) return;
+    if (this.state === 'closed') {
+      this.in_a_row = ok ? 0 : this.in_a_row + 1;
+      if (this.in_a_row === 3) this.open(now);
+    } else if (!ok) {
+      if (now >= this.until) this.open(now);
+    } else {
+      this.until = Math.min(this.until, now);
+      this.successes += 1;
+      if (this.successes < 2) return;
+      this.state = 'closed';
+      this.openings = 0;
+      this.era += 1;
+    }
+  }
+}
+
+type Step =
+  | { readonly do: 'wait'; readonly ms: number }
+  | { readonly do: 'begin' }
+  | { readonly do: 'end'; readonly which: number; readonly shows: 'success' | 'failure' | 'nothing' };
+
+const steps = fc.array(
+  fc.oneof(
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant('wait' as const),
+        ms: fc.constantFrom(1, 999, 2500, 5000, 10_000, 61_000),
+      }),
+    },
+    { weight: 4, arbitrary: fc.record({ do: fc.constant('begin' as const) }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant('end' as const),
+        which: fc.nat(20),
+        shows: fc.constantFrom('success', 'failure', 'failure', 'nothing'),
+      }),
+    },
+  ),
+  { maxLength: 80 },
+) as fc.Arbitrary<Step[]>;
+
+function play(
+  run: readonly Step[],
+  check: (breaker: ReturnType<typeof createBreaker>, model: Model, now: number) => void,
+) {
+  let latest = 0;
+  let now = 1_000_000;
+  const told: string[] = [];
+  const breaker = createBreaker(SETTINGS, {
+    latest: () => latest,
+    random: () => 0.5,
+    onOpen: () => told.push('open'),
+    onReopen: () => {},
+    onClose: () => told.push('close'),
+  });
+  const model = new Model();
+  const trials: { n: number; era: number; tries: Model['trying'] }[] = [];
+  for (const step of run) {
+    if (step.do === 'wait') now += step.ms;
+    if (step.do === 'begin') {
+      latest += 1;
+      const tries = model.state === 'open' && model.passes(now) ? { since: now } : undefined;
+      if (tries !== undefined) model.trying = tries;
+      trials.push({ n: latest, era: model.era, tries });
+      breaker.begin(latest, now);
+    }
+    if (step.do === 'end' && trials.length > 0) {
+      const [trial] = trials.splice(step.which % trials.length, 1) as [(typeof trials)[number]];
+      if (step.shows === 'success') breaker.succeed(trial.n, now);
+      if (step.shows === 'failure') breaker.fail(trial.n, now, undefined);
+      if (step.shows !== 'nothing') model.end(trial.era, step.shows === 'success', now);
+      breaker.release(trial.n);
+      if (trial.tries !== undefined && model.trying === trial.tries) model.trying = undefined;
+    }
+    check(breaker, model, now);
+  }
+  return told;
+}
+
+describe('a breaker, whatever happens to it', () => {
+  it('does what a plain model of it does', () => {
+    fc.assert(
+      fc.property(steps, (run) => {
+        play(run, (breaker, model, now) => {
+          assert.equal(breaker.until(now) === undefined, model.passes(now));
+          assert.equal(breaker.phase(now) === 'closed', model.state === 'closed');
+          if (model.state === 'open' && now < model.until) assert.equal(breaker.until(now), model.until);
+        });
+      }),
+      { numRuns: times(500) },
+    );
+  });
+
+  it('always lets requests through again after its longest time, once nobody is under way', () => {
+    fc.assert(
+      fc.property(steps, (run) => {
+        play(run, (breaker, _model, now) => assert.equal(breaker.until(now + 120_000), undefined));
+      }),
+      { numRuns: times(200) },
+    );
+  });
+
+  it('tells opening and closing in turn', () => {
+    fc.assert(
+      fc.property(steps, (run) => {
+        const told = play(run, () => {});
+        for (const [index, word] of told.entries()) assert.equal(word, index % 2 === 0 ? 'open' : 'close');
+      }),
+      { numRuns: times(200) },
+    );
+  });
+
+  it('stays open for its time, 20 percent more or less, and never longer than the longest', () => {
+    fc.assert(
+      fc.property(fc.double({ min: 0, max: 1, noNaN: true }), fc.integer({ min: 0, max: 8 }), (chance, times) => {
+        let until = 0;
+        const opens = (at: number) => {
+          until = at;
+        };
+        const around = { latest: () => 0, random: () => chance, onOpen: opens, onReopen: opens, onClose() {} };
+        const breaker = createBreaker(SETTINGS, around);
+        let now = 0;
+        let length = 0;
+        for (let n = 1; n <= 3 + times; n++) {
+          now = until;
+          breaker.fail(n, now, undefined);
+          length = until - now;
+        }
+        const expected = Math.min(5 * 2 ** times, 60) * 1000;
+        assert.ok(length >= expected * 0.8 - 1e-6 && length <= Math.min(expected * 1.2, 60_000) + 1e-6, `${length}`);
+      }),
     );
   });
 });

@@ -1,17 +1,20 @@
 /** What both transports promise, shown at an upstream that answers with bytes. */
 import assert from 'node:assert/strict';
-import { Socket } from 'node:net';
+import { EventEmitter, once } from 'node:events';
+import { type AddressInfo, createServer, type Server, Socket } from 'node:net';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import tls from 'node:tls';
+import tls, { createServer as createTlsServer } from 'node:tls';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
+import type { UpstreamResponse } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
-import { openTransport } from '../../../engine/upstreams/transports/open-transport.ts';
+import { openTransport } from '../../../engine/upstreams/target.ts';
+import { type Controller, ReceivedAnswer } from '../../../engine/upstreams/transports/direct-transport.ts';
+import { createReachability } from '../../../engine/upstreams/transports/reachability.ts';
 import type { OutgoingRequest, Transport } from '../../../engine/upstreams/transports/transport.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
-import { answer, bodyOf, type RawUpstream, startRawUpstream } from './raw-upstream.ts';
 
 const MB = 1024 * 1024;
 /** On a clock that stands still. */
@@ -315,5 +318,236 @@ async function standsStill(value: () => number): Promise<number> {
     same = value() === last ? same + 1 : 0;
     last = value();
     return same >= 40 && last;
+  });
+}
+
+/** A connection that is being made until `emit('connect')`. */
+class Connecting extends EventEmitter {
+  error: Error | undefined;
+  destroy(error: Error): void {
+    this.error = error;
+    this.emit('close');
+  }
+}
+
+function open() {
+  const clock = frozenClock(0);
+  const reachability = createReachability({ connect_seconds: 10, clock });
+  let ready = 0;
+  const connect = () => {
+    const socket = new Connecting();
+    const refusal = reachability.watch(socket as unknown as Socket, () => ready++);
+    return { socket, refusal };
+  };
+  return { clock, connect, ready: () => ready };
+}
+
+test('a connection may take its time while nothing is known', () => {
+  const { clock, connect, ready } = open();
+  const { socket } = connect();
+  clock.advance(9999);
+  assert.equal(socket.error, undefined);
+  socket.emit('connect');
+  clock.advance(60_000);
+  assert.deepEqual([socket.error, ready()], [undefined, 1]);
+});
+
+test('after one that was not made in time a single request tries for a second, the others are refused at once', () => {
+  const { clock, connect } = open();
+  const first = connect();
+  clock.advance(10_000);
+  assert.match(String(first.socket.error), /no connection in time/);
+  const probe = connect();
+  assert.ok(connect().refusal);
+  clock.advance(1000);
+  assert.ok(probe.socket.error);
+  assert.equal(connect().refusal, undefined, 'the next one tries');
+});
+
+test('a connection that is made ends it at once, and so does time', () => {
+  const { clock, connect } = open();
+  connect();
+  clock.advance(10_000);
+  connect().socket.emit('connect');
+  const [one, two] = [connect(), connect()];
+  assert.deepEqual([one.refusal, two.refusal], [undefined, undefined]);
+  clock.advance(10_000);
+  clock.advance(30_000);
+  const later = connect();
+  clock.advance(9000);
+  assert.deepEqual([later.refusal, later.socket.error], [undefined, undefined]);
+});
+
+test('a probe that is given up makes room for the next', () => {
+  const { clock, connect } = open();
+  connect();
+  clock.advance(10_000);
+  connect().socket.emit('close');
+  assert.equal(connect().refusal, undefined);
+});
+
+const KEPT_BYTES = 65_536;
+
+/** A connection that gives the chunks it has until it is paused, also while it is told to go on. */
+function connection(chunks: Buffer[], last: 'end' | 'break') {
+  let paused = false;
+  let told = false;
+  const controller = {
+    rawHeaders: [],
+    pause() {
+      paused = true;
+    },
+    resume() {
+      paused = false;
+      give(Infinity);
+    },
+    abort() {},
+  } as unknown as Controller;
+  const answer = new ReceivedAnswer(controller, 200, {}, 'OK');
+  const give = (most: number) => {
+    for (let i = 0; i < most && !paused; i++) {
+      const chunk = chunks.shift();
+      if (chunk !== undefined) answer.take(chunk);
+      else if (!told) {
+        told = true;
+        if (last === 'end') answer.end();
+        else answer.break(new Error('broken'));
+      } else return;
+    }
+  };
+  return { answer, give, is_paused: () => paused };
+}
+
+describe('an answer', () => {
+  test('is told whole, in order and once, and its end last, whenever its reader pauses', () => {
+    const sizes = fc.array(fc.constantFrom(1, 1000, KEPT_BYTES), { minLength: 1, maxLength: 8 });
+    const steps = fc.array(fc.constantFrom('give', 'pause', 'resume'), { maxLength: 30 });
+    const pauses = fc.array(fc.boolean(), { maxLength: 12 });
+    fc.assert(
+      fc.property(sizes, steps, pauses, fc.constantFrom('end', 'break'), (all, script, pausing, last) => {
+        const chunks = all.map((size, i) => Buffer.alloc(size, i));
+        const sent = Buffer.concat(chunks);
+        const { answer, give } = connection(chunks, last);
+        const received: Buffer[] = [];
+        const ends: string[] = [];
+        let at = 0;
+        answer.on('data', (chunk: Buffer) => {
+          assert.deepEqual(ends, []);
+          received.push(chunk);
+          if (pausing[at++]) answer.pause();
+        });
+        answer.on('end', () => void ends.push('end'));
+        answer.on('error', () => void ends.push('error'));
+        answer.on('close', () => void ends.push('close'));
+        for (const step of script) {
+          if (step === 'give') give(1);
+          else if (step === 'pause') answer.pause();
+          else answer.resume();
+        }
+        for (let i = 0; i < 40; i++) {
+          give(1);
+          answer.resume();
+        }
+        assert.ok(Buffer.concat(received).equals(sent));
+        assert.deepEqual(ends, last === 'end' ? ['end'] : ['error', 'close']);
+      }),
+      { numRuns: times(300) },
+    );
+  });
+
+  test('that nobody reads holds its connection back, and one that is given up tells nothing more', () => {
+    const { answer, give, is_paused } = connection([Buffer.alloc(KEPT_BYTES), Buffer.alloc(1)], 'end');
+    give(1);
+    assert.equal(is_paused(), true);
+    let told = 0;
+    answer.on('data', () => told++);
+    answer.on('end', () => told++);
+    answer.destroy();
+    answer.resume();
+    give(9);
+    assert.deepEqual([told, answer.destroyed], [0, true]);
+  });
+});
+
+/** A request as it came over a connection, byte for byte. */
+interface RawRequest {
+  readonly socket: Socket;
+  readonly head: string;
+  readonly body: Buffer;
+}
+
+/** An upstream that answers with bytes. */
+interface RawUpstream {
+  readonly url: URL;
+  /** Of all connections, in the order they were made. */
+  readonly sockets: readonly Socket[];
+  /** In the order they came. */
+  readonly requests: readonly RawRequest[];
+  /** What it does when a request has come; what it does when the head has, if `at_head`. */
+  script: (request: RawRequest) => void;
+  at_head: boolean;
+  /** How many connections are open. */
+  open(): number;
+  close(): Promise<void>;
+}
+
+/** Starts an upstream on loopback; with a certificate it speaks TLS. */
+async function startRawUpstream(tls?: { readonly cert: string; readonly key: string }): Promise<RawUpstream> {
+  const sockets: Socket[] = [];
+  const requests: RawRequest[] = [];
+  const listen = (socket: Socket) => {
+    sockets.push(socket);
+    read(socket, upstream, requests);
+  };
+  const server: Server = tls ? createTlsServer(tls, listen) : createServer({ allowHalfOpen: true }, listen);
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const upstream: RawUpstream = {
+    url: new URL(`${tls ? 'https' : 'http'}://127.0.0.1:${port}`),
+    sockets,
+    requests,
+    script: ({ socket }) => void socket.write(answer('ok')),
+    at_head: false,
+    open: () => sockets.filter((socket) => !socket.destroyed).length,
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+  return upstream;
+}
+
+function read(socket: Socket, upstream: RawUpstream, requests: RawRequest[]): void {
+  let bytes = Buffer.alloc(0);
+  socket.on('error', () => {});
+  socket.on('end', () => socket.destroy());
+  socket.on('data', (chunk: Buffer) => {
+    bytes = Buffer.concat([bytes, chunk]);
+    for (let end = bytes.indexOf('\r\n\r\n'); end >= 0; end = bytes.indexOf('\r\n\r\n')) {
+      const head = bytes.toString('latin1', 0, end + 4);
+      const length = Number(/^content-length: (\d+)/im.exec(head)?.[1] ?? 0);
+      if (!upstream.at_head && bytes.length < end + 4 + length) return;
+      const request = { socket, head, body: bytes.subarray(end + 4, end + 4 + length) };
+      bytes = upstream.at_head ? Buffer.alloc(0) : bytes.subarray(end + 4 + length);
+      requests.push(request);
+      upstream.script(request);
+    }
+  });
+}
+
+/** A whole answer with a length. */
+function answer(body: string, fields = ''): string {
+  return `HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n${fields}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}
+
+/** Reads an answer to its end. Rejects when it breaks off. */
+function bodyOf(response: UpstreamResponse): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    response.on('data', (chunk) => void chunks.push(chunk));
+    response.on('end', () => resolve(Buffer.concat(chunks).toString('latin1')));
+    response.on('error', reject);
+    response.on('close', () => reject(new Error('it broke off')));
+    response.resume();
   });
 }

@@ -2,11 +2,10 @@ import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../.
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { configuredWay, describeWay, UnusableProxy, type Way, wayTo } from '../../../kit/net/way.ts';
 import { secretIn, secretPlace } from '../../../kit/secret-names.ts';
-import { fixedHeaders } from '../../../upstreams/fixed-headers.ts';
-import { upstreamPaths } from '../../../upstreams/upstream-path.ts';
-import { withListedModels } from './listed-models.ts';
-import type { LiveCheck, LiveOutcome } from './live-check.ts';
-import { type ProbeAnswer, probe } from './probe.ts';
+import { CATALOGUE_DATE, hasPrice } from '../../../money/prices/catalogue.ts';
+import { askForList } from '../../../upstreams/lists/ask-list.ts';
+import { fixedHeaders, upstreamPaths } from '../../../upstreams/upstream-headers.ts';
+import { type LiveCheck, type LiveOutcome, type ProbeAnswer, probe } from './probe.ts';
 import { checkProvider } from './provider.ts';
 
 /** How long one thing may take to answer where nothing else is said, in seconds. */
@@ -23,7 +22,7 @@ export async function checkLive(
   env: NodeJS.ProcessEnv,
   timeout_seconds = LIVE_TIMEOUT_SECONDS,
 ): Promise<LiveCheck[]> {
-  const { checkDatabase } = await import('./database.ts');
+  const { checkDatabase } = await import('../database.ts');
   const { telemetryTrials } = await import('./telemetry.ts');
   const upstreams = config.upstreams.map((upstream): [string, Reach] => [
     `upstream ${upstream.name}`,
@@ -139,4 +138,49 @@ function notFound(upstream: UpstreamConfig): string {
       ? 'if requests get this status too, is base_url right, and does /v1 belong to its paths after all (append_v1)?'
       : 'if requests get this status too, base_url may be complete as it is: write append_v1: false';
   return `${asked}; ${advice}`;
+}
+
+/** How many ids are told. */
+const TOLD_MAX = 10;
+
+/**
+ * What the list of an upstream that is there means for a gateway.yaml without `models`: which models are served, and which are
+ * not. Adds nothing for any other.
+ */
+export async function withListedModels(
+  outcome: LiveOutcome,
+  given: {
+    readonly config: GatewayConfig;
+    readonly upstream: UpstreamConfig;
+    readonly env: NodeJS.ProcessEnv;
+    readonly timeout_seconds: number;
+  },
+): Promise<LiveOutcome> {
+  const { config, upstream, env, timeout_seconds: seconds } = given;
+  if (!config.from_model_lists || !outcome.ok) return outcome;
+  const asked = await askForList(upstream, {
+    server: config.server,
+    secret: (name) => secretIn(name, env) ?? '',
+    seconds,
+  });
+  const { warnings = [], notes = [] } = outcome;
+  if ('why' in asked) {
+    const why = `it tells no list of its models: ${asked.why}; any model that the catalogue of prices (${CATALOGUE_DATE}) knows is served`;
+    return { ...outcome, warnings: [...warnings, why] };
+  }
+  const isPriced = (id: string) => hasPrice(id, upstream.base_url);
+  const served = asked.ids.filter(isPriced);
+  const others = asked.ids.filter((id) => !isPriced(id));
+  const told = `${served.length} of the ${asked.ids.length} models on its list are served: ${some(served)}`;
+  const refused = `not served, as the catalogue of prices (${CATALOGUE_DATE}) does not know what they cost: ${some(others)}; to serve them, write a section \`models\` with every model, these with their price: models: [{ id: ..., pricing: { input: ..., output: ... } }]`;
+  return {
+    ...outcome,
+    warnings: [...warnings, ...(served.length === 0 ? ['no model on its list is served'] : [])],
+    notes: [...notes, told, ...(others.length > 0 ? [refused] : [])],
+  };
+}
+
+function some(ids: readonly string[]): string {
+  const more = ids.length - TOLD_MAX;
+  return ids.length === 0 ? 'none' : `${ids.slice(0, TOLD_MAX).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }

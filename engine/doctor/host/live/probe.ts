@@ -1,5 +1,52 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { exchange } from '../../../kit/net/exchange.ts';
+import type { Diagnosis } from '../../desk.ts';
+
+/** What came of one check. Texts hold no secret. */
+export interface LiveOutcome {
+  readonly ok: boolean;
+  /** What was found, in a few words. */
+  readonly what: string;
+  /** What to do about a failure. */
+  readonly help?: string;
+  /** What is not quite as the configuration wants it, and may fail later. */
+  readonly warnings?: readonly string[];
+  /** What is worth knowing. */
+  readonly notes?: readonly string[];
+  /** How it was reached, where HTTP is spoken: directly, or through which proxy. */
+  readonly way?: string;
+}
+
+/** One thing outside the configuration, and whether it is as the configuration needs it. */
+export interface LiveCheck extends LiveOutcome {
+  readonly name: string;
+  readonly duration_ms: number;
+}
+
+/** What came of a live check as a diagnosis; one that found only doubts is a warning. */
+export function diagnosisOf(
+  base: Pick<Diagnosis, 'id' | 'title' | 'where'>,
+  { ok, what, help, warnings = [], notes: more = [], way }: LiveOutcome,
+): Diagnosis {
+  const notes = way === undefined ? more : [...more, `reached ${way}`];
+  if (!ok)
+    return {
+      ...base,
+      verdict: 'failed',
+      found: what,
+      remedy: help ?? 'see its own log',
+      details: [...warnings, ...notes],
+    };
+  const [first, ...others] = warnings;
+  if (first === undefined) return { ...base, verdict: 'ok', found: what, details: notes };
+  return {
+    ...base,
+    verdict: 'warning',
+    found: `${what}; ${first}`,
+    remedy: help ?? 'compare the configuration with what it says; it may be right as it is',
+    details: [...others, ...notes],
+  };
+}
 
 /** An answer to a probe. */
 export interface ProbeAnswer {

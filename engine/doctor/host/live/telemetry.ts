@@ -6,7 +6,7 @@ import { printableLine } from '../../../kit/text/printable.ts';
 import { type ProbeAnswer, probeCollector } from '../../../telemetry/export/probe.ts';
 import { exportSettings, publicUrl, type Target } from '../../../telemetry/export/settings.ts';
 import { destinationTarget } from '../../../telemetry/relay.ts';
-import type { LiveOutcome } from './live-check.ts';
+import type { LiveOutcome } from './probe.ts';
 
 /** One trial of a collector or a destination, by name. */
 export type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];

@@ -1,12 +1,11 @@
-import type { FactPage } from '../../../audit/fact-pages.ts';
 import { fieldOf, RECORDED_FACTS, recordedFacts, seenFacts } from '../../../audit/recorded-facts.ts';
+import type { FactPage } from '../../../audit/request-records.ts';
 import type { AuditRecord } from '../../../contract/services.ts';
 import { ruleFacts } from '../../../run/decisions.ts';
 import { configHash } from '../../../telemetry/config-hash.ts';
 import type { Change, Usable } from '../change.ts';
-import { PastFacts } from './condition.ts';
 import { differences } from './difference.ts';
-import { createJudge } from './judge.ts';
+import { createJudge, PastFacts } from './judge.ts';
 import { Tally } from './tally.ts';
 
 /** What is read of each record. */

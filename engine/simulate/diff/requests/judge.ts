@@ -1,14 +1,19 @@
+import { RECORDED_FACTS } from '../../../audit/recorded-facts.ts';
 import type { GatewayConfig, ModelConfig, RoutingRuleConfig } from '../../../contract/config.ts';
 import { ERRORS, type ErrorCode } from '../../../contract/errors.ts';
+import type { FactView } from '../../../contract/services.ts';
 import { callerOf, createPastRoutes, formatRefusal } from '../../../explain/past-route.ts';
 import { createManagedPolicies } from '../../../identity/policies/managed-policies.ts';
 import { pathFinder } from '../../../kit/path-patterns.ts';
+import { compileCondition } from '../../../rules/compile.ts';
 import { accessRules, formatRoute, routingRules } from '../../../rules/config-rules.ts';
+import { factsRead } from '../../../rules/fact-paths.ts';
+import { factView } from '../../../rules/fact-view.ts';
+import { simplify } from '../../../rules/simplify.ts';
 import type { PipelineSpec, StageEntry } from '../../../source/spec.ts';
 import { createModelCatalog } from '../../../upstreams/models.ts';
-import { modelFacts } from '../../../upstreams/route-facts.ts';
+import { modelFacts } from '../../../upstreams/routes/route.ts';
 import type { Usable } from '../change.ts';
-import { type Held, type PastFacts, pastCondition } from './condition.ts';
 
 /** What would become of a request of the past. */
 export interface Verdict {
@@ -168,5 +173,68 @@ function accessStep(
       else if (held) return { end: 'refused', by: `access rule ${name}`, with: codeWords('forbidden') };
     }
     return undefined;
+  };
+}
+
+/** What is known of a request of the past. */
+export class PastFacts {
+  readonly #facts: Record<string, unknown>;
+  /** Facts that are known not to have been set. */
+  readonly #unset: ReadonlySet<string>;
+  #view: FactView | undefined;
+
+  constructor(facts: Readonly<Record<string, unknown>>, unset: ReadonlySet<string>) {
+    this.#facts = { ...facts };
+    this.#unset = unset;
+  }
+
+  get all(): Readonly<Record<string, unknown>> {
+    return this.#facts;
+  }
+
+  get view(): FactView {
+    this.#view ??= factView(Object.entries(this.#facts));
+    return this.#view;
+  }
+
+  set(facts: Readonly<Record<string, unknown>>): void {
+    Object.assign(this.#facts, facts);
+    this.#view = undefined;
+  }
+
+  /** Whether its value, or that it has none, is known. */
+  knows(path: string): boolean {
+    return Object.hasOwn(this.#facts, path) || RECORDED_FACTS.has(path) || isDecidedHere(path) || this.#unset.has(path);
+  }
+
+  value(path: string): unknown {
+    return this.#facts[path];
+  }
+}
+
+/** Facts that follow from the configuration and the model; asked for only where they have been decided. */
+const DECIDED_HERE = new Set([
+  'route.upstream',
+  'route.protocol',
+  'route.upstream_model',
+  'route.region',
+  'route.rule',
+]);
+const isDecidedHere = (path: string): boolean =>
+  DECIDED_HERE.has(path) || path.startsWith('model.') || path.startsWith('route.supports.');
+
+/** How a condition turns out for a request of the past, or the facts that it would take to know. */
+export type Held = boolean | { readonly missing: readonly string[] };
+
+/** Makes what evaluates a condition, as far as the facts of a request are known. */
+function pastCondition(logic: unknown): (facts: PastFacts) => Held {
+  const holds = compileCondition(logic);
+  const reads = [...new Set(factsRead(logic))];
+  return (facts) => {
+    const missing = reads.filter((path) => !facts.knows(path));
+    if (missing.length === 0) return holds(facts.view);
+    const known = new Map(reads.filter((path) => facts.knows(path)).map((path) => [path, facts.value(path)]));
+    const rest = simplify(logic, known);
+    return typeof rest === 'boolean' ? rest : { missing: missing.filter((path) => factsRead(rest).includes(path)) };
   };
 }

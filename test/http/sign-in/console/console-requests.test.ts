@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { it } from 'node:test';
 import type { GatewayConfig } from '../../../../engine/contract/config.ts';
-import { browserName } from '../../../../engine/http/sign-in/console/browser-name.ts';
-import { demandLocal } from '../../../../engine/http/sign-in/console/local-request.ts';
-import { wantedPage } from '../../../../engine/http/sign-in/console/wanted-page.ts';
+import { browserName, demandLocal, wantedPage } from '../../../../engine/http/sign-in/console.ts';
 
 it('a browser is called by its name, its version and the system, and by nothing it makes up', () => {
   const chrome = 'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0';

@@ -1,0 +1,127 @@
+import type { AdminApi, InJson } from '../admin/operations.ts';
+import { StartError } from '../contract/start-error.ts';
+import type { KnownPerson, RebindWish } from '../identity/sessions/bindings.ts';
+import { administering, type Location } from './admin.ts';
+import { counted } from './amounts.ts';
+import type { CommandRow } from './commands.ts';
+import { EXIT_FINDINGS, usageError } from './exit-codes.ts';
+import { choice, email, notEmpty, option } from './options.ts';
+import { showList, showResult } from './show.ts';
+import { formatDay, titleInZone } from './times.ts';
+
+type Shown = InJson<KnownPerson>;
+
+interface Rebinding extends Location, RebindWish {
+  readonly emails: readonly string[];
+  readonly formerIssuer?: string;
+  readonly json?: true;
+}
+
+/** Nothing is changed while one of them is not known. */
+async function addressesMeant(admin: AdminApi, { emails, formerIssuer }: Rebinding): Promise<readonly string[]> {
+  const { people } = await admin('listPeople', {});
+  const none = (message: string) => new StartError(message, { exit_code: EXIT_FINDINGS });
+  if (formerIssuer !== undefined) {
+    const bare = (issuer: string | null) => issuer?.replace(/\/+$/, '');
+    const bound = people.filter(({ issuer }) => bare(issuer) === bare(formerIssuer)).map(({ email }) => email);
+    if (bound.length > 0) return bound;
+    throw none(`nobody is bound to an account of ${formerIssuer}; "appscli people list --json" shows issuers`);
+  }
+  const known = new Set(people.map(({ email }) => email));
+  const unknown = emails.filter((email) => !known.has(email.toLowerCase()));
+  if (unknown.length === 0) return emails;
+  throw none(
+    `${unknown.join(', ')}: never signed in here, nor had an access token; nothing was changed, check the address`,
+  );
+}
+
+function suspensionOf({ own_tokens_suspended, own_tokens_suspend_at }: Shown): string {
+  if (own_tokens_suspended) return 'now';
+  return own_tokens_suspend_at === null ? '' : formatDay(own_tokens_suspend_at);
+}
+
+function noteOf({ open_to_sign_in, subject, has_given_tokens, own_tokens_suspended }: Shown): string {
+  if (open_to_sign_in) return 'goes to the next account that signs in';
+  if (subject === null && has_given_tokens) return 'has tokens of an administrator; signing in is refused';
+  return own_tokens_suspended && has_given_tokens ? 'tokens of an administrator go on' : '';
+}
+
+/** `appscli people`. */
+export const commands: readonly CommandRow[] = [
+  {
+    name: 'list',
+    about: 'everybody the gateway knows, and the account they sign in with',
+    options: [option('--user <email>', 'only this person', email)],
+    place: 'either',
+    json: 'print a JSON array',
+    examples: ['appscli people list', 'appscli people list --user ana@example.com --json'],
+    run: administering(
+      async (admin, { user }: Location & { readonly user?: string; readonly json?: true }) =>
+        (await admin('listPeople', { user })).people,
+      (context, people, { json }) =>
+        showList(context, people, json, {
+          none: 'Nobody has signed in or had an access token yet.',
+          columns: ['USER', 'ACCOUNT', titleInZone('SEEN'), 'TOKENS SUSPENDED', 'NOTE'],
+          cells: (person) => [
+            person.email,
+            person.subject ?? '',
+            person.signed_in_at === null ? 'never' : formatDay(person.signed_in_at),
+            suspensionOf(person),
+            noteOf(person),
+          ],
+        }),
+    ),
+  },
+  {
+    name: 'rebind',
+    about: 'let addresses go to another account; their sessions end',
+    arguments: [['[emails...]', 'the addresses']],
+    options: [
+      option('--subject <sub>', 'to the account with this identifier; else the next that signs in', notEmpty),
+      option('--former-issuer <url>', 'instead of addresses: all people of this former provider', notEmpty),
+      choice('--tokens <what>', 'what becomes of their access tokens', ['keep', 'revoke']),
+    ],
+    place: 'either',
+    json: 'print a JSON array with what was ended',
+    notes: `An address belongs to the account that signed in with it first. Signing in
+with another account is refused, and so is signing in with an address that
+administrators made access tokens for; the gateway's log names such accounts.
+
+Access tokens are revoked where another account of the same provider had the
+address, since it may be somebody else's, and kept otherwise. After a change
+of the provider, --former-issuer lets everybody in again.`,
+    examples: [
+      'appscli people rebind ana@example.com',
+      'appscli people rebind ana@example.com --subject 00u1a2b3c4 --tokens keep',
+      'appscli people rebind --former-issuer https://old.example.com',
+    ],
+    run: administering(
+      async (admin, given: Rebinding) => {
+        const { subject, tokens } = given;
+        const done = [];
+        for (const email of await addressesMeant(admin, given)) {
+          done.push(await admin('rebind', { email, subject, tokens }));
+        }
+        return done;
+      },
+      (context, done, { subject, json }) => {
+        const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;
+        return showResult(context, done, json, () => {
+          for (const { user, sessions, tokens } of done) {
+            const ended = `${counted(sessions, 'session')}, ${counted(tokens, 'access token')}`;
+            context.terminal.info(`${user} goes to ${whose}. Ended: ${ended}.\n`);
+          }
+        });
+      },
+      ({ emails, subject, formerIssuer }) => {
+        if ((emails.length === 0) === (formerIssuer === undefined)) {
+          throw usageError(
+            'whose? Give addresses, as "appscli people list" shows them, or --former-issuer for all people of one',
+          );
+        }
+        if (subject !== undefined && emails.length !== 1)
+          throw usageError('--subject names one account: give one address');
+      },
+    ),
+  },
+];

@@ -1,0 +1,479 @@
+import type { UseQueryResult } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import {
+  type ButtonHTMLAttributes,
+  createContext,
+  type ReactNode,
+  use,
+  useCallback,
+  useEffect,
+  useRef,
+  useState,
+} from 'react';
+import { type PageSearch, type ProblemError, useSession } from '../api.ts';
+
+const SHAPES = {
+  menu: 'M4 7h16M4 12h16M4 17h16',
+  close: 'M6 6l12 12M18 6L6 18',
+  home: 'M4 11l8-7 8 7v9h-5v-6H9v6H4z',
+  requests: 'M4 6h16M4 12h10M4 18h13',
+  usage: 'M5 20V10m5 10V4m5 16v-7m5 7V8',
+  limits: 'M4 18a8 8 0 1 1 16 0M12 18l4-6',
+  tokens: 'M14 8a4 4 0 1 1-3.5 6L4 14v4h3v-2h2v-2M15.5 10.5h.01',
+  upstreams: 'M4 7h16v4H4zM4 14h16v4H4zM7 9h.01M7 16h.01',
+  config: 'M5 4h9l5 5v11H5zM14 4v5h5M8.5 13h7M8.5 16.5h5',
+  policies: 'M12 3l8 3v6c0 4.5-3.2 7.6-8 9-4.8-1.400-8-4.500-8-9V6zM9 12l2 2 4-4',
+  audit: 'M6 4h12v16l-3-2-3 2-3-2-3 2zM9 9h6M9 13h6',
+  people:
+    'M9 11a3.500 3.500 0 1 0 0-7 3.500 3.500 0 0 0 0 7zM3 20c.5-3.500 3-5.500 6-5.500s5.500 2 6 5.500M16 5a3 3 0 0 1 0 6M17.500 15c2 .6 3.200 2.200 3.500 5',
+  sessions: 'M4 5h16v11H4zM9 20h6M12 16v4',
+  copy: 'M9 9h11v11H9zM5 15H4V4h11v1',
+  check: 'M5 13l4 4L19 7',
+  alarm: 'M12 4l9 16H3zM12 10v4m0 3h.01',
+  info: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 11v5m0-8h.01',
+  pause: 'M8 5v14M16 5v14',
+  play: 'M7 5l12 7-12 7z',
+  down: 'M12 4v11m0 0l-4-4m4 4l4-4M5 20h14',
+  next: 'M9 5l7 7-7 7',
+  gateway: 'M4 12h5m6 0h5M9 7v10m6-10v10',
+} as const;
+
+/** Name of a drawing. */
+export type IconName = keyof typeof SHAPES;
+
+/** A small drawing beside a word that says the same; screen readers leave it out. */
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg className="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">
+      <path d={SHAPES[name]} />
+    </svg>
+  );
+}
+
+/** What a state means for whoever looks. */
+export type Tone = 'good' | 'warn' | 'alarm' | 'info' | 'plain';
+
+const ICONS: Readonly<Record<Tone, IconName | undefined>> = {
+  good: 'check',
+  warn: 'alarm',
+  alarm: 'alarm',
+  info: 'info',
+  plain: undefined,
+};
+
+/** A state in a word or two. Its colour says nothing that its word and drawing do not. */
+export function Badge({ tone = 'plain', children }: { tone?: Tone; children: ReactNode }) {
+  const icon = ICONS[tone];
+  return (
+    <span className={`badge ${tone}`}>
+      {icon !== undefined && <Icon name={icon} />}
+      {children}
+    </span>
+  );
+}
+
+/** How much a button weighs: one primary per view; `danger` for what cannot be taken back. */
+export type ButtonKind = 'primary' | 'secondary' | 'danger' | 'quiet';
+
+/** A button. While `is_busy` it cannot be pressed and says so. */
+export function Button({
+  kind = 'secondary',
+  is_busy = false,
+  className = '',
+  disabled,
+  ...rest
+}: ButtonHTMLAttributes<HTMLButtonElement> & { kind?: ButtonKind; is_busy?: boolean }) {
+  return (
+    <button
+      type="button"
+      {...rest}
+      className={`button ${kind} ${className}`}
+      aria-busy={is_busy || undefined}
+      disabled={disabled || is_busy}
+    />
+  );
+}
+
+/** A button that copies a text. */
+export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
+  const [state, setState] = useState<'ready' | 'copied' | 'refused'>('ready');
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setState('copied');
+    } catch {
+      // Browsers keep the clipboard from pages without https; the text can be selected.
+      setState('refused');
+    }
+    setTimeout(() => setState('ready'), 2500);
+  };
+  const words = { ready: label, copied: 'Copied', refused: 'Select it and press Ctrl+C' };
+  return (
+    <Button onClick={copy}>
+      <Icon name={state === 'copied' ? 'check' : 'copy'} />
+      <span aria-live="polite">{words[state]}</span>
+    </Button>
+  );
+}
+
+/** Text to be copied as it is, such as commands or a token. */
+export function CopyBlock({ text, label }: { text: string; label: string }) {
+  return (
+    <div className="copy-block">
+      {/* Focus, so that whoever has no mouse can scroll and select. */}
+      <pre tabIndex={0} role="region" aria-label={label}>
+        <code>{text}</code>
+      </pre>
+      <CopyButton text={text} />
+    </div>
+  );
+}
+
+/** A bar of what is used of something, with its words beside it; more than all of it fills the bar. */
+export function Meter({ label, share, words }: { label: string; share: number; words: string }) {
+  const full = Math.min(1, Math.max(0, share));
+  const tone = share >= 1 ? 'alarm' : share >= 0.8 ? 'warn' : 'good';
+  return (
+    <div className="meter">
+      <div className="row spread">
+        <span>{label}</span>
+        <span className="soft">{words}</span>
+      </div>
+      <div
+        className="meter-track"
+        role="meter"
+        aria-label={label}
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-valuenow={Math.round(full * 100)}
+        aria-valuetext={words}
+      >
+        <div className={`meter-fill ${tone}`} style={{ inlineSize: `${full * 100}%` }} />
+      </div>
+    </div>
+  );
+}
+
+const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const SHORT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+const CENTS = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const TINY = new Intl.NumberFormat('en', { maximumSignificantDigits: 2, maximumFractionDigits: 9 });
+const PERCENT = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 });
+
+/** An amount in USD, rounded to what matters; the exact one is its title. Takes a decimal, as text or number. */
+export function Usd({ amount }: { amount: string | number }) {
+  return (
+    <span className="number" title={`${amount} USD`}>
+      {shortUsd(amount)}
+    </span>
+  );
+}
+
+/** An amount in USD as text: two places, or the first digits that are not nothing of a smaller one. */
+export function shortUsd(amount: string | number): string {
+  const value = Number(amount);
+  const small = value !== 0 && Math.abs(value) < 0.01;
+  const digits = small ? TINY.format(value) : CENTS.format(value);
+  return value < 0 ? `-$${digits.slice(1)}` : `$${digits}`;
+}
+
+/** A number with what is counted: `1 token`, `3 tokens`, `1,200 requests`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${WHOLE.format(count)} ${count === 1 ? one : many}`;
+}
+
+/** A whole number with its thousands apart. */
+export function Count({ of }: { of: number }) {
+  return <span className="number">{WHOLE.format(of)}</span>;
+}
+
+/** A large number in short; the whole one is its title. */
+export function ShortCount({ of }: { of: number }) {
+  return (
+    <span className="number" title={WHOLE.format(of)}>
+      {SHORT.format(of)}
+    </span>
+  );
+}
+
+/** A share between 0 and 1. */
+export function Share({ of }: { of: number }) {
+  return <span className="number">{PERCENT.format(of)}</span>;
+}
+
+const RELATIVE = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[] = [
+  ['day', 86_400],
+  ['hour', 3600],
+  ['minute', 60],
+  ['second', 1],
+];
+
+/** A moment in the gateway's time zone; the title says it with its zone and in UTC. */
+export function TimeText({ at, form = 'short' }: { at: string; form?: 'short' | 'long' | 'relative' }) {
+  const { time_zone } = useSession();
+  const date = new Date(at);
+  return (
+    <time dateTime={at} title={`${longTime(date, time_zone)} (${date.toISOString()})`} className="time">
+      {form === 'relative'
+        ? relativeTime(date)
+        : form === 'long'
+          ? longTime(date, time_zone)
+          : shortTime(date, time_zone)}
+    </time>
+  );
+}
+
+/** A moment that may not have come yet. */
+export function When({ at, otherwise = 'never' }: { at: string | null; otherwise?: string }) {
+  return at === null ? <span className="soft">{otherwise}</span> : <TimeText at={at} form="relative" />;
+}
+
+/** A moment within today as a time, another as a date with a time. */
+export function shortTime(date: Date, time_zone: string): string {
+  const day = (of: Date) => of.toLocaleDateString('en-CA', { timeZone: time_zone });
+  const time = date.toLocaleTimeString('en-GB', { timeZone: time_zone });
+  if (day(date) === day(new Date())) return time;
+  return `${day(date)} ${time.slice(0, 5)}`;
+}
+
+/** A moment with its date, time and zone. */
+export function longTime(date: Date, time_zone: string): string {
+  const day = date.toLocaleDateString('en-CA', { timeZone: time_zone });
+  return `${day} ${date.toLocaleTimeString('en-GB', { timeZone: time_zone, timeZoneName: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' })}`;
+}
+
+/** How long ago a moment was, or how long until it comes. */
+export function relativeTime(date: Date): string {
+  const seconds = (date.getTime() - Date.now()) / 1000;
+  const [unit, size] = STEPS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1];
+  return RELATIVE.format(Math.round(seconds / size), unit);
+}
+
+/** How long something took: `0.4 ms`, `840 ms` or `2.4 s`; a dash where that is not known. */
+export function took(ms: number | null): string {
+  if (ms === null) return '–';
+  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)} ms`;
+}
+
+/** A row of figures. */
+export function Figures({ children }: { children: ReactNode }) {
+  return <dl className="figures">{children}</dl>;
+}
+
+/** One number that stands out, with what it is and what is worth knowing of it. */
+export function Figure({ title, below, children }: { title: ReactNode; below?: ReactNode; children: ReactNode }) {
+  return (
+    <div className="figure-card">
+      <dt>{title}</dt>
+      <dd>
+        <span className="figure">{children}</span>
+        <span className="small">{below}</span>
+      </dd>
+    </div>
+  );
+}
+
+/** How much more or less it is than before, as a share of that; nothing where that is not known. */
+export function Trend({ now, before, than = 'before' }: { now: number; before: number | undefined; than?: string }) {
+  if (before === undefined) return null;
+  if (before === 0) return <span className="soft">{`nothing ${than}`}</span>;
+  return <span className="number soft">{`${trendWords(now, before)} vs. ${than}`}</span>;
+}
+
+/** A change as people say it: `+12%`, `−3.4%`, `+15×`. */
+export function trendWords(now: number, before: number): string {
+  const share = (now - before) / Math.abs(before);
+  const sign = share > 0 ? '+' : share < 0 ? '−' : '±';
+  const size = Math.abs(share);
+  return `${sign}${size >= 10 ? `${Math.round(size)}×` : `${(size * 100).toFixed(size < 0.1 ? 1 : 0)}%`}`;
+}
+
+/** The title of a page, a sentence on what it is for, and what can be done on it. */
+export function PageHead({ title, intro, children }: { title: string; intro?: ReactNode; children?: ReactNode }) {
+  return (
+    <header className="page-head">
+      <div>
+        <h1>{title}</h1>
+        {intro !== undefined && <p className="soft">{intro}</p>}
+      </div>
+      {children !== undefined && <div className="row">{children}</div>}
+    </header>
+  );
+}
+
+/** A part of a page with a title of its own. */
+export function Card({ title, children, actions }: { title?: string; children: ReactNode; actions?: ReactNode }) {
+  return (
+    <section className="card stack">
+      {title !== undefined && (
+        <header className="row spread">
+          <h2>{title}</h2>
+          {actions}
+        </header>
+      )}
+      {children}
+    </section>
+  );
+}
+
+/** What is known of something, a name and a value each; what is not known is left out. */
+export function Facts({ of, look = '' }: { of: Readonly<Record<string, ReactNode>>; look?: string }) {
+  return (
+    <dl className={`facts ${look}`}>
+      {Object.entries(of)
+        .filter(([, value]) => value !== null && value !== '' && value !== false && value !== undefined)
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  );
+}
+
+/** A link to a page of the console, with what it shows. */
+export function To({
+  page: [to, search = {}],
+  ...rest
+}: { readonly [Name in 'className' | 'title' | 'aria-label']?: string } & {
+  readonly page: readonly [path: string, search?: object];
+  readonly children: ReactNode;
+}) {
+  return <Link to={to as never} search={search as never} {...(rest as object)} />;
+}
+
+interface Tab {
+  readonly text: string;
+  readonly search: PageSearch;
+  readonly is_shown: boolean;
+}
+
+/** Links between the lists or views of one page. */
+export function Tabs({ label, path, tabs }: { label: string; path: string; tabs: readonly Tab[] }) {
+  return (
+    <nav className="tabs" aria-label={label}>
+      {tabs.map(({ text, search, is_shown }) => (
+        <Link
+          key={text}
+          to={path as never}
+          search={search as never}
+          // Without `exact` the router takes a tab for the one that is shown where the address says more than it.
+          activeOptions={{ exact: true }}
+          {...(is_shown && { 'aria-current': 'page' })}
+        >
+          {text}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+/** Nothing is drawn for so long, so that quick answers do not flicker. */
+const QUIET_MS = 90;
+
+const LINES = Array.from({ length: 20 }, (_, i) => `line ${i + 1}`);
+
+/** Bars where text will stand. */
+export function Skeleton({ lines = 3, label = 'Loading' }: { lines?: number; label?: string }) {
+  const [is_shown, show] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => show(true), QUIET_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  return (
+    <div className="skeleton" role="status" aria-busy="true">
+      <span className="unseen">{label}</span>
+      {is_shown &&
+        LINES.slice(0, lines).map((line) => <span key={line} className="skeleton-line" aria-hidden="true" />)}
+    </div>
+  );
+}
+
+/** What went wrong, what to do, and by what an administrator finds it. */
+export function ProblemBox({ problem, onRetry }: { problem: ProblemError; onRetry?: () => void }) {
+  const { message, request_id, status } = problem;
+  return (
+    <div className="problem" role="alert">
+      <Icon name="alarm" />
+      <div>
+        <p>{message}</p>
+        {status === 0 && <p className="soft">Check the network; a gateway that restarts is back within seconds.</p>}
+        {request_id !== undefined && <p className="soft small">Request {request_id}</p>}
+        {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
+      </div>
+    </div>
+  );
+}
+
+/** What to say where there is nothing yet, and how to begin. */
+export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="empty">
+      <p className="empty-title">{title}</p>
+      {children !== undefined && <div className="soft">{children}</div>}
+    </div>
+  );
+}
+
+/** What an operation answers, once it has; before that a skeleton, and a problem with a way to try again instead. */
+export function Loaded<Answer>({
+  query,
+  lines = 5,
+  children,
+}: {
+  query: UseQueryResult<Answer, ProblemError>;
+  lines?: number;
+  children: (answer: Answer) => ReactNode;
+}) {
+  const { data, error, isFetching, isPlaceholderData } = query;
+  const retry = () => void query.refetch();
+  if (data === undefined) {
+    return error === null ? <Skeleton lines={lines} /> : <ProblemBox problem={error} onRetry={retry} />;
+  }
+  return (
+    <div className={isFetching && isPlaceholderData ? 'stale' : undefined} aria-busy={isFetching || undefined}>
+      {error !== null && <ProblemBox problem={error} onRetry={retry} />}
+      {children(data)}
+    </div>
+  );
+}
+
+type Tell = (text: string, tone?: Tone) => void;
+
+const TellContext = createContext<Tell>(() => {});
+const SHOWN_MS = 8000;
+
+/** Where what was just done is told, to eyes and screen readers alike. */
+export function NoticeArea({ children }: { children: ReactNode }) {
+  const [told, setTold] = useState<{ text: string; tone: Tone } | undefined>();
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const tell = useCallback<Tell>((text, tone = 'good') => {
+    clearTimeout(timer.current);
+    setTold({ text, tone });
+    // What went wrong stays until it was read.
+    if (tone !== 'alarm') timer.current = setTimeout(() => setTold(undefined), SHOWN_MS);
+  }, []);
+  return (
+    <TellContext value={tell}>
+      {children}
+      <div className="told-area" role="status" aria-live="polite">
+        {told !== undefined && (
+          <div className={`told ${told.tone}`}>
+            <p>{told.text}</p>
+            <Button kind="quiet" onClick={() => setTold(undefined)}>
+              Close
+            </Button>
+          </div>
+        )}
+      </div>
+    </TellContext>
+  );
+}
+
+/** Tells what was done, in a sentence that goes away by itself; with `alarm`, what went wrong, until it is closed. */
+export function useTell(): Tell {
+  return use(TellContext);
+}

@@ -1,0 +1,228 @@
+import { writtenReason } from '../stop-reasons.ts';
+import {
+  type AnswerContext,
+  gatherAnswer,
+  type ModelEvent,
+  type ModelUsage,
+  type PartStart,
+  type StreamWriter,
+  type WholePart,
+} from '../translation/conversation.ts';
+import { FreeTextDecoder, freeTextOf } from '../translation/free-text.ts';
+import type { Notes } from '../translation/rules.ts';
+import { CHAT_TOTALS, writeTotals } from '../translation/usage.ts';
+import { chatErrors } from './index.ts';
+
+/** Identifier and model of an answer: the upstream's, or made of the request's. */
+function nameAnswer(event: ModelEvent & { type: 'start' }, answer: AnswerContext): { id: string; model: string } {
+  return {
+    id: event.id ?? `chatcmpl_${answer.request_id.replaceAll('-', '')}`,
+    model: event.model ?? answer.model,
+  };
+}
+
+/** `finish_reason` for the end of an answer. A refusal that was told in its own field is an ordinary end. */
+function finishReason(end: ModelEvent & { type: 'end' }, told_refusal: boolean, notes: Notes): string {
+  if (end.reason === 'stop_sequence' || end.stop_sequence !== undefined) notes.note('stop_sequence_found');
+  if (end.reason === 'paused') notes.note('paused_turn');
+  return writtenReason('chat', end.reason === 'refusal' && told_refusal ? 'finished' : end.reason);
+}
+
+interface OpenPart {
+  readonly kind: PartStart['kind'];
+  /** For calls: which one it is. */
+  readonly call: number;
+  /** For calls with plain text: takes it out of the arguments. */
+  readonly plain: FreeTextDecoder | undefined;
+  /** Text that cannot be said yet, as another part of the same kind is open. */
+  held: string[] | undefined;
+  /** Whether any text came. */
+  said: boolean;
+  ended: boolean;
+}
+
+const TEXT_KEYS = { text: 'content', refusal: 'refusal', reasoning: 'reasoning_content' } as const;
+
+/** Writes a stream for a client. */
+export class ChatWriter implements StreamWriter {
+  readonly #answer: AnswerContext;
+  readonly #notes: Notes;
+  readonly #parts = new Map<number, OpenPart>();
+  #calls = 0;
+  #refused = false;
+  #usage: ModelUsage | undefined;
+  /** What stands in each chunk before its choices. */
+  #head = '';
+  /** What stands in each chunk between its delta and its end. */
+  readonly #tail: string;
+
+  constructor(answer: AnswerContext, notes: Notes) {
+    this.#answer = answer;
+    this.#notes = notes;
+    this.#tail = `,"finish_reason":null}]${answer.include_usage ? ',"usage":null' : ''}}\n\n`;
+  }
+
+  write(event: ModelEvent): string {
+    switch (event.type) {
+      case 'part_delta':
+        return this.#addTo(event.index, event.text);
+      case 'start':
+        return this.#start(event);
+      case 'part_start':
+        return this.#startPart(event.index, event.part);
+      case 'part_end':
+        return this.#endPart(event.index);
+      case 'proof':
+        this.#notes.note('reasoning_proof');
+        return '';
+      case 'ping':
+        return ': ping\n\n';
+      case 'end':
+        return this.#end(event);
+      case 'error':
+        return `data: ${JSON.stringify({ error: chatErrors.fields(event.problem) })}\n\n`;
+    }
+  }
+
+  #start(event: ModelEvent & { type: 'start' }): string {
+    const { id, model } = nameAnswer(event, this.#answer);
+    const { created_at: created } = this.#answer;
+    this.#usage = event.usage;
+    this.#head = `data: ${JSON.stringify({ id, object: 'chat.completion.chunk', created, model }).slice(0, -1)},"choices":[`;
+    return this.#chunk('"role":"assistant"');
+  }
+
+  #chunk(delta: string): string {
+    return `${this.#head}{"index":0,"delta":{${delta}}${this.#tail}`;
+  }
+
+  #startPart(index: number, part: PartStart): string {
+    const is_call = part.kind === 'tool_call';
+    const plain = is_call && this.#answer.free_text_tools.has(part.name);
+    const open: OpenPart = {
+      kind: part.kind,
+      call: this.#calls,
+      plain: plain ? new FreeTextDecoder() : undefined,
+      held: !is_call && this.#isOpen(part.kind) ? [] : undefined,
+      said: false,
+      ended: false,
+    };
+    this.#parts.set(index, open);
+    this.#refused ||= part.kind === 'refusal';
+    if (!is_call) return '';
+    this.#calls += 1;
+    const type = plain ? '"type":"custom","custom":{"name":' : '"type":"function","function":{"name":';
+    const rest = plain ? ',"input":""}}]' : ',"arguments":""}}]';
+    const call = `"tool_calls":[{"index":${open.call},"id":${JSON.stringify(part.id)},`;
+    return this.#chunk(`${call}${type}${JSON.stringify(part.name)}${rest}`);
+  }
+
+  #addTo(index: number, text: string): string {
+    const part = this.#parts.get(index);
+    if (part === undefined || text === '') return '';
+    part.said = true;
+    if (part.held === undefined) return this.#textChunk(part, text);
+    part.held.push(text);
+    return '';
+  }
+
+  #isOpen(kind: PartStart['kind']): boolean {
+    return [...this.#parts.values()].some((part) => part.kind === kind);
+  }
+
+  #textChunk(part: OpenPart, text: string): string {
+    if (part.plain !== undefined) return this.#inputChunk(part, part.plain.push(text));
+    if (part.kind === 'tool_call') return this.#argumentsChunk(part, text);
+    return text === '' ? '' : this.#chunk(`"${TEXT_KEYS[part.kind]}":${JSON.stringify(text)}`);
+  }
+
+  #inputChunk({ call }: OpenPart, text: string): string {
+    if (text === '') return '';
+    return this.#chunk(`"tool_calls":[{"index":${call},"custom":{"input":${JSON.stringify(text)}}}]`);
+  }
+
+  #argumentsChunk({ call }: OpenPart, text: string): string {
+    return this.#chunk(`"tool_calls":[{"index":${call},"function":{"arguments":${JSON.stringify(text)}}}]`);
+  }
+
+  #endPart(index: number): string {
+    const part = this.#parts.get(index);
+    if (part === undefined) return '';
+    part.ended = true;
+    if (part.kind !== 'tool_call') return part.held === undefined ? this.#endText(index, part) : '';
+    this.#parts.delete(index);
+    if (part.plain !== undefined) return this.#inputChunk(part, part.plain.end());
+    // Clients parse the arguments, and nothing is not JSON.
+    return part.said ? '' : this.#argumentsChunk(part, '{}');
+  }
+
+  /** All text of a kind is one text for the client, so parts that overlapped say what they held one after the other. */
+  #endText(index: number, { kind }: OpenPart): string {
+    this.#parts.delete(index);
+    let text = '';
+    for (const [at, part] of this.#parts) {
+      if (part.kind !== kind) continue;
+      text += this.#textChunk(part, part.held?.join('') ?? '');
+      part.held = undefined;
+      if (!part.ended) break;
+      this.#parts.delete(at);
+    }
+    return text;
+  }
+
+  #end(event: ModelEvent & { type: 'end' }): string {
+    const usage_key = this.#answer.include_usage ? ',"usage":null' : '';
+    const reason = JSON.stringify(finishReason(event, this.#refused, this.#notes));
+    const last = `${this.#head}{"index":0,"delta":{},"finish_reason":${reason}}]${usage_key}}\n\n`;
+    return `${last}${this.#usageChunk({ ...this.#usage, ...event.usage })}data: [DONE]\n\n`;
+  }
+
+  #usageChunk(told: ModelUsage): string {
+    const usage = this.#answer.include_usage ? writeTotals(told, CHAT_TOTALS) : undefined;
+    return usage === undefined ? '' : `${this.#head}],"usage":${JSON.stringify(usage)}}\n\n`;
+  }
+}
+
+/** Writes a whole answer for a client. */
+export function writeDocument(
+  events: readonly ModelEvent[],
+  answer: AnswerContext,
+  notes: Notes,
+): Record<string, unknown> {
+  const { start, parts, end, usage } = gatherAnswer(events);
+  if (events.some(({ type }) => type === 'proof')) notes.note('reasoning_proof');
+  const { id, model } = nameAnswer(start, answer);
+  const finish_reason = finishReason(end, hasRefusal(parts), notes);
+  const told = writeTotals(usage, CHAT_TOTALS);
+  return {
+    id,
+    object: 'chat.completion',
+    created: answer.created_at,
+    model,
+    choices: [{ index: 0, message: writeMessage(parts, answer), logprobs: null, finish_reason }],
+    ...(told !== undefined && { usage: told }),
+  };
+}
+
+const hasRefusal = (parts: readonly WholePart[]): boolean => parts.some(({ start }) => start.kind === 'refusal');
+
+function writeMessage(parts: readonly WholePart[], { free_text_tools }: AnswerContext): Record<string, unknown> {
+  const textOf = (kind: PartStart['kind']): string =>
+    parts.flatMap(({ start, text }) => (start.kind === kind ? text : [])).join('');
+  const reasoning = textOf('reasoning');
+  const calls = parts.flatMap(({ start, text }) =>
+    start.kind === 'tool_call' ? writeCall(start.id, start.name, text, free_text_tools.has(start.name)) : [],
+  );
+  return {
+    role: 'assistant',
+    content: textOf('text') || (calls.length > 0 || hasRefusal(parts) ? null : ''),
+    refusal: textOf('refusal') || null,
+    ...(reasoning !== '' && { reasoning_content: reasoning }),
+    ...(calls.length > 0 && { tool_calls: calls }),
+  };
+}
+
+function writeCall(id: string, name: string, text: string, plain: boolean): object {
+  if (plain) return { id, type: 'custom', custom: { name, input: freeTextOf(text) } };
+  return { id, type: 'function', function: { name, arguments: text === '' ? '{}' : text } };
+}

@@ -1,0 +1,329 @@
+import { writtenReason } from '../stop-reasons.ts';
+import {
+  type AnswerContext,
+  gatherAnswer,
+  type ModelEvent,
+  type ModelUsage,
+  type PartStart,
+  type ReasoningProof,
+  type StopReason,
+  type StreamWriter,
+  type WholePart,
+} from '../translation/conversation.ts';
+import { proofToText } from '../translation/made-reasoning.ts';
+import type { Notes } from '../translation/rules.ts';
+import { cacheWritten } from '../usage.ts';
+import { argumentsObject } from './arguments.ts';
+import { messagesErrors } from './index.ts';
+
+/**
+ * A usage object. Cached tokens that nobody told are left out: the protocol knows null for them, but one client takes a null for
+ * unreadable. Other counts are 0, as every answer has them.
+ */
+function writeUsage(usage: ModelUsage): Record<string, unknown> {
+  const { cache_write_5m, cache_write_1h, reasoning } = usage;
+  const split = cache_write_5m !== undefined || cache_write_1h !== undefined;
+  // Upstreams that tell one of them have no other.
+  const has_cache = split || usage.cache_read !== undefined || usage.cache_write !== undefined;
+  return {
+    input_tokens: usage.input ?? 0,
+    ...(has_cache && {
+      cache_creation_input_tokens: cacheWritten(usage),
+      cache_read_input_tokens: usage.cache_read ?? 0,
+    }),
+    ...(split && {
+      cache_creation: {
+        ephemeral_5m_input_tokens: cache_write_5m ?? 0,
+        ephemeral_1h_input_tokens: cache_write_1h ?? 0,
+      },
+    }),
+    output_tokens: usage.output ?? 0,
+    ...(reasoning !== undefined && { output_tokens_details: { thinking_tokens: reasoning } }),
+  };
+}
+
+/**
+ * The head of an answer, for `message_start` and for a whole answer. Its identifier is never the upstream's: servers of other
+ * protocols repeat theirs, and coding clients join answers with the same one to one message.
+ */
+function writeHead({ model }: { readonly model?: string }, answer: AnswerContext): Record<string, unknown> {
+  return {
+    id: `msg_${answer.request_id.replaceAll('-', '')}`,
+    type: 'message',
+    role: 'assistant',
+    model: model ?? answer.model,
+  };
+}
+
+/** `stop_reason` of an answer. A refusal may have come as text of its own, with a reason that says nothing of it. */
+function writeStopReason(reason: StopReason, has_refusal: boolean): string {
+  return writtenReason('messages', reason === 'finished' && has_refusal ? 'refusal' : reason);
+}
+
+interface Part {
+  readonly start: PartStart;
+  /** Text that waits until the block before has ended. */
+  held: string[];
+  proof?: ReasoningProof;
+  ended: boolean;
+  /** Whether its block has begun. Blocks without content are never begun, as clients could not send them back. */
+  begun: boolean;
+}
+
+const DELTAS = {
+  text: '"text_delta","text"',
+  refusal: '"text_delta","text"',
+  reasoning: '"thinking_delta","thinking"',
+  tool_call: '"input_json_delta","partial_json"',
+} as const satisfies Record<PartStart['kind'], string>;
+
+/** Writes a stream for a client: one block after the other, so that parts which overlap wait for their turn. */
+export class MessagesWriter implements StreamWriter {
+  readonly #answer: AnswerContext;
+  readonly #notes: Notes;
+  /** State without words, until it is known what follows: a text must not be followed by it alone. */
+  #states: ReasoningProof[] = [];
+  #called = false;
+  /** Parts that have not been written to their end, in order; the first one is being written. */
+  readonly #parts = new Map<number, Part>();
+  #usage: ModelUsage = {};
+  #started = false;
+  #blocks = 0;
+  #refused = false;
+
+  constructor(answer: AnswerContext, notes: Notes) {
+    this.#answer = answer;
+    this.#notes = notes;
+  }
+
+  write(event: ModelEvent): string {
+    switch (event.type) {
+      case 'part_delta':
+        return this.#delta(event.index, event.text);
+      case 'start':
+        return this.#start(event);
+      case 'part_start':
+        return this.#open(event.index, event.part);
+      case 'proof':
+        return this.#prove(event.index, event.proof);
+      case 'part_end':
+        return this.#close(event.index);
+      case 'ping':
+        return 'event: ping\ndata: {"type":"ping"}\n\n';
+      case 'end':
+        return this.#end(event);
+      case 'error':
+        return sse('error', JSON.stringify(messagesErrors.write(event.problem, this.#answer.request_id)));
+    }
+  }
+
+  #start(event: Extract<ModelEvent, { type: 'start' }>): string {
+    if (this.#started) return '';
+    this.#started = true;
+    this.#usage = event.usage ?? {};
+    const message = {
+      ...writeHead(event, this.#answer),
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      usage: writeUsage(this.#usage),
+    };
+    return sse('message_start', `{"type":"message_start","message":${JSON.stringify(message)}}`);
+  }
+
+  #open(index: number, start: PartStart): string {
+    const part: Part = { start, held: [], ended: false, begun: false };
+    this.#parts.set(index, part);
+    if (start.kind === 'refusal') this.#refused = true;
+    return start.kind === 'tool_call' && this.#isCurrent(part) ? this.#begin(part) : '';
+  }
+
+  #delta(index: number, text: string): string {
+    const part = this.#parts.get(index);
+    if (part === undefined || text === '') return '';
+    if (this.#isCurrent(part)) return this.#say(part, text);
+    part.held.push(text);
+    return '';
+  }
+
+  #prove(index: number, proof: ReasoningProof): string {
+    const part = this.#parts.get(index);
+    if (part !== undefined) part.proof = proof;
+    return '';
+  }
+
+  #close(index: number): string {
+    const part = this.#parts.get(index);
+    if (part === undefined) return '';
+    part.ended = true;
+    return this.#isCurrent(part) ? this.#advance() : '';
+  }
+
+  #isCurrent(part: Part): boolean {
+    return this.#parts.values().next().value === part;
+  }
+
+  /** Ends the current part and catches up with those that waited. */
+  #advance(): string {
+    let out = '';
+    for (const [index, part] of this.#parts) {
+      out += this.#catchUp(part);
+      if (!part.ended) break;
+      out += this.#finish(part);
+      this.#parts.delete(index);
+    }
+    return out;
+  }
+
+  #catchUp(part: Part): string {
+    let out = part.start.kind === 'tool_call' && !part.begun ? this.#begin(part) : '';
+    const held = part.held.join('');
+    part.held = [];
+    if (held !== '') out += this.#say(part, held);
+    return out;
+  }
+
+  #say(part: Part, text: string): string {
+    const begin = part.begun ? '' : this.#begin(part);
+    const delta = `{"type":"content_block_delta","index":${this.#blocks - 1},"delta":{"type":${DELTAS[part.start.kind]}:${JSON.stringify(text)}}}`;
+    return `${begin}event: content_block_delta\ndata: ${delta}\n\n`;
+  }
+
+  #begin(part: Part): string {
+    part.begun = true;
+    const { kind } = part.start;
+    const states = this.#sayStates();
+    const first = this.#answer.thinks_first === true && this.#blocks === 0 && kind !== 'reasoning';
+    this.#called ||= kind === 'tool_call';
+    return states + (first ? this.#silence(undefined) : '') + this.#block(startOf(part.start));
+  }
+
+  /** A thought without words: it has state, or stands at the beginning for clients whose next request must show one there. */
+  #silence(proof: ReasoningProof | undefined): string {
+    return this.#block(startOf({ kind: 'reasoning' })) + this.#sign(proof) + this.#stop();
+  }
+
+  #sayStates(): string {
+    const states = this.#states.map((state) => this.#silence(state)).join('');
+    this.#states = [];
+    return states;
+  }
+
+  #block(content_block: Record<string, unknown>): string {
+    const index = this.#blocks++;
+    const data = `{"type":"content_block_start","index":${index},"content_block":${JSON.stringify(content_block)}}`;
+    return sse('content_block_start', data);
+  }
+
+  #finish(part: Part): string {
+    const { proof, start } = part;
+    if (!part.begun && proof === undefined) return '';
+    if (!part.begun && proof?.kind === 'state') {
+      this.#states.push(proof);
+      return '';
+    }
+    const begin = part.begun ? '' : this.#begin(part);
+    return begin + (start.kind === 'reasoning' ? this.#sign(proof) : '') + this.#stop();
+  }
+
+  #sign(proof: ReasoningProof | undefined): string {
+    const signature = JSON.stringify(proofToText(proof, this.#answer.made_by));
+    const delta = `{"type":"signature_delta","signature":${signature}}`;
+    return sse('content_block_delta', `{"type":"content_block_delta","index":${this.#blocks - 1},"delta":${delta}}`);
+  }
+
+  #stop(): string {
+    return sse('content_block_stop', `{"type":"content_block_stop","index":${this.#blocks - 1}}`);
+  }
+
+  #end({ reason, stop_sequence, usage }: Extract<ModelEvent, { type: 'end' }>): string {
+    for (const part of this.#parts.values()) part.ended = true;
+    const parts = this.#start({ type: 'start' }) + this.#advance();
+    // Some clients take the last block for the answer.
+    if (!this.#called && this.#states.length > 0) this.#notes.note('late_state');
+    const rest = parts + (this.#called ? this.#sayStates() : '');
+    const delta = {
+      type: 'message_delta',
+      delta: { stop_reason: writeStopReason(reason, this.#refused), stop_sequence: stop_sequence ?? null },
+      usage: writeUsage({ ...this.#usage, ...usage }),
+    };
+    return `${rest}${sse('message_delta', JSON.stringify(delta))}${sse('message_stop', '{"type":"message_stop"}')}`;
+  }
+}
+
+function startOf(start: PartStart): Record<string, unknown> {
+  switch (start.kind) {
+    case 'text':
+    case 'refusal':
+      return { type: 'text', text: '' };
+    case 'reasoning':
+      return { type: 'thinking', thinking: '', signature: '' };
+    case 'tool_call':
+      return { type: 'tool_use', id: start.id, name: start.name, input: {} };
+  }
+}
+
+function sse(name: string, data: string): string {
+  return `event: ${name}\ndata: ${data}\n\n`;
+}
+
+/** Writes a whole answer for a client. */
+export function writeDocument(
+  events: readonly ModelEvent[],
+  answer: AnswerContext,
+  notes: Notes,
+): Record<string, unknown> {
+  const { start, parts, end, usage } = gatherAnswer(events);
+  const content = statesFirst(parts).flatMap((part) => writeBlock(part, answer, notes));
+  return {
+    ...writeHead(start, answer),
+    content: thinkingFirst(content, answer),
+    stop_reason: writeStopReason(
+      end.reason,
+      parts.some((part) => part.start.kind === 'refusal'),
+    ),
+    stop_sequence: end.stop_sequence ?? null,
+    usage: writeUsage(usage),
+  };
+}
+
+const isState = ({ start, text, proof }: WholePart): boolean =>
+  start.kind === 'reasoning' && text === '' && proof?.kind === 'state';
+
+/** State without words behind the last text goes before it, as some clients take the last block for the answer. */
+function statesFirst(parts: readonly WholePart[]): readonly WholePart[] {
+  if (parts.some(({ start }) => start.kind === 'tool_call')) return parts;
+  const end = parts.findLastIndex((part) => !isState(part)) + 1;
+  const at = parts.findLastIndex(({ start }, index) => index < end && start.kind === 'reasoning') + 1;
+  return [...parts.slice(0, at), ...parts.slice(end), ...parts.slice(at, end)];
+}
+
+/** Some clients' next request must show a thought at the beginning of this answer. */
+function thinkingFirst(content: Record<string, unknown>[], { thinks_first, made_by }: AnswerContext): unknown[] {
+  if (thinks_first !== true || content.length === 0 || content[0]!.type === 'thinking') return content;
+  return [{ type: 'thinking', thinking: '', signature: proofToText(undefined, made_by) }, ...content];
+}
+
+function writeBlock(
+  { start, text, proof }: WholePart,
+  { made_by }: AnswerContext,
+  notes: Notes,
+): Record<string, unknown>[] {
+  switch (start.kind) {
+    case 'text':
+    case 'refusal':
+      return text === '' ? [] : [{ type: 'text', text }];
+    case 'reasoning':
+      if (text === '' && proof === undefined) return [];
+      return [{ type: 'thinking', thinking: text, signature: proofToText(proof, made_by) }];
+    case 'tool_call':
+      return [{ type: 'tool_use', id: start.id, name: start.name, input: inputOf(text, notes) }];
+  }
+}
+
+function inputOf(text: string, notes: Notes): Record<string, unknown> {
+  const input = argumentsObject(text);
+  if (input !== undefined) return input;
+  notes.note('answer_arguments');
+  return { arguments: text };
+}

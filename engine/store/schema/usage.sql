@@ -1,0 +1,274 @@
+-- Usage summed up by hour and by day, so that reports need not read the ledger. Every line of the ledger waits in usage_waiting
+-- first, written with it in one transaction, and is added to its hour and day soon afterwards, by one process at a time: so
+-- nobody who settles waits for a sum that others change. Hours and days are those of UTC, by the time of forwarding.
+
+-- Numbers for names, so that sums are narrow and are grouped fast. 0 stands for none.
+create table usage_names (
+  id integer generated always as identity primary key,
+  -- SHA-256 of the name, which may be longer than an index allows.
+  digest bytea not null unique,
+  name text not null
+);
+
+-- Lines not yet in the sums. A row may stand for several lines, or take back what others say (lines is negative).
+create table usage_waiting (
+  hour timestamptz not null,
+  settled_at timestamptz not null,
+  user_email text not null,
+  team text,
+  project text,
+  token_id text,
+  model text not null,
+  upstream text not null,
+  upstream_model text not null,
+  protocol text not null,
+  answered_model text,
+  service_tier text,
+  speed text,
+  -- The class: 2xx.
+  status text,
+  -- Whether the upstream said what was used: no (it did), yes or clamped.
+  estimated text not null,
+  lines bigint not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  cache_read_tokens bigint not null,
+  cache_write_5m_tokens bigint not null,
+  cache_write_1h_tokens bigint not null,
+  cost_nano_usd bigint not null,
+  adjusted_nano_usd bigint not null,
+  -- What upstreams may bill for attempts that failed: beyond the cost, and as part of it.
+  possibly_billed_nano_usd bigint not null,
+  possible_nano_usd bigint not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+create table usage_hours (
+  start timestamptz not null,
+  user_n integer not null,
+  team_n integer not null,
+  project_n integer not null,
+  token_n integer not null,
+  model_n integer not null,
+  upstream_n integer not null,
+  upstream_model_n integer not null,
+  protocol_n integer not null,
+  answered_model_n integer not null,
+  service_tier_n integer not null,
+  speed_n integer not null,
+  status_n integer not null,
+  estimated_n integer not null,
+  -- The last settlement of these lines: whoever looks for them in the ledger need not read on.
+  settled_until timestamptz not null,
+  lines bigint not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  cache_read_tokens bigint not null,
+  cache_write_5m_tokens bigint not null,
+  cache_write_1h_tokens bigint not null,
+  cost_nano_usd bigint not null,
+  adjusted_nano_usd bigint not null,
+  possibly_billed_nano_usd bigint not null,
+  possible_nano_usd bigint not null,
+  primary key (
+    start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+    service_tier_n, speed_n, status_n, estimated_n
+  )
+) partition by range (start);
+create table usage_hours_default partition of usage_hours default;
+
+create table usage_days (like usage_hours including indexes) partition by range (start);
+create table usage_days_default partition of usage_days default;
+
+-- Lines of a ledger row as they wait for the sums; with a sign of -1, what takes them back.
+create function usage_of(l ledger, p_sign integer) returns setof usage_waiting
+language sql stable as $$
+  select date_trunc('hour', l.forwarded_at, 'UTC'), l.settled_at, l.user_email, l.team, l.project, l.token_id, l.model,
+         a.upstream, a.upstream_model, l.protocol, a.billed ->> 'model', a.billed ->> 'service_tier', a.billed ->> 'speed',
+         left(l.status::text, 1) || 'xx',
+         case a.cost_from when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end,
+         p_sign, case when a.is_last and l.kind = 'request' then p_sign else 0 end,
+         case when a.is_last then p_sign * l.input_tokens else 0 end,
+         case when a.is_last then p_sign * l.output_tokens else 0 end,
+         case when a.is_last then p_sign * l.cache_read_tokens else 0 end,
+         case when a.is_last then p_sign * l.cache_write_5m_tokens else 0 end,
+         case when a.is_last then p_sign * l.cache_write_1h_tokens else 0 end,
+         p_sign * a.cost, case l.kind when 'adjustment' then p_sign * a.cost else 0 end,
+         case when a.cost_from is distinct from 'possible' then p_sign * a.possible else 0 end,
+         case when a.cost_from = 'possible' then p_sign * a.possible else 0 end
+  from (
+    select l.upstream, l.upstream_model, true as is_last, l.billed, l.cost_nano_usd as cost,
+           coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') as cost_from,
+           case l.kind when 'request' then coalesce((l.provenance ->> 'possibly_billed_nano_usd')::bigint, 0) else 0 end as possible
+    where l.attempts is null or l.kind <> 'request'
+    union all
+    select a.upstream, a.upstream_model, i.is_last, case when i.is_last then l.billed end, a.cost_nano_usd, a.provenance,
+           coalesce(a.possibly_billed_nano_usd, 0)
+    from jsonb_to_recordset(l.attempts) as a (
+      n int, upstream text, upstream_model text, provenance text, cost_nano_usd bigint, possibly_billed_nano_usd bigint)
+    cross join lateral (select a.n = jsonb_array_length(l.attempts) as is_last) as i
+    where l.attempts is not null and l.kind = 'request'
+      and (i.is_last or a.cost_nano_usd <> 0 or a.possibly_billed_nano_usd > 0)
+  ) as a
+$$;
+
+-- The lines of the ledger with what reports look at.
+create view usage_lines as
+select l.forwarded_at, u.* from ledger l cross join lateral usage_of(l, 1) as u;
+
+-- The lines of the ledger that were forwarded in an hour and settled in a time. As a function, since PostgreSQL reads the whole
+-- ledger for each hour where the view is joined with several of them.
+create function lines_of_hour(p_hour timestamptz, p_settled_until timestamptz) returns setof usage_lines
+language plpgsql stable
+set enable_seqscan = off
+as $$
+begin
+  return query
+  select * from usage_lines
+  where settled_at >= p_hour and settled_at <= p_settled_until
+    and forwarded_at >= p_hour and forwarded_at < p_hour + interval '1 hour';
+end $$;
+
+-- Whoever writes the ledger, and whatever is changed in it, the sums hear of it in the same transaction. What moves to the
+-- partition of its month is written to the partition itself, and is no change.
+create function note_usage() returns trigger
+language plpgsql as $$
+begin
+  if tg_op <> 'INSERT' then
+    insert into usage_waiting select u.* from removed r cross join lateral usage_of(row(r.*)::ledger, -1) as u;
+  end if;
+  if tg_op <> 'DELETE' then
+    insert into usage_waiting select u.* from added a cross join lateral usage_of(row(a.*)::ledger, 1) as u;
+  end if;
+  return null;
+end $$;
+
+create function note_no_usage() returns trigger
+language plpgsql as $$
+begin
+  truncate usage_waiting, usage_hours, usage_days;
+  return null;
+end $$;
+
+create trigger note_added after insert on ledger
+  referencing new table as added for each statement execute function note_usage();
+create trigger note_changed after update on ledger
+  referencing old table as removed new table as added for each statement execute function note_usage();
+create trigger note_removed after delete on ledger
+  referencing old table as removed for each statement execute function note_usage();
+create trigger note_truncated after truncate on ledger
+  for each statement execute function note_no_usage();
+
+create function lock_usage() returns boolean
+language sql as $$ select pg_try_advisory_xact_lock(hashtext('appscli.usage')) $$;
+
+create function name_digest(p_name text) returns bytea
+language sql immutable as $$ select sha256(convert_to(p_name, 'UTF8')) $$;
+
+-- The number of a name by an object of them; 0 for none.
+create function name_number(p_numbers jsonb, p_name text) returns integer
+language sql immutable as $$ select coalesce((p_numbers ->> p_name)::integer, 0) $$;
+
+-- Adds up to p_most waiting rows to their hours and days. Returns how many; null while another process does it.
+create function sum_usage(p_most integer) returns integer
+language plpgsql
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_rows tid[];
+  v_names text[];
+  v_numbers jsonb;
+  v_span text;
+begin
+  if not lock_usage() then
+    return null;
+  end if;
+  -- Nobody but the holder of the lock deletes what waits, and nobody changes it.
+  v_rows := array(select w.ctid from usage_waiting w limit p_most);
+  v_names := array(
+    select distinct n.name
+    from usage_waiting w
+    cross join lateral unnest(array[
+      user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model, service_tier, speed,
+      status, estimated]) as n (name)
+    where w.ctid = any (v_rows) and n.name is not null);
+  insert into usage_names (digest, name)
+  select name_digest(n.name), n.name from unnest(v_names) as n (name)
+  where not exists (select from usage_names k where k.digest = name_digest(n.name));
+  -- Whoever changed a name by hand has it put right by summing up anew.
+  update usage_names k set name = n.name
+  from unnest(v_names) as n (name) where k.digest = name_digest(n.name) and k.name <> n.name;
+  select jsonb_object_agg(k.name, k.id) into v_numbers
+  from unnest(v_names) as n (name) join usage_names k on k.digest = name_digest(n.name);
+
+  foreach v_span in array array['hour', 'day'] loop
+    execute format($sum$
+      insert into usage_%1$ss as u (
+        start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+        service_tier_n, speed_n, status_n, estimated_n,
+        settled_until, lines, requests, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens,
+        cache_write_1h_tokens, cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd)
+      select date_trunc(%1$L, hour, 'UTC'), name_number($2, user_email), name_number($2, team), name_number($2, project),
+             name_number($2, token_id), name_number($2, model), name_number($2, upstream), name_number($2, upstream_model),
+             name_number($2, protocol), name_number($2, answered_model), name_number($2, service_tier), name_number($2, speed),
+             name_number($2, status), name_number($2, estimated),
+             max(settled_at), sum(lines), sum(requests), sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),
+             sum(cache_write_5m_tokens), sum(cache_write_1h_tokens), sum(cost_nano_usd), sum(adjusted_nano_usd),
+             sum(possibly_billed_nano_usd), sum(possible_nano_usd)
+      from usage_waiting where ctid = any ($1)
+      group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
+      on conflict (
+        start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
+        service_tier_n, speed_n, status_n, estimated_n) do update set
+        settled_until = greatest(u.settled_until, excluded.settled_until), lines = u.lines + excluded.lines,
+        requests = u.requests + excluded.requests, input_tokens = u.input_tokens + excluded.input_tokens,
+        output_tokens = u.output_tokens + excluded.output_tokens,
+        cache_read_tokens = u.cache_read_tokens + excluded.cache_read_tokens,
+        cache_write_5m_tokens = u.cache_write_5m_tokens + excluded.cache_write_5m_tokens,
+        cache_write_1h_tokens = u.cache_write_1h_tokens + excluded.cache_write_1h_tokens,
+        cost_nano_usd = u.cost_nano_usd + excluded.cost_nano_usd,
+        adjusted_nano_usd = u.adjusted_nano_usd + excluded.adjusted_nano_usd,
+        possibly_billed_nano_usd = u.possibly_billed_nano_usd + excluded.possibly_billed_nano_usd,
+        possible_nano_usd = u.possible_nano_usd + excluded.possible_nano_usd
+    $sum$, v_span) using v_rows, v_numbers;
+  end loop;
+  delete from usage_waiting w where w.ctid = any (v_rows);
+  return cardinality(v_rows);
+end $$;
+
+-- Lines of the ledger settled from p_settled_from until p_settled_until, and forwarded from p_from until p_until, wait for
+-- the sums anew, in place of what waits of them now. All is seen in one moment, so that a line written meanwhile counts once.
+create function wait_again(
+  p_from timestamptz, p_until timestamptz, p_settled_from timestamptz, p_settled_until timestamptz
+) returns bigint
+language sql as $$
+  with gone as (
+    delete from usage_waiting
+    where hour >= p_from and hour < p_until and settled_at >= p_settled_from and settled_at < p_settled_until
+  ), lines as (
+    insert into usage_waiting
+    select hour, max(settled_at), user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model,
+           service_tier, speed, status, estimated, sum(lines), sum(requests), sum(input_tokens), sum(output_tokens),
+           sum(cache_read_tokens), sum(cache_write_5m_tokens), sum(cache_write_1h_tokens), sum(cost_nano_usd),
+           sum(adjusted_nano_usd), sum(possibly_billed_nano_usd), sum(possible_nano_usd)
+    from usage_lines
+    where forwarded_at >= p_from and forwarded_at < p_until and settled_at >= p_settled_from and settled_at < p_settled_until
+    group by hour, user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model, service_tier,
+             speed, status, estimated
+    returning lines
+  ) select coalesce(sum(lines), 0)::bigint from lines
+$$;
+
+-- Lets the days from p_from until p_until (midnights of UTC) wait to be summed anew. Returns the lines they have, or null while
+-- another process is at work on the sums.
+create function sum_again(p_from timestamptz, p_until timestamptz) returns bigint
+language plpgsql as $$
+begin
+  if not lock_usage() then
+    return null;
+  end if;
+  delete from usage_hours where start >= p_from and start < p_until;
+  delete from usage_days where start >= p_from and start < p_until;
+  return wait_again(p_from, p_until, '-infinity', 'infinity');
+end $$;

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { beforeEach } from 'node:test';
+import { type ClientSurroundings, type SetUpOptions, setUpClient } from '../../../engine/cli/client/client.ts';
+import type { Input } from '../../../engine/cli/client/client-write.ts';
+import type { CommandContext } from '../../../engine/cli/context.ts';
+import type { ClientKind } from '../../../engine/client-files/clients.ts';
+import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
+
+const setUp =
+  (client: ClientKind) => (context: CommandContext, given: SetUpOptions, surroundings: ClientSurroundings) =>
+    setUpClient(context, client, given, surroundings);
+
+/** `appscli client` for each kind of client. */
+export const [messages, codingCli, buildCli] = [setUp('messages'), setUp('coding-cli'), setUp('build-cli')];
+
+/** The machine of a person, another one for each test of a file that uses it. */
+export let backend: Backend;
+
+/** Gives each test of a file a backend of its own. */
+export function useBackend(): void {
+  beforeEach(() => {
+    backend = createBackend();
+  });
+}
+
+/** Somebody who types these lines; nobody, without any. */
+export function typing(...lines: string[]): Input & { readonly asked: string[] } {
+  const asked: string[] = [];
+  return {
+    asked,
+    answers: lines.length > 0,
+    line: async (question, hidden) => {
+      assert.notEqual(lines.length, 0, 'somebody was asked');
+      asked.push(`${hidden ? 'hidden ' : ''}${question}`);
+      return lines.shift()!;
+    },
+    all: async () => assert.fail('standard input was read'),
+  };
+}
+
+/** A pipe that holds this text. */
+export const piped = (text: string): Input => ({ ...typing(), all: async () => text });
+
+/** A path in the home of the person; the text of the file there; puts one there. */
+export const home = (...parts: string[]) => join(backend.home, ...parts);
+export const read = (...parts: string[]) => readFileSync(home(...parts), 'utf8');
+export function put(text: string, ...parts: string[]): void {
+  mkdirSync(dirname(home(...parts)), { recursive: true });
+  writeFileSync(home(...parts), text);
+}

@@ -1,0 +1,140 @@
+/** `appscli explain WORD`: what the generated reference says, found by its words. */
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { explain } from '../../../engine/cli/explain/explain.ts';
+import { entriesOf, KINDS } from '../../../engine/cli/explain/reference.ts';
+import { ERRORS } from '../../../engine/contract/errors.ts';
+import { FACTS } from '../../../engine/contract/facts.ts';
+import { ATTEMPT_REASONS, DROP_REASONS } from '../../../engine/contract/forwarding.ts';
+import { StartError } from '../../../engine/contract/start-error.ts';
+import { OPERATORS } from '../../../engine/rules/operators.ts';
+import { DIAGNOSTICS } from '../../../engine/source/diagnostics/codes.ts';
+import { METRICS } from '../../../engine/telemetry/catalogue/metrics.ts';
+import { ATTRIBUTES, EVENTS, LABEL_ATTRIBUTES, SPANS } from '../../../engine/telemetry/catalogue/spans.ts';
+
+import { FAILOVER_TABLE } from '../../../engine/upstreams/failover-table.ts';
+import { stages } from '../../../stages/index.ts';
+import { createProject, GATEWAY } from '../../load/support/project.ts';
+import { cli, collectingContext } from '../support.ts';
+
+async function explained(words: readonly string[], more: object = {}): Promise<string> {
+  const { context, data, info } = collectingContext();
+  const [word, name] = words;
+  const nowhere = { config: 'no-such-gateway.yaml', config_named: false };
+  assert.equal(await explain(context, { ...nowhere, word, name, ...more } as never), 0);
+  return data() + info();
+}
+
+describe('a word is explained by what the reference says of it', () => {
+  const CASES: readonly (readonly [words: string, ...says: RegExp[]])[] = [
+    ['C2003', /^Diagnostics: C2003\n/, /error\[C2003\]: .*\n +--> /],
+    ['c2003', /^Diagnostics: C2003\n/],
+    ['stage check-budget', /^Stages: check-budget\n/, /Type +full or nothing/, /- stage: check-budget\n/],
+    ['check-budget', /^Stages: check-budget\n/],
+    ['request.cache.ttl', /none, 5m, 1h/, /read-body/],
+    ['operator ===', /\{ "===": \[a, b\] \}/],
+    ['spend_limit_exceeded', /429/, /billing_error/, /insufficient_quota/, /check-budget/],
+    ['field service_tier', /^Decisive fields: service_tier\n/, /Passes anyway +auto/],
+    ['header Set-Cookie', /cookies for the gateway's host/],
+    ['header access-control-of-the-future', /access-control-\*/],
+    ['header OpenAI-Project', /account/],
+    ['header x-unlisted', /it passes unchanged/],
+    ['header x-of-some-tenant', /dropped unless allow_headers/],
+    ['header authorization', /ends at the gateway/],
+    ['header x-accel-buffering', /every event stream/],
+    ['field max_tokens', /passes as it was sent/],
+    ['field judge_model', /held against the models/],
+    ['spend_limits.rules[].limit_usd', /^gateway\.yaml: spend_limits\.rules\[\]\.limit_usd\n/],
+    ['limit_usd', /spend_limits\.rules\[\]\.limit_usd/],
+    ['routing.rules', /Below it: .*name.*upstream/s],
+    ['key models', /^gateway\.yaml: models\n/],
+    ['failover overloaded', /answered/, /Status 503 or 529/],
+    ['failover 529', /^Failover: overloaded\n/],
+    ['failover next_unconfirmed', /^Failover: /],
+    ['telemetry gateway.refusals', /gateway_refusals_total/],
+    ['gateway_requests_total', /^Telemetry: gateway_requests_total\n/, /gateway\.requests/],
+    ['translation unknown_field', /It is left out/],
+  ];
+  for (const [words, ...says] of CASES) {
+    test(words, async () => {
+      const text = await explained(words.split(' '));
+      for (const pattern of says) assert.match(text, pattern);
+      assert.ok(Array.isArray(JSON.parse(await explained(words.split(' '), { json: true }))));
+    });
+  }
+
+  test('every word of every kind, and nothing wider than a terminal but what is written so in a file', async () => {
+    const all = {
+      code: Object.keys(DIAGNOSTICS),
+      stage: stages.map(({ name }) => name),
+      fact: Object.keys(FACTS),
+      operator: Object.keys(OPERATORS),
+      error: Object.keys(ERRORS),
+      failover: [FAILOVER_TABLE, ATTEMPT_REASONS, DROP_REASONS].flatMap((table) => Object.keys(table)),
+      telemetry: [SPANS, EVENTS, ATTRIBUTES, LABEL_ATTRIBUTES, METRICS].flatMap((known) => Object.keys(known)),
+    };
+    for (const [kind, names] of Object.entries(all)) {
+      const known = new Set(entriesOf(KINDS[kind]!).map(({ word }) => word));
+      assert.deepEqual(
+        names.filter((name) => !known.has(name)),
+        [],
+        kind,
+      );
+    }
+    for (const kind of ['failover', 'telemetry', 'fact', 'error', 'header', 'field', 'key', 'translation']) {
+      for (const line of (await explained([kind])).split('\n'))
+        assert.ok(line.length <= 80 || line.startsWith('  '), line);
+    }
+  });
+});
+
+test('an unknown word is a usage error that says what was probably meant, else what there is', async () => {
+  const CASES: readonly (readonly [words: string, message: RegExp])[] = [
+    ['C2030', /no code C2030; did you mean `C2003`\?/],
+    ['stage forwrd', /no stage forwrd; did you mean `forward`\?/],
+    ['request.modle', /request\.modle; did you mean `request\.model`\?/],
+    ['agent-of-nobody', /no pipeline, file or word of the reference called agent-of-nobody/],
+    ['failover overlodaed', /no failover overlodaed; did you mean `overloaded`\?/],
+    ['flower forward', /no kind of word flower; there is code, stage, /],
+  ];
+  for (const [words, message] of CASES) {
+    await assert.rejects(explained(words.split(' ')), (error: StartError) => {
+      assert.ok(error instanceof StartError);
+      assert.equal(error.exit_code, 64);
+      assert.match(error.message, message);
+      return true;
+    });
+  }
+  const { exit_code, stdout, stderr } = await cli(['explain', 'C9999']);
+  assert.deepEqual([exit_code, stdout], [64, '']);
+  assert.match(stderr, /^appscli: there is no code C9999; .*\n$/);
+});
+
+describe('beside a configuration', () => {
+  const projects: ReturnType<typeof createProject>[] = [];
+  after(() => {
+    for (const project of projects) project.remove();
+  });
+  const withFiles = (files: Readonly<Record<string, string>>) => {
+    const project = createProject(files);
+    projects.push(project);
+    return { config: project.path('gateway.yaml'), config_named: true };
+  };
+
+  test('a code and a key are explained where it is what they complain about', async () => {
+    const broken = withFiles({
+      'gateway.yaml': `${GATEWAY}stages: [broken.ts]\n`,
+      'broken.ts': 'throw new Error("x");',
+    });
+    assert.match(await explained(['C4012'], broken), /^Diagnostics: C4012\n/);
+    assert.match(
+      await explained(['spend_limits.rules'], broken),
+      /^gateway\.yaml: spend_limits\.rules\n[\s\S]*has mistakes/,
+    );
+  });
+
+  test('a pipeline comes before a key of its name, which is mentioned', async () => {
+    const whole = withFiles({ 'gateway.yaml': GATEWAY });
+    assert.match(await explained(['models'], whole), /^models, version \d+: [\s\S]*appscli explain key models\n$/);
+  });
+});

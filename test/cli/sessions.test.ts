@@ -1,0 +1,152 @@
+/** `appscli sessions` and `people`: on the database, and at a running gateway. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { noteRefusal, type RefusedSignIn } from '../../engine/identity/provider/refused-sign-ins.ts';
+import { createToken } from '../../engine/identity/tokens/tokens.ts';
+import { systemClock } from '../../engine/kit/clock.ts';
+import { adminBench } from '../http/admin/support.ts';
+import { quietLog } from '../support/store.ts';
+import { assertNarrow, commandsOf } from './at-gateway.ts';
+import { commandBench } from './command-bench.ts';
+
+const api = adminBench();
+const bench = commandBench();
+
+async function addSession(user: string, id: string, more: object = {}): Promise<void> {
+  const { knex } = bench.gateway.database;
+  const principal_id = `user:${user}`;
+  await knex('principals').insert({ id: principal_id, email: user }).onConflict('id').ignore();
+  const times = { created_at: new Date(), checked_at: new Date(), expires_at: new Date(Date.now() + 86_400_000 * 30) };
+  const from = { sealed_grant: 'sealed', client: 'appscli/1.0.0', client_address: '192.0.2.7' };
+  await knex('sessions').insert({
+    id,
+    principal_id,
+    person: JSON.stringify({ email: user }),
+    ...from,
+    ...times,
+    ...more,
+  });
+}
+
+describe('sessions', () => {
+  test('are listed a line each, with nothing cut, and ended by id', async () => {
+    const refused = { refused_at: new Date('2027-02-01T09:00:00Z'), refused_from: '203.0.113.9' };
+    await addSession('alice@example.com', 'ses_0123456789abc', refused);
+    const { stdout } = await bench.succeed('sessions', 'list', '--user', 'alice@example.com');
+    assert.match(
+      stdout,
+      /^ID +USER +PROGRAM +FROM +SINCE +UNTIL \(UTC\) +TOKEN REFUSED\nses_0123456789abc +alice@example\.com +appscli\/1.* +192\.0\.2\.7 .* 2027-02-01 from 203\.0\.113\.9\n$/,
+    );
+    const ended = await bench.succeed('sessions', 'end', 'ses_0123456789abc');
+    assert.equal(ended.stderr, 'Ended the session ses_0123456789abc.\n');
+    const none = await bench.succeed('sessions', 'list', '--user', 'alice@example.com');
+    assert.equal(none.stderr, 'Nobody is signed in.\n');
+    const all = await bench.succeed('sessions', 'list', '--user', 'alice@example.com', '--ended', '--json');
+    assert.equal(JSON.parse(all.stdout)[0].revoked_because, 'ended at the command line');
+  });
+
+  test('of a person are ended all, with the access tokens where that is said', async () => {
+    await bench.newToken({ user: 'bob@example.com' });
+    for (const id of ['ses_b1', 'ses_b2']) await addSession('bob@example.com', id);
+    const first = await bench.succeed('sessions', 'end', '--user', 'Bob@Example.com');
+    assert.equal(first.stderr, 'Ended of Bob@Example.com: 2 sessions.\n');
+    const second = await bench.succeed('sessions', 'end', '--user', 'bob@example.com', '--with-tokens', '--json');
+    assert.deepEqual(JSON.parse(second.stdout), { sessions: 0, tokens: 1, service_tokens: [] });
+  });
+
+  test('that are not there, and a half-said wish, are told so', async () => {
+    const wrong: [readonly string[], number, RegExp][] = [
+      [[], 64, /^appscli: which session\?/],
+      [['ses_x', '--user', 'a@b.c'], 64, /^appscli: which session\?/],
+      [['ses_x', '--with-tokens'], 64, /^appscli: which session\?/],
+      [['ses_x'], 1, /no session ses_x to end; "appscli sessions list"/],
+      [['--user', 'nobody@example.com'], 1, /nobody with the address nobody@example\.com has ever signed in here/],
+    ];
+    for (const [given, code, message] of wrong) {
+      const { exit_code, stderr } = await bench.run('sessions', 'end', ...given);
+      assert.equal(exit_code, code, given.join(' '));
+      assert.match(stderr, message);
+    }
+  });
+
+  test('of others are seen and ended by administrators, their own by everybody, the one they use last', async () => {
+    for (const id of ['ses_n1', 'ses_n2']) await api.addSession('nina@example.com', id);
+    await api.addSession('carol@example.com', 'ses_c1');
+    await createToken(api.by, { user: 'carol@example.com', group: 'coders', name: 'x' });
+    const nina = commandsOf('nina', api.url);
+    assert.equal(JSON.parse((await nina('sessions', 'list', '--json')).stdout).length, 3);
+    const wrong: [readonly string[], RegExp][] = [
+      [['--user', 'bob@example.com'], /Only administrators see/],
+      [['--user', 'nina@example.com', '--with-tokens'], /This is for administrators/],
+      [['ses_bob'], /no session ses_bob to end among yours/],
+    ];
+    for (const [given, message] of wrong) {
+      const { exit_code, stderr } = await nina('sessions', 'end', ...given);
+      assert.equal(exit_code, 1);
+      assert.match(stderr, message);
+    }
+    const own = await nina('sessions', 'end', '--user', 'nina@example.com');
+    assert.equal(own.stderr, 'Ended of nina@example.com: 3 sessions.\n');
+    const root = commandsOf('root', api.url);
+    const carol = ['sessions', 'end', '--user', 'carol@example.com'];
+    assert.equal((await root(...carol, '--json')).stdout, '{"sessions":1,"tokens":0}\n');
+    const cut_off = await root(...carol, '--with-tokens');
+    assert.equal(cut_off.stderr, 'Ended of carol@example.com: 0 sessions and 1 access token.\n');
+  });
+});
+
+test('administrators look up people and let an address go to another account', async () => {
+  await api.addSession('vera@example.com', 'ses_vera');
+  const root = commandsOf('root', api.url);
+  const { stdout } = await root('people', 'list', '--user', 'vera@example.com', '--json');
+  assert.equal(JSON.parse(stdout)[0].open_to_sign_in, false);
+  const unknown = await root('people', 'rebind', 'vera@example.com', 'none@example.com');
+  assert.match(unknown.stderr, /none@example\.com: never signed in here.*nothing was changed/);
+  const rebound = await root('people', 'rebind', 'Vera@example.com');
+  assert.match(rebound.stderr, /^vera@example\.com goes to the next account that signs in with it\. Ended: 1 session/);
+  const denied = await commandsOf('nina', api.url)('people', 'list');
+  assert.match(denied.stderr, /This is for administrators/);
+});
+
+describe('sessions explain', () => {
+  const REFUSED: Omit<RefusedSignIn, 'at'> = {
+    ...{ email: 'dana@example.com', subject: 'dana-1', issuer: 'https://id.example.com', request_id: 'request-1' },
+    ...{ client: 'Claude Code 2.1.330', client_address: '192.0.2.7', refused: 'group' },
+    detail: 'dana@example.com is in none of auth.oidc.allowed_groups; /engineering came, and engineering is expected',
+    groups: ['/engineering', 'everybody'],
+    expected: ['engineering', 'research'],
+  };
+  const refuse = (more: object = {}) =>
+    noteRefusal({ database: bench.gateway.database, clock: systemClock, log: quietLog }, { ...REFUSED, ...more });
+
+  test('says why somebody was refused, with the groups that came and those expected', async () => {
+    await refuse();
+    const { stdout } = await bench.succeed('sessions', 'explain', 'Dana@example.com');
+    assertNarrow(stdout);
+    assert.match(
+      stdout,
+      /^dana@example\.com\n {2}refused {3}\d{4}-\d\d-\d\d \d\d:\d\d UTC: dana@example\.com is in none/,
+    );
+    assert.match(stdout, /^ {2}came {6}\/engineering, everybody$/m);
+    assert.match(stdout, /^ {2}expected {2}one of engineering, research \(auth\.oidc\.allowed_groups\)$/m);
+    assert.match(stdout, /Claude Code 2\.1\.330 from 192\.0\.2\.7, request request-1/);
+    const { stdout: json } = await bench.succeed('sessions', 'explain', 'dana@example.com', '--json');
+    const { refused, sessions } = JSON.parse(json);
+    assert.deepEqual([refused[0].groups, sessions], [REFUSED.groups, []]);
+  });
+
+  test('tells of refusals that nobody asked for but the gateway, and where there are none', async () => {
+    await refuse({ email: 'erin@example.com', request_id: '' });
+    const { stdout } = await bench.succeed('sessions', 'explain', 'erin@example.com');
+    assert.match(stdout.replace(/\s+/g, ' '), /from 192\.0\.2\.7, asked about by the gateway itself came/);
+    const nobody = await bench.succeed('sessions', 'explain', 'nobody@example.com');
+    assert.match(nobody.stdout, /nobody has tried to sign in/);
+  });
+
+  test('keeps ten refusals of one address', async () => {
+    for (let n = 0; n < 25; n++) await refuse({ email: 'often@example.com', request_id: `request-${n}` });
+    const { stdout } = await bench.succeed('sessions', 'explain', 'often@example.com', '--json');
+    const { refused } = JSON.parse(stdout) as { refused: { request_id: string }[] };
+    assert.deepEqual([refused.length, refused[0]!.request_id], [10, 'request-24']);
+  });
+});

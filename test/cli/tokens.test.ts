@@ -1,0 +1,185 @@
+/** `appscli tokens`: on the database beside a running gateway, and at one; what the operations do is in `test/http/admin/tokens.test.ts`. */
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, test } from 'node:test';
+import { createToken } from '../../engine/identity/tokens/tokens.ts';
+import { ask } from '../e2e/support/client.ts';
+import { adminBench } from '../http/admin/support.ts';
+import { until } from '../support/until.ts';
+import { assertNarrow, commandsOf } from './at-gateway.ts';
+import { commandBench } from './command-bench.ts';
+
+const bench = commandBench();
+const inOneLine = (text: string) => text.replaceAll('\n', ' ');
+const works = async (token: string) => (await ask(bench.gateway.url, token)).status === 200;
+const refused = (token: string) => until('the gateway refuses the token', async () => !(await works(token)));
+const named = (user: string, name = 'test') => ['--user', user, '--name', name];
+
+test('a token is created, which prints it alone, listed and revoked; then the running gateway refuses it', async () => {
+  const made = await bench.succeed('tokens', 'create', ...named('dave@example.com', 'laptop'), '--group', 'all');
+  assert.match(made.stdout, /^gw_\w+\n$/);
+  assert.match(made.stderr, /tok_\w+ for dave@example\.com/);
+  const token = made.stdout.trim();
+  assert.ok(!made.stderr.includes(token));
+  const listed = await bench.succeed('tokens', 'list', '--user', 'dave@example.com', '--json');
+  assert.ok(!listed.stdout.includes(token));
+  const [{ id, state }, ...more] = JSON.parse(listed.stdout);
+  assert.deepEqual([state, more, await works(token)], ['active', [], true]);
+  const revoked = await bench.succeed('tokens', 'revoke', id);
+  assert.equal(revoked.stderr, `Revoked ${id}: "laptop" of dave@example.com.\n`);
+  await refused(token);
+  const again = await bench.run('tokens', 'revoke', id);
+  assert.equal(again.exit_code, 1);
+  assert.match(again.stderr, /revoked already/);
+  const table = (await bench.succeed('tokens', 'list', '--user', 'dave@example.com')).stdout;
+  assert.match(table, new RegExp(`^ID .*STATE\n${id} .*revoked\n$`));
+});
+
+test('tokens create --json tells a program everything once', async () => {
+  const { stdout, stderr } = await bench.succeed(
+    ...['tokens', 'create', '--user', 'Carol@Example.com', '--group', 'all', '--name', 'ci', '--json'],
+    ...['--team', 'search', '--project', 'indexer', '--expires', '30d'],
+  );
+  const { token, id, prefix, expires_at, created_at, created_by, ...rest } = JSON.parse(stdout);
+  assert.ok(token.startsWith(prefix));
+  assert.match(id, /^tok_/);
+  for (const [at, days] of [
+    [expires_at, 30],
+    [created_at, 0],
+  ] as const) {
+    assert.ok(Math.abs(Date.parse(at) - Date.now() - days * 86_400_000) < 60_000);
+  }
+  assert.match(created_by, /^command .+@.+$/);
+  assert.deepEqual(rest, {
+    ...{ user: 'carol@example.com', group: 'all', name: 'ci', team: 'search', project: 'indexer' },
+    ...{ self_service: false, last_used_at: null, revoked_at: null, replaced_by: null, state: 'active' },
+    suspends_at: null,
+  });
+  assert.equal(stderr, '');
+});
+
+test('a token is rotated by its name: both work for the overlap, and revoking the new one ends the old one', async () => {
+  const old = await bench.newToken({ user: 'frank@example.com' });
+  const other = await bench.newToken({ user: 'frank@example.com', name: 'editor' });
+  const rotated = await bench.succeed('tokens', 'rotate', ...named('frank@example.com'));
+  const token = rotated.stdout.trim();
+  assert.match(
+    inOneLine(rotated.stderr),
+    /^Access token tok_\w+ takes the place of tok_\w+, "test" of frank@example\.com, which works until 20/,
+  );
+  assertNarrow(rotated.stderr);
+  assert.deepEqual([await works(old), await works(token)], [true, true]);
+  const table = (await bench.succeed('tokens', 'list', '--user', 'frank@example.com')).stdout;
+  assert.match(table, /replaced\n[\s\S]* active\n$/);
+  const revoked = await bench.succeed('tokens', 'revoke', ...named('frank@example.com'));
+  assert.match(inOneLine(revoked.stderr), /^Revoked tok_\w+: "test" of frank@example\.com, and tok_\w+, which it had/);
+  for (const each of [old, token]) await refused(each);
+  assert.ok(await works(other));
+  assert.equal((await bench.run('tokens', 'rotate', ...named('frank@example.com'))).exit_code, 1);
+});
+
+test('a rotation without overlap ends the old token at once', async () => {
+  const old = await bench.newToken({ user: 'gina@example.com' });
+  const given = [...named('gina@example.com'), '--overlap', '0', '--expires', '30d', '--json'];
+  const { replaces, expires_at } = JSON.parse((await bench.succeed('tokens', 'rotate', ...given)).stdout);
+  assert.equal(replaces.state, 'expired');
+  assert.ok(Date.parse(expires_at) > Date.now());
+  await refused(old);
+});
+
+test('a wrong command line says what is wrong', async () => {
+  const create = ['create', '--user', 'a@example.com', '--name', 'x', '--group'];
+  const wrong: [readonly string[], number, RegExp][] = [
+    [
+      [...create, 'mapped-onyl'],
+      64,
+      /^appscli: there is no token group "mapped-onyl": did you mean `mapped-only`\?\n$/,
+    ],
+    [[...create, 'wheel'], 64, /no token group "wheel": gateway\.yaml has all or mapped-only\n$/],
+    [['create', '--name', 'x'], 64, /whose token.* Give --user and --group, or --base-url/],
+    [['revoke', '--user', 'erin@example.com'], 64, /which token\?/],
+    [['revoke'], 64, /which token\?/],
+    [['revoke', 'tok_unknown'], 1, /no access token tok_unknown; "appscli tokens list" shows all/],
+    [['rotate', 'tok_x', '--overlap', '31d'], 64, /Write 24h/],
+    [['rotate', 'tok_x', '--overlap', 'soon'], 64, /Write 24h/],
+    [
+      ['list', '--base-url', 'https://gateway.example.com'],
+      64,
+      /'--base-url <url>' cannot be used with option '--config/,
+    ],
+  ];
+  for (const [given, code, message] of wrong) {
+    const { exit_code, stdout, stderr } = await bench.run('tokens', ...given);
+    assert.deepEqual([exit_code, stdout], [code, ''], given.join(' '));
+    assert.match(stderr, message);
+  }
+});
+
+describe('at a running gateway', () => {
+  const api = adminBench();
+
+  test('somebody who signed in makes, rotates, lists and revokes access tokens of their own', async () => {
+    const alice = commandsOf('alice', api.url);
+    const made = await alice('tokens', 'create', '--name', 'laptop');
+    assert.match(made.stdout, /^gw_\w{49}\n$/);
+    assert.match(
+      made.stderr,
+      /^Access token tok_\w+ for alice@example\.com\. It does not expire, and is\nshown only this once:\n$/,
+    );
+    const rotated = await alice('tokens', 'rotate', '--name', 'laptop', '--overlap', '90m');
+    assert.notEqual(rotated.stdout, made.stdout);
+    const listed = (await alice('tokens', 'list')).stdout;
+    const lines = listed.trimEnd().split('\n');
+    assert.deepEqual(lines[0]!.split(/\s{2,}/), ['ID', 'USER', 'NAME', 'GROUP', 'TEAM', 'BY', 'STATE']);
+    assert.match(lines[1]!, /alice@\S*\s+laptop\s+coders\s+search\s+self\s+replaced$/);
+    assert.match(lines[2]!, /active$/);
+    assertNarrow(listed);
+    assert.match((await alice('tokens', 'revoke', '--name', 'laptop')).stderr, /^Revoked tok_\w+: "laptop" of alice/);
+    const wrong: [readonly string[], RegExp][] = [
+      [['revoke', '--name', 'laptop'], /is revoked already/],
+      [['create', '--name', 'x', '--group', 'everything'], /group "everything": you may make them in coders\.\n$/],
+      [['list', '--user', 'bob@example.com'], /Only administrators see/],
+      [['revoke', 'tok_/../../me'], /no access token with this id/],
+      [['rotate', '--name', 'never made'], /no token has the name "never made" of alice@example\.com/],
+    ];
+    for (const [given, message] of wrong) {
+      const { exit_code, stderr } = await alice('tokens', ...given);
+      assert.equal(exit_code, 1);
+      assert.match(stderr, message);
+    }
+  });
+
+  test('an administrator sees all pages', async () => {
+    for (let i = 0; i < 1001; i++) {
+      await createToken(api.by, { user: 'many@example.com', group: 'coders', name: `n${i}` });
+    }
+    const { stdout } = await commandsOf('root', api.url)('tokens', 'list', '--user', 'many@example.com', '--json');
+    assert.equal(JSON.parse(stdout).length, 1001);
+  });
+
+  test('a gateway that sends escape sequences or nonsense does not move the cursor', async () => {
+    const token = JSON.stringify({ id: '\x1b[2Jtok', user: '\x1b]0;x\x07', name: 7, state: 'great' });
+    const server = createServer((_req, res) => {
+      res.setHeader('content-type', 'application/json');
+      const deep = '['.repeat(100_000) + ']'.repeat(100_000);
+      const limits = '"written":[7,null,{}],"limits":[{"of":{"user":"a\\u001b[2J"}},"x"]';
+      res.end(`{"email":"\\u009bx","tokens":[${token},null,3,${deep}],"next":null,${limits}}`);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    try {
+      const alice = commandsOf('alice', `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+      for (const words of ['tokens list', 'tokens list --json', 'whoami --json', 'limits list']) {
+        const { stdout, stderr } = await alice(...words.split(' '));
+        for (const sign of ['\x9b', '\x1b', '\\u001b']) assert.ok(!(stdout + stderr).includes(sign), words);
+      }
+      for (const words of ['create --name x', 'rotate tok_1']) {
+        const { exit_code, stderr } = await alice('tokens', ...words.split(' '));
+        assert.deepEqual([exit_code, stderr.includes('holds no access token')], [69, true]);
+      }
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+});

@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { showDiff } from '../../engine/client-files/show-diff.ts';
+import { examineClient } from '../../engine/doctor/clients/examine-client.ts';
+import type { Desk } from '../../engine/doctor/desk.ts';
+import { examineDesk } from '../../engine/doctor/examine-desk.ts';
+import { composeFixes } from '../../engine/doctor/fixes.ts';
+import { anyText } from '../support/any-text.ts';
+import { times } from '../support/times.ts';
+import { deskWith, FOLDER, mended, type PretendedDesk } from './support.ts';
+
+const TOKEN = 'gw_planted0token0of0a0person';
+const NAMES = [
+  ...[
+    'BASE_URL',
+    'AUTH_TOKEN',
+    'API_KEY',
+    'MODEL',
+    'CUSTOM_HEADERS',
+    'DEFAULT_SONNET_MODEL',
+    'API_BASE',
+    'BASEURL',
+  ].map((end) => `VENDOR_${end}`),
+  ...['MAX_CONTEXT_TOKENS', 'ENABLE_GATEWAY_MODEL_DISCOVERY', 'USE_VERTEX', 'OAUTH_TOKEN'].map(
+    (end) => `CLIENT_CODE_${end}`,
+  ),
+  ...['ENABLE_PROMPT_CACHING_1H', 'FORCE_PROMPT_CACHING_5M', 'DISABLE_AUTO_COMPACT'],
+];
+const ADDRESSES = [
+  'https://gw.example.com',
+  'https://gw.example.com/v1/',
+  '"https://gw.example.com"',
+  'gw.example.com',
+];
+const text = fc.oneof(
+  fc.constantFrom(...ADDRESSES, TOKEN, `Bearer ${TOKEN}`, `Authorization: Bearer ${TOKEN}`, '<API_KEY>', '$KEY'),
+  fc.constantFrom('', '1', '0', '200k', '9999999', 'sonnet', 'coder-1', '__proto__'),
+  anyText({ maxLength: 12 }),
+);
+const env = fc.dictionary(fc.constantFrom(...NAMES), text, { maxKeys: 7, noNullPrototype: true });
+const settings = fc.oneof(
+  fc
+    .record(
+      {
+        env: fc.oneof({ weight: 9, arbitrary: env }, { weight: 1, arbitrary: fc.jsonValue() }),
+        apiKeyHelper: fc.oneof(text, fc.constant('appscli token --base-url https://other.example.com')),
+        forceLoginMethod: fc.constantFrom('gateway', 'other'),
+        forceLoginGatewayUrl: text,
+        model: text,
+        VENDOR_AUTH_TOKEN: text,
+        VENDOR_BASE_URL: text,
+      },
+      { requiredKeys: [] },
+    )
+    .map((value) => JSON.stringify(value, null, 2)),
+  anyText({ maxLength: 30 }),
+);
+const desks: fc.Arbitrary<PretendedDesk> = fc.record({
+  env,
+  files: fc.dictionary(
+    fc.constantFrom(
+      '~/.client/settings.json',
+      `${FOLDER}/.client/settings.json`,
+      `${FOLDER}/.client/settings.local.json`,
+      '/etc/client/managed-settings.json',
+      '~/.client/cache/gateway-models.json',
+      '~/.client/.credentials.json',
+    ),
+    settings,
+    { noNullPrototype: true },
+  ),
+  rights: fc.constantFrom({}, { '~/.client/settings.json': 0o644 }),
+});
+
+const look = (desk: Desk) => examineClient(desk, 'messages').diagnoses;
+
+test('whatever the Messages client is told, faults have remedies, no credential is told, and what is mended stays so', () => {
+  fc.assert(
+    fc.property(desks, (given) => {
+      const diagnoses = look(deskWith(given));
+      for (const { verdict, remedy, found, fixes, ...others } of diagnoses) {
+        if (verdict === 'failed' || verdict === 'warning') assert.ok(remedy, `${found}: no remedy`);
+        assert.ok(!JSON.stringify([found, remedy, others]).includes(TOKEN), found);
+        for (const { path } of fixes ?? [])
+          assert.ok(!path.startsWith('/etc/'), 'a file of an administrator is changed');
+      }
+      const after = mended(given, diagnoses);
+      const left = look(deskWith(after));
+      assert.deepEqual(mended(after, left), after, 'there is more to mend');
+    }),
+    { numRuns: times(50) },
+  );
+});
+
+const KEYS = [
+  ...[
+    'model',
+    'base_url',
+    'name',
+    'context_window',
+    'api_key',
+    'env_key',
+    'auth_provider',
+    'wire_api',
+    'model_provider',
+  ],
+  ...['requires_compat_auth', 'supports_websockets', 'experimental_bearer_token', 'default', 'model_context_window'],
+  ...['model_auto_compact_token_limit', 'profile', 'auth', 'command', 'args', 'headers'],
+];
+const scalar = fc.oneof(text, fc.integer(), fc.boolean(), fc.array(text, { maxLength: 2 }));
+const toml = fc
+  .array(
+    fc.tuple(
+      fc.constantFrom(
+        '',
+        '[models]',
+        '[model.coder-1]',
+        '[model.b]',
+        '[model_providers.custom]',
+        '[model_providers.compat]',
+        '[auth_provider.b]',
+        '[otel]',
+      ),
+      fc.dictionary(fc.constantFrom(...KEYS), scalar, { maxKeys: 6, noNullPrototype: true }),
+    ),
+    { maxLength: 5 },
+  )
+  .map((tables) =>
+    tables
+      .map(([header, keys]) =>
+        [header, ...Object.entries(keys).map(([key, value]) => `${key} = ${JSON.stringify(value)}`)].join('\n'),
+      )
+      .join('\n'),
+  );
+const auth = fc.oneof(
+  fc.dictionary(fc.constantFrom('COMPAT_API_KEY', 'auth_mode', 'tokens'), scalar).map((value) => JSON.stringify(value)),
+  text,
+);
+
+test('whatever the others are told in TOML, the same holds, and no difference shows a credential', () => {
+  const files = fc.record(
+    { '~/.buildcli/config.toml': toml, '~/.codingcli/config.toml': toml, '~/.codingcli/auth.json': auth },
+    { requiredKeys: [], noNullPrototype: true },
+  );
+  const variables = fc.dictionary(
+    fc.constantFrom('KEY', 'RELAY_API_KEY', 'BUILD_VENDOR_API_KEY', 'CODINGCLI_API_KEY', 'BUILDCLI_DEFAULT_MODEL'),
+    text,
+  );
+  fc.assert(
+    fc.property(fc.constantFrom('coding-cli', 'build-cli'), files, variables, (client, files, env) => {
+      const given: PretendedDesk = { files, env: { ...env } };
+      const { diagnoses } = examineClient(deskWith(given), client);
+      for (const { verdict, remedy, found, fixes: _, ...others } of diagnoses) {
+        if (verdict === 'failed' || verdict === 'warning') assert.ok(remedy, `${found}: no remedy`);
+        assert.ok(!JSON.stringify([found, remedy, others]).includes(TOKEN), found);
+      }
+      const { changes, hides } = composeFixes(deskWith(given), diagnoses);
+      for (const change of changes) assert.ok(!showDiff(change, hides, false).includes(TOKEN), change.after);
+      const after = mended(given, diagnoses);
+      const left = examineClient(deskWith(after), client).diagnoses;
+      assert.deepEqual(mended(after, left), after, 'there is more to mend');
+    }),
+    { numRuns: times(50) },
+  );
+});
+
+test('settings nested without end are told without being looked into', async () => {
+  const deep = `{"env":{"VENDOR_BASE_URL":"https://gw.example.com/v1"},"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`;
+  const found: string[] = [];
+  const desk = deskWith({ files: { '~/.client/settings.json': deep } });
+  for await (const { id, fixes = [] } of examineDesk({ desks: [desk], only: 'messages', is_offline: true })) {
+    found.push(id);
+    assert.deepEqual(fixes, []);
+  }
+  assert.ok(found.includes('messages.files'), found.join());
+});

@@ -1,0 +1,318 @@
+import assert from 'node:assert/strict';
+import { describe, it, test } from 'node:test';
+import type { Answer, GatewayConfig, ResponseHead, UpstreamConfig } from '../../engine/api.ts';
+import { ERRORS, StageError } from '../../engine/contract/errors.ts';
+import { createManagedPolicies } from '../../engine/identity/policies/managed-policies.ts';
+import { makeConverter } from '../../engine/run/context.ts';
+import { openStage, type ServiceWishes, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import answer from '../../stages/answer.ts';
+import askForUsage from '../../stages/ask-for-usage.ts';
+import fail from '../../stages/fail.ts';
+import forward from '../../stages/forward.ts';
+import managedSettings from '../../stages/managed-settings.ts';
+import reportHealth from '../../stages/report-health.ts';
+import { policy } from '../identity/policies/support/policies.ts';
+import { raisedBy } from '../support/raised.ts';
+
+function answered(options: object): Answer {
+  const stage = openStage(answer, { options });
+  return stage.hooks.request!(stage.request({})) as Answer;
+}
+
+function problems(options: object): readonly string[] {
+  const check = answer.check as (options: object, config: GatewayConfig) => readonly string[];
+  return check({ status: 200, headers: {}, ...options }, stageConfig());
+}
+
+describe('answer', () => {
+  it('says 200 and nothing more without options', () => {
+    assert.deepEqual(answered({}), { kind: 'answer', status: 200, headers: {}, body: '' });
+  });
+
+  it('sends JSON of any kind and plain text, each as what it is', () => {
+    for (const json of [{ status: 'ok' }, [], 'word', 0, false, null]) {
+      const { headers, body } = answered({ json });
+      assert.equal(headers['content-type'], 'application/json');
+      assert.deepEqual(JSON.parse(body), json);
+    }
+    const { status, headers, body } = answered({ status: 503, text: 'Zurück um 18 Uhr.' });
+    assert.deepEqual([status, headers['content-type'], body], [503, 'text/plain; charset=utf-8', 'Zurück um 18 Uhr.']);
+  });
+
+  it('sends the headers it is told, a content type of their own included', () => {
+    const { headers } = answered({
+      text: '# Hello',
+      headers: { 'Content-Type': 'text/markdown', 'Retry-After': '60' },
+    });
+    assert.deepEqual(headers, { 'content-type': 'text/markdown', 'retry-after': '60' });
+  });
+
+  it('cannot be told two bodies, a body where HTTP has none, or headers of the connection', () => {
+    assert.deepEqual(problems({ json: null, text: 'a' }), ['json and text cannot both be the body: leave one out']);
+    assert.match(problems({ status: 204, text: '' })[0]!, /status 204 has no body/);
+    assert.match(problems({ headers: { 'Content-Length': '5' } })[0]!, /Content-Length is the server's to write/);
+    assert.deepEqual(problems({ status: 304, headers: { etag: '"1"' } }), []);
+  });
+});
+
+function raised(options: object) {
+  const stage = openStage(fail, { options });
+  return raisedBy(() => stage.hooks.request!(stage.request()));
+}
+
+describe('fail', () => {
+  it("raises the named error with the operator's sentence and status", () => {
+    const error = raised({ error: 'spend_limit_exceeded', message: 'Ask finance for more.', status: 402 });
+    assert.equal(error.code, 'spend_limit_exceeded');
+    assert.equal(error.message, 'Ask finance for more.');
+    assert.equal(error.status, 402);
+  });
+
+  it('takes sentence and status from the catalogue when none are given', () => {
+    const error = raised({ error: 'not_supported' });
+    assert.equal(error.status, 501);
+    assert.equal(error.message, `${ERRORS.not_supported.meaning}.`);
+  });
+
+  it('can raise every error of the catalogue', () => {
+    for (const code of Object.keys(ERRORS)) assert.equal(raised({ error: code }).code, code);
+  });
+});
+
+const config = stageConfig();
+const [vendor] = config.upstreams;
+const chat_only = { ...vendor!, name: 'chat-only', type: 'compat', protocols: ['chat'] } as const;
+const stage = openStage(forward, { config: { ...config, upstreams: [vendor!, chat_only] } });
+
+function ask(protocol: string, upstream: string, upstream_protocol?: string) {
+  const facts = {
+    'request.id': 'req_1',
+    'request.protocol': protocol,
+    'request.model': 'coder-1',
+    'route.upstream': upstream,
+    'route.upstream_model': 'coder-1',
+    ...(upstream_protocol !== undefined && { 'route.protocol': upstream_protocol }),
+  };
+  const ctx = stage.request({ facts, body: '{"model":"coder-1"}' } as never);
+  return { ctx, answered: Promise.resolve(stage.hooks.request!(ctx)) };
+}
+
+describe('a request that nobody translated', () => {
+  const CASES = [
+    ['chat', 'main', 'messages'],
+    ['responses', 'chat-only', 'chat'],
+    ['messages', 'chat-only', 'chat'],
+    ['count_tokens', 'chat-only', 'chat'],
+  ] as const;
+  for (const [protocol, upstream, upstream_protocol] of CASES) {
+    for (const said of [true, false]) {
+      test(`from protocol ${protocol} to ${upstream} is refused${said ? '' : ', also when no stage told the protocol'}`, async () => {
+        const { ctx, answered } = ask(protocol, upstream, said ? upstream_protocol : undefined);
+        await assert.rejects(answered, (error: { code: string; message: string; cause: Error }) => {
+          assert.equal(error.code, 'not_supported');
+          assert.equal(error.message, 'This API is not available for this model.');
+          const remedy = protocol === 'count_tokens' ? /cannot count tokens/ : /`translate` belongs above `forward`/;
+          assert.match(error.cause.message, new RegExp(`"${upstream}" speaks ${upstream_protocol} and not`));
+          assert.match(error.cause.message, remedy);
+          return true;
+        });
+        const told = stage.log.at(-1);
+        assert.equal(told?.message, 'an upstream cannot be asked');
+        assert.match(JSON.stringify(told.fields), /"reason":"the upstream|"reason":".*speaks/);
+        assert.deepEqual(ctx.written, {}, 'nothing was sent');
+      });
+    }
+  }
+});
+
+/** Usage is asked for in the name of clients that did not ask, in chat completions streams only. */
+
+const FACTS = {
+  'request.protocol': 'chat',
+  'request.stream': true,
+  'route.protocol': 'chat',
+  'route.upstream': 'main',
+} as const;
+
+function compat(stream_usage: boolean): UpstreamConfig[] {
+  const [main] = stageConfig().upstreams;
+  return [{ ...main!, type: 'compat', protocols: ['chat'], supports: { ...main!.supports, stream_usage } }];
+}
+
+async function asked(
+  body: string,
+  { facts = {}, stream_usage = true }: { facts?: object; stream_usage?: boolean } = {},
+) {
+  const stage = openStage(askForUsage, { config: stageConfig({ upstreams: compat(stream_usage) }) });
+  const ctx = stage.request({ facts: { ...FACTS, ...facts }, body });
+  await stage.hooks.attempt!(ctx);
+  return { sent: ctx.body!.bytes.toString(), ctx };
+}
+
+function head(content_type: string): ResponseHead {
+  return { status: 200, get: () => content_type, set() {}, remove() {}, replaceAll() {} };
+}
+
+describe('a stream that does not ask for usage', () => {
+  const cases: readonly [what: string, body: string, sent: string][] = [
+    [
+      'has the options added',
+      '{ "model":"m",\n"messages":[]}',
+      '{"stream_options":{"include_usage":true}, "model":"m",\n"messages":[]}',
+    ],
+    [
+      'keeps the options it has',
+      '{"stream_options": {"include_obfuscation": false}, "x": 1.0}',
+      '{"stream_options": {"include_obfuscation":false,"include_usage":true}, "x": 1.0}',
+    ],
+    ['has null replaced', '{"stream_options":null,"x":1.0}', '{"stream_options":{"include_usage":true},"x":1.0}'],
+    ['has false replaced', '{"stream_options":{"include_usage":false}}', '{"stream_options":{"include_usage":true}}'],
+    ['has the key added where there is none', '{ }', '{"stream_options":{"include_usage":true} }'],
+  ];
+  for (const [what, body, sent] of cases) {
+    it(`${what}, and nothing else is touched`, async () => {
+      const result = await asked(body);
+      assert.equal(result.sent, sent);
+      assert.deepEqual(result.ctx.rewrites, ['stream_options']);
+    });
+  }
+
+  it('has the answer converted when that is a stream, and only then', async () => {
+    const { ctx } = await asked('{}');
+    assert.notEqual(makeConverter(ctx, head('text/event-stream; charset=utf-8')), undefined);
+    assert.equal(makeConverter(ctx, head('application/json')), undefined);
+  });
+});
+
+describe('nothing is touched', () => {
+  const body = '{"model":"m","stream_options":{"include_usage":true}}';
+  const cases: readonly [when: string, body: string, wishes: { facts?: object; stream_usage?: boolean }][] = [
+    ['when the client asks itself', body, {}],
+    ['without a stream', '{}', { facts: { 'request.stream': false } }],
+    ['when the upstream cannot tell', '{}', { stream_usage: false }],
+    ['when the request is translated', '{}', { facts: { 'route.protocol': 'messages' } }],
+    ['on other protocols', '{}', { facts: { 'request.protocol': 'messages', 'route.protocol': 'messages' } }],
+  ];
+  for (const [when, sent, wishes] of cases) {
+    it(when, async () => {
+      const result = await asked(sent, wishes);
+      assert.equal(result.sent, sent);
+      assert.equal(result.ctx.converts_response, false);
+    });
+  }
+});
+
+const managedConfig = stageConfig({ policies: { managed: { enabled: true, directory: '/policies' } } });
+const policies = createManagedPolicies(managedConfig, [policy('staff', { b: 1, a: 2 }, { groups: ['staff'] })]);
+
+function askForPolicy(headers: Record<string, string | string[]> = {}, groups = ['staff']): Answer {
+  const stage = openStage(managedSettings, { config: managedConfig, policies });
+  const facts = { 'principal.email': 'dev@example.com', 'principal.groups': groups };
+  return stage.hooks.request!(stage.request({ headers, facts })) as Answer;
+}
+
+const { etag } = policies.of({ groups: ['staff'], email: '' })!;
+
+describe('managed-settings', () => {
+  it('answers with uuid, checksum and settings, and with the checksum as the entity tag', () => {
+    const answer = askForPolicy();
+    const { uuid, checksum, settings } = JSON.parse(answer.body);
+    assert.equal(answer.status, 200);
+    assert.match(uuid, /^[0-9a-f-]{36}$/);
+    assert.match(checksum, /^sha256:[0-9a-f]{64}$/);
+    assert.deepEqual(settings, { a: 2, b: 1 });
+    assert.deepEqual(answer.headers, {
+      etag: `"${checksum}"`,
+      'cache-control': 'private, no-cache',
+      'content-type': 'application/json',
+    });
+  });
+
+  it('answers 304 without a body when the client names what it would get', () => {
+    for (const value of [etag, `W/${etag}`, `"x", ${etag}`, ` ${etag} ,"y"`, '*', `"x",W/${etag}`]) {
+      const answer = askForPolicy({ 'if-none-match': value });
+      assert.deepEqual([answer.status, answer.body, answer.headers.etag], [304, '', etag], value);
+    }
+  });
+
+  it('answers in full to everything else', () => {
+    for (const value of ['', '"x"', etag.slice(1, -1), `"${etag}"`, `w/${etag}`, `x${etag}`, '**', `"*"`, ',,,']) {
+      assert.equal(askForPolicy({ 'if-none-match': value }).status, 200, value);
+    }
+  });
+
+  it('says that there is none for people whom no policy is meant for', () => {
+    const isNone = (error: unknown) => error instanceof StageError && error.code === 'policy_not_found';
+    assert.throws(() => askForPolicy({}, ['guests']), isNone);
+    assert.throws(() => askForPolicy({ 'if-none-match': '*' }, []), isNone);
+  });
+});
+
+async function askForHealth(checks: readonly string[], health: ServiceWishes['health'] & {}): Promise<Answer> {
+  const stage = openStage(reportHealth, { options: { checks }, health });
+  return (await stage.hooks.request!(stage.request())) as Answer;
+}
+
+const up = async () => ({ database: { ok: true } });
+const down = async () => ({ database: { ok: false, detail: 'connect ECONNREFUSED db.internal:5432' } });
+
+describe('report-health', () => {
+  it('reports liveness without looking at anything', async () => {
+    const answer = await askForHealth([], () => assert.fail('liveness asked the database'));
+    assert.equal(answer.status, 200);
+    assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: {} });
+  });
+
+  it('answers 200 while the database answers', async () => {
+    const answer = await askForHealth(['database'], up);
+    assert.equal(answer.status, 200);
+    assert.equal(answer.headers['cache-control'], 'no-store');
+    assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' } });
+  });
+
+  it('answers 503 without saying where the database is when it is away', async () => {
+    const answer = await askForHealth(['database'], down);
+    assert.equal(answer.status, 503);
+    assert.equal(answer.headers['cache-control'], 'no-store');
+    assert.deepEqual(JSON.parse(answer.body), { status: 'unavailable', checks: { database: 'unavailable' } });
+    assert.doesNotMatch(answer.body, /db\.internal|5432/);
+  });
+
+  for (const [what, detail, told] of [
+    ['configuration', 'C1001', { state: 'reload_failed', failed_reloads: 1 }],
+    ['upstreams', 'api.internal', { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } }],
+  ] as const) {
+    it(`tells of ${what} what anybody may know, without effect on the status`, async () => {
+      const stage = openStage(reportHealth, {
+        options: { checks: ['database'], tells: [what] },
+        health: async () => ({ database: { ok: true }, [what]: { ok: true, detail, told } }),
+      });
+      const answer = (await stage.hooks.request!(stage.request())) as Answer;
+      assert.equal(answer.status, 200);
+      assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' }, [what]: told });
+    });
+  }
+
+  it('answers 503 when the check itself fails', async () => {
+    const answer = await askForHealth(['database'], async () => {
+      throw new Error('the check failed');
+    });
+    assert.equal(answer.status, 503);
+  });
+
+  it('shares one check among probes that arrive together, and checks anew afterwards', async () => {
+    let checks = 0;
+    const stage = openStage(reportHealth, {
+      options: { checks: ['database'] },
+      health: async () => {
+        checks++;
+        return { database: { ok: true } };
+      },
+    });
+    const probe = () => stage.hooks.request!(stage.request());
+    await Promise.all([probe(), probe(), probe()]);
+    assert.equal(checks, 1);
+    await probe();
+    assert.equal(checks, 2);
+  });
+});

@@ -1,0 +1,375 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { trace } from '@opentelemetry/api';
+import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
+import { createLog } from '../../../engine/kit/log.ts';
+import { type Exports, openExports } from '../../../engine/telemetry/export/exports.ts';
+import { MetricRegistry } from '../../../engine/telemetry/metric-registry.ts';
+import type { FinishedSpan } from '../../../engine/telemetry/spans.ts';
+import { answerBytes } from '../../support/model-provider/scripted-upstream.ts';
+import { startCollector, type TestCollector, takePartly } from '../../support/telemetry/collector.ts';
+import { until } from '../../support/until.ts';
+
+const id = (n: number, digits: number) => n.toString(16).padStart(digits, '0');
+
+/** A span with a bit of everything, told apart by a number. */
+function span(n: number, more: Partial<FinishedSpan> = {}): FinishedSpan {
+  return {
+    name: `span ${n}`,
+    kind: 'server',
+    trace_id: id(n + 1, 32),
+    span_id: id(n + 1, 16),
+    parent_span_id: undefined,
+    parent_is_remote: false,
+    trace_state: undefined,
+    began_at: 1_800_000_000_000.25,
+    ended_at: 1_800_000_001_000.5,
+    attributes: { text: 'ä', whole: 7, part: 0.5, yes: true, list: ['a', 'b'], absent: undefined },
+    events: [{ name: 'happened', at: 1_800_000_000_500, attributes: { why: 'because', absent: undefined } }],
+    failed: false,
+    ...more,
+  };
+}
+
+/** Fast, so that no test waits. */
+const FAST = { OTEL_BSP_SCHEDULE_DELAY: '1', OTEL_BLRP_SCHEDULE_DELAY: '1' };
+
+let collector: TestCollector;
+const opened: Exports[] = [];
+before(async () => {
+  collector = await startCollector();
+});
+after(() => collector?.close());
+beforeEach(() => {
+  collector.clear();
+  collector.trouble(undefined);
+});
+afterEach(async () => {
+  collector.trouble(undefined);
+  await Promise.all(opened.splice(0).map((exports) => exports.close()));
+});
+
+/** Of these keys of `telemetry.otlp`; `undefined` for none. */
+function telemetryOf(otlp: object | undefined, more: object = {}): GatewayConfig['telemetry'] {
+  const written = otlp && { endpoint: collector.endpoint, metrics: false, ...otlp };
+  return { sampling: {}, metrics: {}, forward_to: [], ...(written && { otlp: written }), ...more } as never;
+}
+
+async function open(otlp: object | undefined, env: NodeJS.ProcessEnv = {}, more: object = {}) {
+  const registry = new MetricRegistry(0);
+  const lines: string[] = [];
+  const created = createLog({ write: (line) => lines.push(line), format: 'json', debug: false });
+  let tapped: ((line: string) => void) | undefined;
+  const log: typeof created = {
+    ...created,
+    tap(take) {
+      tapped = take;
+      created.tap(take);
+    },
+  };
+  const exports = await openExports({
+    telemetry: telemetryOf(otlp, more),
+    env: { ...FAST, ...env },
+    registry,
+    clock: systemClock,
+    log,
+  });
+  opened.push(exports);
+  /** How many items were dropped, by reason. */
+  const dropped = () =>
+    Object.fromEntries(
+      registry
+        .measure()
+        .filter(({ name }) => name === 'gateway.telemetry.dropped')
+        .flatMap(({ series }) => series.map(({ labels, sum }) => [labels['gateway.telemetry.reason'], sum])),
+    );
+  /** Hands a line over as the log does. */
+  const tap = (line: string) => tapped?.(line);
+  /** What the log says of trouble, without where telemetry goes. */
+  const troubles = () => lines.filter((line) => !/where telemetry goes/.test(line));
+  return { exports, registry, log, lines, troubles, dropped, tap };
+}
+
+const spans = (from: number, count: number) => Array.from({ length: count }, (_, n) => span(from + n));
+
+describe('spans arrive', () => {
+  for (const [protocol, compression] of [
+    ['http/protobuf', 'none'],
+    ['http/json', 'gzip'],
+  ]) {
+    test(`as they are, by ${protocol} with compression ${compression}`, async () => {
+      const { exports } = await open(
+        { protocol, compression },
+        {},
+        { resource: { 'deployment.environment.name': 'test' } },
+      );
+      assert.equal(exports.sink.active, true);
+      const parent = id(99, 16);
+      exports.sink.take([
+        span(1, { parent_span_id: parent, parent_is_remote: true, trace_state: 'a=1,b=2', failed: true }),
+      ]);
+      const found = await collector.span('the span', ({ name }) => name === 'span 1');
+      assert.equal(found.trace_id, id(2, 32));
+      assert.equal(found.span_id, id(2, 16));
+      assert.equal(found.parent_span_id, parent);
+      assert.equal(found.kind, 'server');
+      assert.deepEqual(found.attributes, { text: 'ä', whole: 7, part: 0.5, yes: true, list: ['a', 'b'] });
+      assert.deepEqual(
+        found.events.map(({ name, attributes }) => [name, attributes]),
+        [['happened', { why: 'because' }]],
+      );
+      assert.equal(found.resource['service.name'], 'appscli-gateway');
+      assert.equal(found.resource['deployment.environment.name'], 'test');
+      assert.match(String(found.resource['service.version']), /^\d/);
+      assert.equal(found.scope.schema_url, 'https://opentelemetry.io/schemas/1.41.0');
+    });
+  }
+});
+
+describe('a collector in trouble', () => {
+  test('that refuses what it gets loses it, which is counted', async () => {
+    const { exports, troubles, dropped } = await open({});
+    collector.trouble(answerBytes(400, {}, 'no'));
+    exports.sink.take(spans(0, 3));
+    await until('it is counted', () => dropped().refused === 3);
+    assert.match(troubles()[0]!, /HTTP 400.*refuses telemetry/);
+  });
+
+  test('that keeps a part only is believed', async () => {
+    const { exports, lines, dropped } = await open({});
+    collector.trouble(takePartly('traces', 2, 'planted words'));
+    exports.sink.take(spans(0, 3));
+    await until('it is counted', () => dropped().refused === 2);
+    assert.match(lines.join(), /keeps a part/);
+    assert.doesNotMatch(lines.join(), /planted words/);
+  });
+
+  test('that answers a page for people has taken nothing, which is counted and told', async () => {
+    const { exports, dropped, lines } = await open({});
+    collector.trouble(answerBytes(200, { 'content-type': 'text/html' }, Buffer.alloc(300_000, '<p>')));
+    exports.sink.take(spans(0, 1));
+    await until('it is counted', () => dropped().refused === 1);
+    assert.match(lines.join(), /HTTP 200 with a web page/);
+  });
+
+  test('that answers 200 with something that is not OTLP has taken it', async () => {
+    const { exports, dropped } = await open({});
+    collector.trouble(answerBytes(200, { 'content-type': 'text/plain' }, Buffer.alloc(300_000, 'ok ')));
+    exports.sink.take(spans(0, 1));
+    await until('it was asked', () => collector.server.requests.length > 0);
+    await exports.close();
+    assert.deepEqual(dropped(), {});
+  });
+
+  test('never costs more than its queue: what is too much is dropped, counted and told once', async () => {
+    const { exports, lines, dropped } = await open({ queue_spans: 512 });
+    collector.trouble(() => {});
+    exports.sink.take(spans(0, 700));
+    exports.sink.take(spans(700, 100));
+    assert.deepEqual(dropped(), { queue_full: 288 });
+    assert.equal(lines.filter((line) => /is dropped/.test(line)).length, 1);
+  });
+});
+
+test('what cannot be encoded is dropped and counted, and keeps nothing else waiting', async () => {
+  const { exports, dropped } = await open({});
+  const bad = () => {
+    throw new Error('of no value');
+  };
+  exports.sink.take([span(1, { attributes: Object.defineProperty({}, 'bad', { get: bad, enumerable: true }) })]);
+  await until('it is counted', () => dropped().refused === 1);
+  exports.sink.take([span(2)]);
+  await collector.span('the next one', ({ name }) => name === 'span 2');
+});
+
+test('at the end the log says what a collector that does not answer has not got', async () => {
+  const { exports, lines } = await open({});
+  collector.trouble(() => {});
+  exports.sink.take(spans(0, 3));
+  await exports.close();
+  assert.match(lines.join(), /"items":3,.*is lost/);
+});
+
+test('a reload takes what waits along to where it says, and one that cannot be used changes nothing', async () => {
+  const { exports, lines } = await open({}, { OTEL_BSP_SCHEDULE_DELAY: '60000', OTHER: 'x=\u0000secret-of-mine' });
+  exports.sink.take(spans(0, 2));
+  exports.use(telemetryOf({ headers_env: 'OTHER' }));
+  await until('it is told', () => lines.some((line) => /goes where it went/.test(line)));
+  assert.doesNotMatch(lines.join(), /secret-of-mine/);
+  exports.use(telemetryOf({ protocol: 'http/json' }));
+  await exports.close();
+  assert.deepEqual(
+    collector.exports
+      .filter(({ signal }) => signal === 'traces')
+      .map(({ received }) => received.headers['content-type']),
+    ['application/json'],
+  );
+  assert.equal(collector.spans.length, 2);
+});
+
+test('a tracer that a stage got before a reload goes on telling spans', async () => {
+  const { exports, dropped } = await open({});
+  const tracer = trace.getTracer('a stage');
+  exports.use(telemetryOf({ protocol: 'http/json' }));
+  exports.sink.take(spans(0, 1));
+  await collector.span('one by the new settings', ({ name }) => name === 'span 0');
+  await until('the settings are new', () =>
+    collector.exports.some(({ received }) => received.headers['content-type'] === 'application/json'),
+  );
+  tracer.startSpan('of a stage').end();
+  await collector.span('that of the stage', ({ name }) => name === 'of a stage');
+  assert.deepEqual(dropped(), {});
+});
+
+test('without a collector nothing is made of spans', async () => {
+  const { exports } = await open(undefined);
+  assert.equal(exports.sink.active, false);
+});
+
+test('the log says where telemetry goes, at the start and after a reload', async () => {
+  const { exports, lines } = await open({ endpoint: `${collector.url}?key=planted` });
+  exports.use(telemetryOf({ traces: false, metrics: true }));
+  await until('it is told twice', () => lines.filter((line) => /where telemetry goes/.test(line)).length === 2);
+  exports.use(telemetryOf({ traces: false }));
+  await until('it is told that nothing is', () => lines.some((line) => /is not sent any more/.test(line)));
+  const [first, second] = lines.map((line) => JSON.parse(line));
+  assert.deepEqual([first.traces, first.metrics, first.logs], [collector.endpoint, undefined, undefined]);
+  assert.deepEqual([second.traces, second.metrics], [undefined, `${collector.url}/v1/metrics`]);
+});
+
+for (const [what, otlp, env, said] of [
+  [
+    'an exporter that the gateway lacks',
+    undefined,
+    { OTEL_TRACES_EXPORTER: 'zipkin' },
+    /OTEL_TRACES_EXPORTER.*otlp or/,
+  ],
+  ['a file of the SDK', undefined, { OTEL_CONFIG_FILE: 'otel.yaml' }, /OTEL_CONFIG_FILE is not read.*telemetry\.otlp/],
+  ['metrics on the console', undefined, { OTEL_METRICS_EXPORTER: 'console' }, /OTEL_METRICS_EXPORTER.*metrics\.listen/],
+  [
+    'no SDK where gateway.yaml names a collector',
+    {},
+    { OTEL_SDK_DISABLED: 'true' },
+    /nothing is sent.*OTEL_SDK_DISABLED/,
+  ],
+] as const) {
+  test(`variables that ask for ${what} are told of`, async () => {
+    const { lines } = await open(otlp, env);
+    assert.match(lines[0] ?? '', said);
+  });
+}
+
+for (const [what, otlp, env, said] of [
+  ['gRPC', {}, { OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'grpc' }, /OTEL_EXPORTER_OTLP_TRACES_PROTOCOL asks.*gRPC.*4318/],
+  ['no protocol', {}, { OTEL_EXPORTER_OTLP_PROTOCOL: 'thrift' }, /OTEL_EXPORTER_OTLP_PROTOCOL has.*http\/json/],
+  ['a file of certificates without any', { ca_file: 'package.json' }, {}, /package\.json .*holds no certificate/],
+] as const) {
+  test(`${what} stops the start, and the message says what to change`, async () => {
+    await assert.rejects(open(otlp, env), said);
+  });
+}
+
+const SOON = { metrics: { interval_seconds: 0.02 } };
+const labels = { 'gateway.error.code': 'forbidden' };
+
+describe('metrics', () => {
+  for (const protocol of ['http/protobuf', 'http/json']) {
+    test(`are sent again and again by ${protocol}, each time with all since the start`, async () => {
+      const { registry } = await open({ metrics: true, protocol }, {}, SOON);
+      registry.add('gateway.refusals', labels, 2);
+      const first = await collector.point('gateway.refusals', ({ value }) => value === 2);
+      assert.deepEqual(first.labels, labels);
+      assert.equal(first.temporality, 'cumulative');
+      assert.equal(first.resource['service.name'], 'appscli-gateway');
+      registry.add('gateway.refusals', labels);
+      await collector.point('gateway.refusals', ({ value }) => value === 3);
+    });
+  }
+
+  test('are differences where the variable asks for them, also after a reload', async () => {
+    const env = { OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: 'delta' };
+    const { registry, exports } = await open({ metrics: true }, env, SOON);
+    registry.add('gateway.refusals', labels, 2);
+    assert.equal((await collector.point('gateway.refusals')).temporality, 'delta');
+    exports.use(telemetryOf({ metrics: true, compression: 'gzip' }, SOON));
+    registry.add('gateway.refusals', labels);
+    await until('the rest arrives', () => told() >= 3);
+    await exports.close();
+    assert.equal(told(), 3);
+  });
+
+  test('are sent a last time at the end', async () => {
+    const { registry, exports } = await open({ metrics: true });
+    registry.add('gateway.refusals', labels, 2);
+    await exports.close();
+    assert.equal(told(), 2);
+  });
+
+  test('that a collector does not take are told of once, and are there when it takes them again', async () => {
+    collector.trouble(answerBytes(400, {}, 'no'));
+    const { registry, lines } = await open({ metrics: true }, {}, SOON);
+    registry.add('gateway.refusals', labels, 2);
+    await until('it was asked twice', () => collector.server.requests.length > 1);
+    collector.trouble(undefined);
+    await collector.point('gateway.refusals', ({ value }) => value === 2);
+    assert.equal(lines.filter((line) => /refuses telemetry/.test(line)).length, 1);
+  });
+});
+
+function told(): number {
+  const points = collector.points.filter(({ metric }) => metric === 'gateway.refusals');
+  return points.reduce((sum, { value }) => sum + value, 0);
+}
+
+describe('the log', () => {
+  test('is sent as it is written: without secrets, with its level, its fields and its trace', async () => {
+    const { log } = await open({ logs: true });
+    log.hide('hunter2-hunter2');
+    const trace_id = '0af7651916cd43dd8448eb211c80319c';
+    const fields = { trace_id, count: 3, password: 'planted', nested: { token: 'planted', kept: true } };
+    log.warn(fields, 'something about hunter2-hunter2');
+    const record = await until('it arrives', () => collector.logs.find(({ body }) => /something/.test(String(body))));
+    assert.equal(record.body, 'something about [secret]');
+    assert.equal(record.severity, 'WARN');
+    assert.equal(record.severity_number, 13);
+    assert.equal(record.trace_id, trace_id);
+    assert.deepEqual(record.attributes, { count: 3, password: '[secret]', nested: { token: '[secret]', kept: true } });
+    assert.doesNotMatch(collector.wire(), /planted|hunter2/);
+  });
+
+  test('says of an error its type, its words and where it happened', async () => {
+    const { log } = await open({ logs: true });
+    log.error({ err: new TypeError('no such thing') }, 'it broke');
+    const { attributes } = await until('it arrives', () => collector.logs.find(({ body }) => body === 'it broke'));
+    assert.equal(attributes['exception.type'], 'TypeError');
+    assert.equal(attributes['exception.message'], 'no such thing');
+    assert.match(String(attributes['exception.stacktrace']), /exports\.test/);
+  });
+
+  test('never holds a credential for the collector', async () => {
+    const env = { HEADERS: 'authorization=Basic%20planted-0123,x-team=platform' };
+    const { log, lines } = await open({ logs: true, headers_env: 'HEADERS' }, env);
+    log.info({ text: 'Basic planted-0123', platform: 'planted-0123' }, 'of planted-0123 and platform');
+    await until('it arrives', () => collector.logs.length === 1);
+    assert.equal(collector.logs[0]!.body, 'of [secret] and platform');
+    assert.doesNotMatch(lines.join() + collector.exports.map(({ body }) => body.toString()).join(), /planted/);
+  });
+
+  test('goes on after a line that cannot be read', async () => {
+    const { log, tap, dropped } = await open({ logs: true });
+    tap('{"level":30,"port":[secret]}');
+    await until('it is counted', () => dropped().refused === 1);
+    log.info({}, 'the next one');
+    await until('it arrives', () => collector.logs.some(({ body }) => body === 'the next one'));
+  });
+
+  test('about a collector that does not take the log does not feed itself', async () => {
+    collector.trouble(answerBytes(400, {}, 'no'));
+    const { log, lines, troubles } = await open({ logs: true });
+    log.error({}, 'it broke');
+    await until('it was refused', () => lines.some((line) => /refuses telemetry/.test(line)));
+    await until('that was refused too', () => collector.server.requests.length === 2);
+    assert.equal(troubles().length, 2);
+  });
+});
