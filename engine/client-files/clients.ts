@@ -526,7 +526,7 @@ export function nested(rows: readonly Pick<Row, 'path' | 'value'>[]): Values {
   for (const { path, value } of rows) {
     let table = result;
     for (const key of path.slice(0, -1)) {
-      table[key] ??= {};
+      if (!Object.hasOwn(table, key)) table[key] = {};
       table = table[key] as Record<string, Values[string]>;
     }
     table[path.at(-1)!] = value!;

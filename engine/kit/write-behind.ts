@@ -34,7 +34,10 @@ export function openWriteBehind<Value>(options: {
       await write(taken);
     } catch (error) {
       log.debug({ err: error }, options.when_late);
-      for (const [key, now] of noted) taken.set(key, taken.has(key) ? merge(taken.get(key)!, now) : now);
+      for (const [key, now] of noted) {
+        if (taken.has(key)) taken.set(key, merge(taken.get(key)!, now));
+        else if (taken.size < max) taken.set(key, now);
+      }
       noted = taken;
     }
   }

@@ -457,7 +457,9 @@ export class AnswerRewriter {
   }
 
   #notJson(data: string): string {
-    return data === '[DONE]' ? data : this.#whole(data.replaceAll('\n', ' '), 'other');
+    const line = data.replaceAll('\n', ' ');
+    const now = data === '[DONE]' ? line : this.#whole(line, 'other');
+    return now === line ? data : now;
   }
 
   #edit(json: string, event: Json, name: string | undefined): string {

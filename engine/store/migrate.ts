@@ -96,6 +96,11 @@ export async function migrate(
         `begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`,
       );
       await client.query(`select pg_advisory_xact_lock(${LOCK_KEY})`);
+      await demandVersion(client);
+      // Whoever waited for the lock still believes that there is no such table, as it was before: this looks again.
+      await client.query(
+        `create table if not exists ${TABLE} (name text primary key, applied_at timestamptz not null default now())`,
+      );
       if (!(await isComplete())) applied.push(await applyNext(client));
       await client.query('commit');
     }
@@ -116,10 +121,6 @@ async function demandVersion(client: pg.Client): Promise<void> {
 }
 
 async function applyNext(client: pg.Client): Promise<string> {
-  await demandVersion(client);
-  await client.query(
-    `create table if not exists ${TABLE} (name text primary key, applied_at timestamptz not null default now())`,
-  );
   const { rows } = await client.query<{ name: string }>(`select name from ${TABLE}`);
   const { name, files } = migrations.find((step) => !rows.some((row) => row.name === step.name))!;
   for (const file of files) {

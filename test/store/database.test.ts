@@ -160,6 +160,29 @@ describe('migrations', () => {
     await drop();
   });
 
+  test('are there for all who waited for them', async () => {
+    const { url, drop } = await createTestDatabase({ migrated: false });
+    const first = new pg.Client(url);
+    await first.connect();
+    // A server tells those first that some table was made who have not looked for long.
+    const idle = Array.from({ length: 30 }, () => new pg.Client(url));
+    for (const client of idle) await client.connect();
+    // Holds up whoever migrates, so that the others wait from before there are tables.
+    await first.query('begin; create table schema_migrations (name text)');
+    const opened = Promise.all(Array.from({ length: 8 }, () => open(url)));
+    await until('all wait', async () => {
+      await first.query('select pg_stat_clear_snapshot()');
+      const { rows } = await first.query(
+        `select count(*)::int from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      );
+      return rows[0].count === 8;
+    });
+    await first.query('rollback');
+    for (const database of await opened) await database.close();
+    for (const client of [first, ...idle]) await client.end();
+    await drop();
+  });
+
   test('run once too where transactions see one snapshot unless told otherwise', async () => {
     const { url, drop } = await createTestDatabase({ migrated: false });
     await outside(

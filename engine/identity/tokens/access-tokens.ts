@@ -81,8 +81,12 @@ export class AccessTokens implements BearerTokens {
       write: (used) =>
         database.query(
           'token_used',
-          `update access_tokens t set last_used_at = greatest(t.last_used_at, u.at)
-           from unnest($1::text[], $2::timestamptz[]) as u (id, at) where t.id = u.id`,
+          // Locked in one order: other replicas write down the same ones.
+          `with used as (
+             select t.id, u.at from access_tokens t join unnest($1::text[], $2::timestamptz[]) as u (id, at) on u.id = t.id
+             order by t.id for no key update of t
+           )
+           update access_tokens t set last_used_at = greatest(t.last_used_at, used.at) from used where t.id = used.id`,
           [[...used.keys()], [...used.values()]],
         ),
       interval_ms: FLUSH_MS,
