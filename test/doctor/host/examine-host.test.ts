@@ -98,7 +98,8 @@ describe('a gateway that runs behind a proxy', () => {
     assert.match(only(results, 'host.listen').found, /a gateway with this public URL runs there, version \d/);
     assert.match(only(results, 'database.reach').found, /schema up to date/);
     assert.match(only(results, 'host.clock').found, /agrees with the database, the upstream main/);
-    assert.deepEqual([upstream.lists.length, upstream.requests.length], [1, 0]);
+    assert.ok(upstream.lists.length > 0);
+    assert.deepEqual(upstream.requests, []);
   });
 
   test('what a proxy answers in its own name is told apart', async () => {
