@@ -4,13 +4,12 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
-import type { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
 import type { Lane, SentStatement } from '../../../engine/store/lanes.ts';
 import { assertGranted, ledgerRowsOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
-import { ask, assertAddsUp, GREEDY, heldClock, leasedRequests, leasingLedger, teamLimit, warmUp } from './leasing.ts';
+import { ask, assertAddsUp, GREEDY, heldClock, LeasingLedger, leasedRequests, teamLimit, warmUp } from './leasing.ts';
 
 const never = () => () => {};
 const CHILD = join(import.meta.dirname, 'leasing-child.ts');
@@ -20,8 +19,8 @@ const ledgers = useTestStore((opened) => {
   store = opened;
 });
 
-function open(database: Database, more: Parameters<typeof leasingLedger>[1] = {}): DatabaseLedger {
-  const ledger = leasingLedger(database, { every: never, ...more });
+function open(database: Database, more: ConstructorParameters<typeof LeasingLedger>[1] = {}): LeasingLedger {
+  const ledger = new LeasingLedger(database, { every: never, ...more });
   ledgers.push(ledger);
   return ledger;
 }

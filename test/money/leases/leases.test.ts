@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { LimitDemand } from '../../../engine/api.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import type { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
+import { LEASE_POLICY } from '../../../engine/money/leases/leased-room.ts';
 import { setLimit } from '../../../engine/money/limits/limit-settings.ts';
 import { assertGranted, balanceOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
-import { ask, assertAddsUp, GREEDY, heldClock, leasedRequests, leasingLedger, teamLimit, warmUp } from './leasing.ts';
+import { ask, assertAddsUp, GREEDY, heldClock, LeasingLedger, leasedRequests, teamLimit, warmUp } from './leasing.ts';
 
 const never = () => () => {};
 let store: TestStore;
@@ -14,8 +14,8 @@ const ledgers = useTestStore((opened) => {
   store = opened;
 });
 
-async function open(more: Parameters<typeof leasingLedger>[1] = {}): Promise<DatabaseLedger> {
-  const ledger = leasingLedger(await store.another(), more);
+async function open(more: ConstructorParameters<typeof LeasingLedger>[1] = {}): Promise<LeasingLedger> {
+  const ledger = new LeasingLedger(await store.another(), more);
   ledgers.push(ledger);
   return ledger;
 }
@@ -49,7 +49,7 @@ describe('a ledger with leases', () => {
   test('does not lease where it is turned off, where little is left, and where little is asked for', async () => {
     const off = await open({ is_on: () => false });
     const near = await open();
-    const rare = await open();
+    const rare = await open({ policy: LEASE_POLICY });
     for (let i = 0; i < 20; i++) {
       await ask(off, [teamLimit('off', 1_000_000_000)]);
       await ask(near, [teamLimit('near', 100 * 4 * 16)]);
@@ -111,13 +111,14 @@ describe('a ledger with leases', () => {
         await assertAddsUp(store.database);
       }
     };
-    const persist = async (ledger: DatabaseLedger) => {
+    const persist = async (ledger: LeasingLedger) => {
       for (;;) {
         const { request, decision } = await ask(ledger, demands);
         if (decision.exceeded.length > 0) return;
         await ledger.settle(settlement(request, { cost_nano_usd: 100 }));
       }
     };
+    await Promise.all(crowd.map((ledger) => ledger.laneOpened()));
     await ask(crowd[0]!, demands, { amount_nano_usd: 0, most_nano_usd: 0 });
     const watching = watch();
     await Promise.all(crowd.flatMap((ledger) => Array.from({ length: 8 }, () => persist(ledger))));

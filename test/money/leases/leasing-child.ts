@@ -7,13 +7,13 @@ import { writeSync } from 'node:fs';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { openDatabase } from '../../../engine/store/database.ts';
 import { quietLog } from '../../support/store.ts';
-import { ask, GREEDY, leasingLedger, teamLimit, warmUp } from './leasing.ts';
+import { ask, GREEDY, LeasingLedger, teamLimit, warmUp } from './leasing.ts';
 
 const [url, team, limit] = process.argv.slice(2) as [string, string, string?];
 const config = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 10 } } } as GatewayConfig;
 const env = { TEST_DATABASE_URL: url };
 const database = await openDatabase({ config, env, log: quietLog, wait: 'until-ready' });
-const ledger = leasingLedger(database, limit === undefined ? {} : { policy: GREEDY });
+const ledger = new LeasingLedger(database, limit === undefined ? {} : { policy: GREEDY });
 const demands = [teamLimit(team, Number(limit ?? 1_000_000_000))];
 await warmUp(ledger, demands, () => ({ request_id: crypto.randomUUID() }));
 const placed = Array.from({ length: limit === undefined ? 5 : 60 }, async (_, i) => {

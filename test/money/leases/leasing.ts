@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { LimitDemand, ReservationDecision, ReservationRequest } from '../../../engine/api.ts';
 import type { Clock } from '../../../engine/contract/services.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
-import type { LeasePolicy } from '../../../engine/money/leases/leased-room.ts';
+import { LEASE_POLICY, type LeasePolicy } from '../../../engine/money/leases/leased-room.ts';
 import { DatabaseLedger, type LedgerOptions } from '../../../engine/money/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
 import type { Database } from '../../../engine/store/database.ts';
@@ -24,14 +24,24 @@ export function heldClock(): Clock & { passed_ms: number } {
   return clock;
 }
 
-/** A ledger with leases; `close` it. */
-export function leasingLedger(
-  database: Database,
-  more: Partial<LedgerOptions> & { readonly policy?: LeasePolicy; readonly is_on?: () => boolean } = {},
-): DatabaseLedger {
-  const { policy, is_on = () => true, ...options } = more;
-  const leases = { lanes: database.lanes, listen: database.listen, is_on, policy };
-  return new DatabaseLedger({ database, clock: systemClock, log: quietLog, leases, ...options });
+/** A ledger with leases, from the first request on; `close` it. */
+export class LeasingLedger extends DatabaseLedger {
+  readonly #database: Database;
+
+  constructor(
+    database: Database,
+    more: Partial<LedgerOptions> & { readonly policy?: LeasePolicy; readonly is_on?: () => boolean } = {},
+  ) {
+    const { policy = { ...LEASE_POLICY, busy: 1 }, is_on = () => true, ...options } = more;
+    const leases = { lanes: database.lanes, listen: database.listen, is_on, policy };
+    super({ database, clock: systemClock, log: quietLog, leases, ...options });
+    this.#database = database;
+  }
+
+  /** Nothing is leased before a lane is open, however long connecting takes. */
+  async laneOpened(): Promise<void> {
+    await until('a lane is open', () => this.#database.lanes().free() !== undefined);
+  }
 }
 
 /** The monthly limit of a team. */
@@ -51,17 +61,20 @@ export async function ask(
 
 /** Asks and settles until requests are placed in leases. @returns what was settled, in nano-USD. */
 export async function warmUp(
-  ledger: DatabaseLedger,
+  ledger: LeasingLedger,
   demands: readonly LimitDemand[],
   more: () => Partial<ReservationRequest> = () => ({}),
 ): Promise<number> {
   const before = ledger.lease_counts!.leased;
   let spent = 0;
+  await ledger.laneOpened();
   await until('requests are placed in leases', async () => {
     const { request, decision } = await ask(ledger, demands, more());
     assertGranted(decision);
     await ledger.settle(settlement(request));
     spent += settlement(request).cost_nano_usd;
+    // Its timer may be off, and a ledger that is not heard of for long leases nothing.
+    await ledger.sayAlive();
     return ledger.lease_counts!.leased > before;
   });
   return spent;
